@@ -1,0 +1,111 @@
+"""Every error rankd raises.
+
+    RankdError
+    ├── Refused                  the caller can repair it
+    │   ├── InvalidValue         a value is of the wrong type or out of its limits     invalid_value
+    │   ├── DefinitionConflict   a board exists and this change needs a new board       definition_conflict
+    │   └── MalformedBatch       a batch names something that is not there             malformed_batch
+    ├── NotFound
+    │   ├── WindowUnknown        the board does not declare this window                 window_unknown
+    │   ├── WindowGone           the window is past its retention                       window_gone
+    │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
+    └── SnapshotUnreadable
+        ├── SnapshotDamaged      a checksum does not hold                               snapshot_damaged
+        └── SnapshotNewer        written by a newer version                             snapshot_newer
+
+Each error has a stable `code` and a message that ends with what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RankdError(Exception):
+    """The root: catching this catches everything rankd raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class Refused(RankdError):
+    """The request cannot be accepted as it is; nothing was changed."""
+
+    code = "refused"
+
+
+class InvalidValue(Refused, ValueError):
+    """A value is of the wrong type or outside its limits; `field` names it."""
+
+    code = "invalid_value"
+
+    def __init__(self, field: str, problem: str) -> None:
+        """`problem` continues the sentence that begins with the field's name."""
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class DefinitionConflict(Refused):
+    """The board exists and `field` cannot change; the way out is a new board."""
+
+    code = "definition_conflict"
+
+    def __init__(self, field: str, problem: str) -> None:
+        """`problem` continues the sentence that begins with the field's name."""
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class MalformedBatch(Refused, ValueError):
+    """A batch is inconsistent in itself; `row` is the first bad one, None when it is the batch as a whole."""
+
+    code = "malformed_batch"
+
+    def __init__(self, row: int | None, problem: str) -> None:
+        """`problem` says what is wrong with the row and what would be right."""
+        super().__init__(problem if row is None else f"row {row}: {problem}")
+        self.row = row
+        self.problem = problem
+
+
+class NotFound(RankdError, LookupError):
+    """What was asked for is not there."""
+
+    code = "not_found"
+
+
+class WindowUnknown(NotFound):
+    """The board does not declare this window."""
+
+    code = "window_unknown"
+
+
+class WindowGone(NotFound):
+    """The window's retention is over; its final standings are in the archive."""
+
+    code = "window_gone"
+
+
+class ScopeUnknown(NotFound):
+    """The board does not declare this scope."""
+
+    code = "scope_unknown"
+
+
+class SnapshotUnreadable(RankdError):
+    """A saved file cannot be loaded; the store is left as it was."""
+
+    code = "snapshot_unreadable"
+
+
+class SnapshotDamaged(SnapshotUnreadable):
+    """The file ends early or a checksum does not hold: use an older snapshot."""
+
+    code = "snapshot_damaged"
+
+
+class SnapshotNewer(SnapshotUnreadable):
+    """The file was written by a newer version: upgrade rankd to read it."""
+
+    code = "snapshot_newer"

@@ -1,0 +1,1 @@
+"""Stage 5 of a score's path: events become ranks."""

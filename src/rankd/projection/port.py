@@ -1,0 +1,343 @@
+"""The rank store: batches of updates go in with the position they reach, ranks come out.
+
+    ledger → applier → RankStore.apply → reads, push
+
+Promises (every adapter, checked by tests/contract):
+- A batch applies whole and once. Its `after` must equal the stored position of its partition: a batch that starts
+  before it is a duplicate (DUP), one that starts after it leaves a gap (GAP), one of an older epoch is FENCED; none
+  of these changes anything, and the answer holds the stored position, from which the caller goes on.
+- The result of a batch is that of its rows applied one after the other, whatever order the store works in.
+- A well-formed batch cannot fail: sums stop at the bounds. A malformed one raises MalformedBatch naming the first
+  bad row, and nothing is applied.
+- Order, keep rules and digest are those of domain/order.py and domain/digest.py, to the bit.
+- A read sees one instant of its instance. The position moves when its batch is complete, so what a read shows is at
+  least as new as a position read before it.
+- An instance nobody wrote to is empty; a player who is not in an instance is None. Nothing answers 0 for "absent".
+- Out-of-limit arguments of a read raise InvalidValue naming the argument.
+
+Not promised: that two reads see the same instant; that a read sees no part of the batch after its position; that an
+instance keeps its rules when it is empty.
+
+May be imported by: the applier, the API's reads, push, seasons, adapters. It imports no adapter.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag, StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept, Ranking, Rules
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+PLAYER_BYTES_MAX = 128
+BATCH_ROWS_MAX = 4_000_000
+READ_PLAYERS_MAX = 10_000
+READ_ENTRIES_MAX = 10_000
+HISTOGRAM_BUCKETS_MAX = 1_000
+QUANTILE_PPM_MAX = 1_000_000
+
+
+class Op(IntEnum):
+    """What a row does to its instance."""
+
+    APPLY = 0  # one event, by the instance's keep rule
+    PUT = 1  # set score and tie field whatever the rule: rebuilds, retractions, roll-ups
+    REMOVE = 2  # take the player out; score and tie are ignored
+    CLEAR = 3  # take everybody out; player, score and tie are ignored
+
+
+class Verdict(StrEnum):
+    """What became of a batch."""
+
+    APPLIED = "applied"
+    DUP = "dup"
+    GAP = "gap"
+    FENCED = "fenced"
+
+
+class Position(NamedTuple):
+    """How far a partition is applied: the highest writer's epoch seen and the sequence of the last event."""
+
+    epoch: int
+    sequence: int
+
+
+START = Position(epoch=0, sequence=0)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Updates from the events `after` (exclusive) … `upto` (inclusive) of one partition, as columns.
+
+    `instances` and `players` are tables the rows point into, so that an id used in five windows is looked up once.
+    A column is anything with the buffer protocol and the stated item type: array.array, memoryview, a NumPy array.
+    All columns have as many rows as `score`. Left out, `player` means that row i is about players[i], `instance`
+    means instances[0], `tie` means 0 and `op` means APPLY.
+    """
+
+    instances: Sequence[tuple[InstanceKey, Rules]]
+    players: Sequence[str]
+    score: Buffer = field(default_factory=lambda: array("q"))  # int64
+    tie: Buffer | None = None  # int64, 0 … TIE_FIELD_MAX
+    instance: Buffer | None = None  # uint32, index into `instances`
+    player: Buffer | None = None  # uint32, index into `players`
+    op: Buffer | None = None  # uint8, an Op
+    partition: int = 0
+    epoch: int = 0
+    after: int = 0
+    upto: int = 0
+    ranks: Ranking | None = None  # also answer ranks before and after the whole batch, counted this way
+
+
+class RowFlag(IntFlag):
+    """What `Applied.flags` says of a row."""
+
+    WAS_PRESENT = 1  # the player had a score just before this row
+    IS_PRESENT = 2  # the player has a score just after this row
+    SET = 4  # score or tiebreak differ afterwards (for REMOVE: the player was there)
+
+
+RANK_ABSENT = -1  # in rank columns only; Change turns it into None
+
+
+class Change(NamedTuple):
+    """What one row did: kept scores around the row, ranks around the whole batch."""
+
+    changed: bool
+    old_score: int | None
+    new_score: int | None
+    rank_before: int | None
+    rank_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The answer to a batch: the verdict, the position now stored and, when applied, a column a question.
+
+    `rank_before` and `rank_after` are None unless the batch asked for ranks. A CLEAR row answers flags 0 or SET.
+    """
+
+    verdict: Verdict
+    position: Position
+    flags: memoryview = memoryview(b"")  # uint8, RowFlag
+    old_score: memoryview = memoryview(b"").cast("q")  # int64, meaningful where WAS_PRESENT
+    new_score: memoryview = memoryview(b"").cast("q")  # int64, meaningful where IS_PRESENT
+    rank_before: memoryview | None = None  # int64, RANK_ABSENT for a player who was not there
+    rank_after: memoryview | None = None  # int64
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.flags)
+
+    def row(self, index: int) -> Change:
+        """Return what one row did."""
+        flags = self.flags[index]
+        return Change(
+            changed=bool(flags & RowFlag.SET),
+            old_score=self.old_score[index] if flags & RowFlag.WAS_PRESENT else None,
+            new_score=self.new_score[index] if flags & RowFlag.IS_PRESENT else None,
+            rank_before=_present(self.rank_before, index),
+            rank_after=_present(self.rank_after, index),
+        )
+
+
+def _present(ranks: memoryview | None, index: int) -> int | None:
+    if ranks is None or ranks[index] == RANK_ABSENT:
+        return None
+    rank: int = ranks[index]
+    return rank
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One line of a page."""
+
+    rank: int
+    player: str
+    score: int
+    tie: int
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """Where a player stands: `better` players have a strictly better score, `total` are in the instance."""
+
+    rank: int
+    player: str
+    score: int
+    tie: int
+    better: int
+    total: int
+
+
+class Friend(msgspec.Struct, frozen=True, gc=False):
+    """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way."""
+
+    rank: int
+    player: str
+    score: int
+    tie: int
+    global_rank: int
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Entries in standing order, and how many stand in the whole instance."""
+
+    entries: list[Entry]
+    total: int
+
+
+class Around(msgspec.Struct, frozen=True):
+    """A player with those just above and just below, all in standing order."""
+
+    above: list[Entry]
+    player: Standing
+    below: list[Entry]
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a score would stand, and how many stand there without it."""
+
+    rank: int
+    total: int
+
+
+class Bucket(msgspec.Struct, frozen=True, gc=False):
+    """How many players have a score from `low` to `high`, both included."""
+
+    low: int
+    high: int
+    count: int
+
+
+class RankStore(Protocol):
+    """Every method may be called from any thread. `players` are at most READ_PLAYERS_MAX a call."""
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither.
+
+        The stored epoch becomes the batch's when that is higher. `after == upto` with no rows is allowed: it only
+        claims the epoch; `after < upto` with no rows moves an idle store on.
+        """
+        ...
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far this partition is applied; START when nothing was."""
+        ...
+
+    def instances(self) -> Iterator[InstanceKey]:
+        """Go through the instances in the store, in no particular order."""
+        ...
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out and give its memory back; False when it is not in the store."""
+        ...
+
+    def total(self, instance: InstanceKey) -> int:
+        """Return how many players stand in the instance."""
+        ...
+
+    def score(self, instance: InstanceKey, player: str) -> Kept | None:
+        """Return a player's kept score and tie field."""
+        ...
+
+    def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
+        """Return many kept scores of one instant, in request order."""
+        ...
+
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
+        """Return where a player stands."""
+        ...
+
+    def ranks(
+        self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
+    ) -> list[Standing | None]:
+        """Return where many players stand at one instant, in request order, None for those who are absent."""
+        ...
+
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+        """Return the places `first` … `last` (from 1, both included; at most READ_ENTRIES_MAX), cut at the end."""
+        ...
+
+    def following(
+        self,
+        instance: InstanceKey,
+        after: tuple[Kept, str] | None,
+        limit: int,
+        ranking: Ranking = Ranking.ORDINAL,
+    ) -> Page:
+        """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there.
+
+        Going on from each page's last entry, a player whose standing does not change is seen exactly once.
+        """
+        ...
+
+    def around(
+        self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> Around | None:
+        """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
+        ...
+
+    def friends(
+        self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
+    ) -> list[Friend]:
+        """Return those of `players` who are in the instance, in standing order, each once."""
+        ...
+
+    def rank_of_score(
+        self, instance: InstanceKey, score: int, tie: int = 0, ranking: Ranking = Ranking.ORDINAL
+    ) -> Place:
+        """Return where a new player with this score and tie field would stand, last by id."""
+        ...
+
+    def count(self, instance: InstanceKey, low: int, high: int) -> int:
+        """Return how many players have low ≤ score ≤ high."""
+        ...
+
+    def quantiles(self, instance: InstanceKey, ppm: Sequence[int]) -> list[int] | None:
+        """Return, for each q (parts per million, 0 … QUANTILE_PPM_MAX), the smallest kept score s such that at least
+        max(1, ceil(q × total / 1,000,000)) players have a score ≤ s; None when the instance is empty.
+        """
+        ...
+
+    def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
+        """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each.
+
+        The width is ceil((highest − lowest + 1) / buckets); ranges that would start above the highest score are
+        left out; the last one ends at the highest score.
+        """
+        ...
+
+    def digest(self, instance: InstanceKey) -> int:
+        """Return the digest of domain/digest.py; 0 when the instance is empty."""
+        ...
+
+
+def walk(
+    store: RankStore, instance: InstanceKey, chunk: int = 1_000, ranking: Ranking = Ranking.ORDINAL
+) -> Iterator[Entry]:
+    """Go through a whole instance in standing order, a chunk at a time, while it may be changing."""
+    after: tuple[Kept, str] | None = None
+    while entries := store.following(instance, after, chunk, ranking).entries:
+        yield from entries
+        after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
+
+
+def batch_of_rows(
+    instance: tuple[InstanceKey, Rules], rows: Iterable[tuple[str, int] | tuple[str, int, int]], **settings: int
+) -> Batch:
+    """Make a batch for one instance from (player, score[, tie]) rows: for tests, examples and small loads."""
+    listed = [(*row, 0)[:3] for row in rows]
+    return Batch(
+        instances=[instance],
+        players=[player for player, _, _ in listed],
+        score=array("q", [score for _, score, _ in listed]),
+        tie=array("q", [tie for _, _, tie in listed]),
+        **settings,  # type: ignore[arg-type]
+    )

@@ -8,15 +8,19 @@ Promises (every adapter, checked by tests/contract):
   of these changes anything, and the answer holds the stored position, from which the caller goes on.
 - The result of a batch is that of its rows applied one after the other, whatever order the store works in.
 - A well-formed batch cannot fail: sums stop at the bounds. A malformed one raises MalformedBatch naming the first
-  bad row, and nothing is applied.
+  bad row, and nothing is applied. What is malformed, and in which order it is looked for, stands at `Batch`.
 - Order, keep rules and digest are those of domain/order.py and domain/digest.py, to the bit.
 - A read sees one instant of its instance. The position moves when its batch is complete, so what a read shows is at
   least as new as a position read before it.
-- An instance nobody wrote to is empty; a player who is not in an instance is None. Nothing answers 0 for "absent".
-- Out-of-limit arguments of a read raise InvalidValue naming the argument.
+- An instance is in the store exactly while somebody stands in it: the row that brings the first player makes it, the
+  row that takes the last one out ends it. An instance nobody stands in reads as empty; a player who is not in an
+  instance is None. Nothing answers 0 for "absent".
+- Arguments of a read are checked before anything is looked up, in the order of the signature: one outside its limits
+  raises InvalidValue naming it, a player that is not a str raises TypeError. An id that no player can have (empty, too
+  long, not UTF-8) is not an error in a read: that player is absent.
 
 Not promised: that two reads see the same instant; that a read sees no part of the batch after its position; that an
-instance keeps its rules when it is empty.
+instance keeps its rules when it is empty; anything of what stands in a score column where its flag is not set.
 
 May be imported by: the applier, the API's reads, push, seasons, adapters. It imports no adapter.
 """
@@ -38,10 +42,13 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PLAYER_BYTES_MAX = 128
-BATCH_ROWS_MAX = 4_000_000
+BATCH_ROWS_MAX = 4_000_000  # also the longest table of a batch
+SEQUENCE_MAX = 2**63 - 1  # of partitions, epochs and sequences
 READ_PLAYERS_MAX = 10_000
 READ_ENTRIES_MAX = 10_000
+READ_PLACE_MAX = 2**63 - 1
 HISTOGRAM_BUCKETS_MAX = 1_000
+QUANTILES_MAX = 1_000
 QUANTILE_PPM_MAX = 1_000_000
 
 
@@ -49,13 +56,13 @@ class Op(IntEnum):
     """What a row does to its instance."""
 
     APPLY = 0  # one event, by the instance's keep rule
-    PUT = 1  # set score and tie field whatever the rule: rebuilds, retractions, roll-ups
+    PUT = 1  # set score and tie field whatever the keep rule and the bounds: rebuilds, retractions, roll-ups
     REMOVE = 2  # take the player out; score and tie are ignored
     CLEAR = 3  # take everybody out; player, score and tie are ignored
 
 
 class Verdict(StrEnum):
-    """What became of a batch."""
+    """What became of a batch: FENCED is decided before DUP and GAP."""
 
     APPLIED = "applied"
     DUP = "dup"
@@ -81,6 +88,24 @@ class Batch:
     A column is anything with the buffer protocol and the stated item type: array.array, memoryview, a NumPy array.
     All columns have as many rows as `score`. Left out, `player` means that row i is about players[i], `instance`
     means instances[0], `tie` means 0 and `op` means APPLY.
+
+    An instance may be listed more than once, and a player too. Order and ties stay those of an instance as long as
+    somebody stands in it; keep and bounds are those of the entry a row points to, since a definition's bounds may
+    change between two events. Where ties are by `player` the tie field is kept as 0, also by PUT. `after == upto` moves
+    no position, so rows under it are not protected from being applied twice: that is for tests and for filling a store
+    nobody else writes to.
+
+    A batch is malformed when one of these is found, looked for in this order, whatever its position would be:
+    1. the batch as a whole (row None): partition, epoch, after or upto is not in 0 … SEQUENCE_MAX, upto < after; more
+       than BATCH_ROWS_MAX rows, instances or players; a column that is not one contiguous dimension of its item type,
+       or has another length; an instance that is no (InstanceKey, Rules) pair or whose rules have score_min >
+       score_max or bounds that are not 64-bit;
+    2. the first bad row: an unknown op, an instance or a player that its table does not have, an id that is not a str
+       of 1 … PLAYER_BYTES_MAX bytes of UTF-8, a tie outside 0 … TIE_FIELD_MAX. What an op ignores is not looked at;
+    3. an id in `players` that no row looks at and that nobody can have (row None).
+    Only a batch that would be applied is compared with the store: it is malformed too (row None) when its rows point to
+    an instance by another order or ties than those of the players standing in it, or than another row does. A
+    duplicate from before a board was made anew is just a duplicate.
     """
 
     instances: Sequence[tuple[InstanceKey, Rules]]
@@ -102,7 +127,7 @@ class RowFlag(IntFlag):
 
     WAS_PRESENT = 1  # the player had a score just before this row
     IS_PRESENT = 2  # the player has a score just after this row
-    SET = 4  # score or tiebreak differ afterwards (for REMOVE: the player was there)
+    SET = 4  # what is kept, score or tie field, differs afterwards (for REMOVE: the player was there)
 
 
 RANK_ABSENT = -1  # in rank columns only; Change turns it into None
@@ -118,18 +143,23 @@ class Change(NamedTuple):
     rank_after: int | None
 
 
+_NO_FLAGS = memoryview(b"")
+_NO_SCORES = memoryview(b"").cast("q")
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The answer to a batch: the verdict, the position now stored and, when applied, a column a question.
 
-    `rank_before` and `rank_after` are None unless the batch asked for ranks. A CLEAR row answers flags 0 or SET.
+    `rank_before` and `rank_after` are None unless the batch was applied and asked for ranks. A CLEAR row answers flags
+    0 or, when somebody was there, SET, and RANK_ABSENT for both ranks. Unless applied, a batch has no rows here.
     """
 
     verdict: Verdict
     position: Position
-    flags: memoryview = memoryview(b"")  # uint8, RowFlag
-    old_score: memoryview = memoryview(b"").cast("q")  # int64, meaningful where WAS_PRESENT
-    new_score: memoryview = memoryview(b"").cast("q")  # int64, meaningful where IS_PRESENT
+    flags: memoryview = _NO_FLAGS  # uint8, RowFlag
+    old_score: memoryview = _NO_SCORES  # int64, meaningful where WAS_PRESENT
+    new_score: memoryview = _NO_SCORES  # int64, meaningful where IS_PRESENT
     rank_before: memoryview | None = None  # int64, RANK_ABSENT for a player who was not there
     rank_after: memoryview | None = None  # int64
 
@@ -222,8 +252,8 @@ class RankStore(Protocol):
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch and move its partition's position, both or neither.
 
-        The stored epoch becomes the batch's when that is higher. `after == upto` with no rows is allowed: it only
-        claims the epoch; `after < upto` with no rows moves an idle store on.
+        The stored epoch becomes the batch's when that is higher and the batch is applied. `after == upto` with no
+        rows only claims the epoch; `after < upto` with no rows moves an idle store on.
         """
         ...
 
@@ -232,11 +262,11 @@ class RankStore(Protocol):
         ...
 
     def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in the store, in no particular order."""
+        """Go through the instances in which somebody stands, each once, in no particular order."""
         ...
 
     def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out and give its memory back; False when it is not in the store."""
+        """Take a whole instance out and give its memory back; False when it is not in the store. No position moves."""
         ...
 
     def total(self, instance: InstanceKey) -> int:
@@ -262,7 +292,10 @@ class RankStore(Protocol):
         ...
 
     def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
-        """Return the places `first` … `last` (from 1, both included; at most READ_ENTRIES_MAX), cut at the end."""
+        """Return the places `first` … `last` (from 1, both included; at most READ_ENTRIES_MAX), cut at the end.
+
+        A `last` before `first` asks for nothing and gets an empty page.
+        """
         ...
 
     def following(
@@ -274,14 +307,18 @@ class RankStore(Protocol):
     ) -> Page:
         """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there.
 
-        Going on from each page's last entry, a player whose standing does not change is seen exactly once.
+        Going on from each page's last entry, a player whose standing does not change is seen exactly once. The id in
+        `after` may be one that nobody can have, such as "", as long as it is UTF-8.
         """
         ...
 
     def around(
         self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
     ) -> Around | None:
-        """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
+        """Return a player with up to `above` and `below` neighbours; None when the player is absent.
+
+        Each number is at most READ_ENTRIES_MAX.
+        """
         ...
 
     def friends(
@@ -297,12 +334,14 @@ class RankStore(Protocol):
         ...
 
     def count(self, instance: InstanceKey, low: int, high: int) -> int:
-        """Return how many players have low ≤ score ≤ high."""
+        """Return how many players have low ≤ score ≤ high; none when low > high. Both are 64-bit."""
         ...
 
     def quantiles(self, instance: InstanceKey, ppm: Sequence[int]) -> list[int] | None:
         """Return, for each q (parts per million, 0 … QUANTILE_PPM_MAX), the smallest kept score s such that at least
         max(1, ceil(q × total / 1,000,000)) players have a score ≤ s; None when the instance is empty.
+
+        At most QUANTILES_MAX are asked at once. Smaller scores come first whatever the board's order is.
         """
         ...
 
@@ -330,7 +369,14 @@ def walk(
 
 
 def batch_of_rows(
-    instance: tuple[InstanceKey, Rules], rows: Iterable[tuple[str, int] | tuple[str, int, int]], **settings: int
+    instance: tuple[InstanceKey, Rules],
+    rows: Iterable[tuple[str, int] | tuple[str, int, int]],
+    *,
+    partition: int = 0,
+    epoch: int = 0,
+    after: int = 0,
+    upto: int = 0,
+    ranks: Ranking | None = None,
 ) -> Batch:
     """Make a batch for one instance from (player, score[, tie]) rows: for tests, examples and small loads."""
     listed = [(*row, 0)[:3] for row in rows]
@@ -339,5 +385,9 @@ def batch_of_rows(
         players=[player for player, _, _ in listed],
         score=array("q", [score for _, score, _ in listed]),
         tie=array("q", [tie for _, _, tie in listed]),
-        **settings,  # type: ignore[arg-type]
+        partition=partition,
+        epoch=epoch,
+        after=after,
+        upto=upto,
+        ranks=ranks,
     )

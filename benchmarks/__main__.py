@@ -1,0 +1,142 @@
+"""The engine's figures beside those of Redis and sortedcontainers, measured in the same run.
+
+For each size a board is built in every contender; then the same questions go to each in turn, several rounds, and the
+medians are shown with the checksum of the answers. Up to 10 M, expect some ten minutes and 6 GB of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.engine_bench import Arena, built_arena, call_rows, rank_rows, update_rows, variant_rows
+from benchmarks.figures import SMOKE, Row, Scale
+from benchmarks.huge_bench import huge_rows
+from benchmarks.load_bench import load_rows
+from benchmarks.memory_bench import player_rows, small_board_rows
+from benchmarks.reader_bench import reader_rows
+from benchmarks.redis_server import HOW_TO_GET_REDIS, redis_is_installed, running_redis
+from benchmarks.report import extras, report_of, size_text, summary, table, write_report
+from benchmarks.rivals import Redis
+from benchmarks.workload import PLAYERS_MAX
+
+# In this order: memory is read off a freshly built Redis; reader and variants leave boards that differ.
+GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
+    "memory": player_rows,
+    "updates": update_rows,
+    "ranks": rank_rows,
+    "calls": call_rows,
+    "load": load_rows,
+    "reader": reader_rows,
+    "variants": variant_rows,
+}
+GROUPS = (*GROUPS_A_SIZE, "boards", "huge")
+ROUNDS_MAX = 100
+
+EXAMPLE = """example:
+  python -m benchmarks --sizes 100K,1M --rounds 3 --only updates,ranks
+groups for --only: """ + ", ".join(GROUPS)
+
+
+def size(text: str) -> int:
+    """Read a size such as 10K or 10M.
+
+    >>> size("10K"), size("2m"), size("1234")
+    (10000, 2000000, 1234)
+    """
+    factor = {"K": 1_000, "M": 1_000_000}.get(text[-1:].upper(), 1)
+    players = int(text.rstrip("kKmM")) * factor
+    if not 1 <= players <= PLAYERS_MAX:
+        raise ValueError(f"a size must be from 1 to {PLAYERS_MAX:,}")
+    return players
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    return tuple(size(part) for part in text.split(","))
+
+
+def rounds(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= ROUNDS_MAX:
+        raise ValueError(f"rounds must be from 1 to {ROUNDS_MAX}")
+    return number
+
+
+def groups(text: str) -> frozenset[str]:
+    chosen = frozenset(text.split(","))
+    if unknown := chosen - set(GROUPS):
+        raise argparse.ArgumentTypeError(f"no such group: {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    return chosen
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--sizes", type=sizes, help="players on the board (default 10K,100K,1M,10M)")
+    parser.add_argument("--rounds", type=rounds, help="times each question is asked (default 5)")
+    parser.add_argument("--only", type=groups, help="run these groups only, separated by commas")
+    parser.add_argument("--huge", action="store_true", help="also a board of 100 M (8 GiB, some minutes)")
+    parser.add_argument(
+        "--smoke", action="store_true", help="every row at a tiny size in seconds; figures mean nothing"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="where to keep the figures (default: results/)")
+    return parser.parse_args(given)
+
+
+def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[Row]:
+    """Yield the rows of a run as they are measured."""
+    wanted = [group for group in GROUPS if group in set(chosen)]
+    if set(wanted) & set(GROUPS_A_SIZE):
+        for players in scale.sizes:
+            with ExitStack() as stack:
+                redis = None
+                if with_redis:
+                    redis = stack.enter_context(Redis(stack.enter_context(running_redis())))
+                arena, built = built_arena(scale, players, redis)
+                yield built
+                for group in wanted:
+                    if group in GROUPS_A_SIZE:
+                        yield from GROUPS_A_SIZE[group](arena)
+            del arena
+    if "boards" in wanted:
+        yield from small_board_rows(scale, with_redis)
+    if "huge" in wanted:
+        yield from huge_rows(scale)
+
+
+def main(given: Sequence[str]) -> int:
+    asked = arguments(given)
+    scale = SMOKE if asked.smoke else Scale()
+    scale = replace(scale, sizes=asked.sizes or scale.sizes, rounds=asked.rounds or scale.rounds)
+    chosen = asked.only or frozenset(GROUPS) - (frozenset() if asked.huge or asked.smoke else {"huge"})
+    if asked.huge:
+        chosen |= {"huge"}
+    with_redis = redis_is_installed()
+    if not with_redis:
+        print(HOW_TO_GET_REDIS, file=sys.stderr)
+        if os.environ.get("CI") == "true":
+            return 2
+    began = time.monotonic()
+    rows = []
+    for row in measured(scale, chosen, with_redis):
+        rows.append(row)
+        print(f"{time.monotonic() - began:6.1f} s  {row.name} at {size_text(row.entries)}", file=sys.stderr, flush=True)
+    print(f"\n{table(rows)}\n\n{extras(rows)}\n\n{summary(rows)}")
+    if asked.json is not None or not asked.smoke:
+        kept = write_report(report_of(rows, scale), asked.json)
+        print(f"kept in {kept.name}")
+    return 1 if any(row.checksums_agree() is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,179 @@
+"""What a benchmark yields: rows of costs, the targets they are held against, and how much work a run does.
+
+Every figure is a cost (time or memory), so less is better everywhere and a ratio is rival ÷ rankd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+RANKD = "rankd"
+REDIS = "redis"
+SORTED = "sortedcontainers"
+
+TARGET_ENTRIES = 10_000_000
+HUGE_PLAYERS = 100_000_000
+BOARD_PLAYERS = 30
+
+Verdict = Literal["pass", "miss"]
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What issue 3 asks of a row: so many times less than Redis, or no more than this."""
+
+    ratio_min: float | None = None
+    cost_max: float | None = None
+    entries: int | None = TARGET_ENTRIES  # judged at this size only; None: at whatever full size the row has
+
+
+TARGETS = {
+    "updates": Target(ratio_min=6),
+    "ranks": Target(ratio_min=8),
+    "rank_call": Target(ratio_min=50),
+    "around_call": Target(ratio_min=20),
+    "top100_call": Target(ratio_min=8),
+    "memory_first_board": Target(cost_max=72),
+    "memory_first_board_resident": Target(cost_max=72),
+    "memory_further_board": Target(cost_max=48),
+    "memory_further_board_resident": Target(cost_max=48),
+    "load": Target(ratio_min=3),
+    "small_boards": Target(cost_max=BOARD_PLAYERS * 32 + 128, entries=None),
+    "small_boards_resident": Target(cost_max=BOARD_PLAYERS * 32 + 128, entries=None),
+    "reader_p99": Target(cost_max=1_000_000),
+    "huge_peak": Target(cost_max=8 * 2**30, entries=HUGE_PLAYERS),
+    "huge_build": Target(cost_max=300, entries=HUGE_PLAYERS),
+    "huge_rank_p99": Target(cost_max=20_000, entries=HUGE_PLAYERS),
+}
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One measured line: for each contender its samples, in `unit`, and the checksum of its answers."""
+
+    name: str
+    entries: int  # on the board, or on all boards together
+    unit: str  # ns_per_update, bytes_per_player, seconds, …
+    samples: dict[str, list[float]]
+    checksums: dict[str, str] = {}
+    extra: dict[str, float] = {}  # further figures, units in their names
+    note: str = ""
+    target: Target | None = None
+
+    def cost(self, contender: str) -> float | None:
+        samples = self.samples.get(contender)
+        return median(samples) if samples else None
+
+    def ratio(self, rival: str) -> float | None:
+        ours, theirs = self.cost(RANKD), self.cost(rival)
+        return theirs / ours if ours and theirs else None
+
+    def verdict(self) -> Verdict | None:
+        """None when there is no target at this size, or no rival to judge it by."""
+        if self.target is None:
+            return None
+        if self.target.ratio_min is not None:
+            ratio = self.ratio(REDIS)
+            return None if ratio is None else _verdict(ratio >= self.target.ratio_min)
+        ours = self.cost(RANKD)
+        return None if ours is None or self.target.cost_max is None else _verdict(ours <= self.target.cost_max)
+
+    def checksums_agree(self) -> bool | None:
+        """None when nobody else answered."""
+        return None if len(self.checksums) < 2 else len(set(self.checksums.values())) == 1
+
+
+def _verdict(reached: bool) -> Verdict:
+    return "pass" if reached else "miss"
+
+
+def target_of(name: str, entries: int) -> Target | None:
+    """Return the target a row of this name is judged by at this size, if any."""
+    target = TARGETS.get(name)
+    return target if target is not None and target.entries in (None, entries) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much work a run does. `*_rows` and `*_calls` are a round's, for each contender."""
+
+    smoke: bool = False
+    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    rounds: int = 5
+    build_batch_rows: int = 100_000
+    batch_rows: int = 20_000
+    batch_rows_variants: tuple[int, ...] = (1_000, 100_000)
+    update_rows: int = 200_000
+    rank_batch_players: int = 10_000
+    rank_players: int = 100_000
+    rank_calls: int = 30_000
+    around_calls: int = 15_000
+    top_calls: int = 3_000
+    load_rounds_max: int = 3
+    reader_s: float = 2.0
+    reader_rounds_max: int = 3
+    reader_large_batch_rows: int = 1_000_000
+    boards: int = 1_000_000
+    boards_from_players: int = 1_000_000
+    boards_a_batch: int = 10_000
+    boards_in_redis_max: int = 50_000
+    huge_players: int = HUGE_PLAYERS
+    huge_batch_rows: int = 1_000_000
+    huge_rank_calls: int = 200_000
+
+
+SMOKE = Scale(
+    smoke=True,
+    sizes=(1_000,),
+    rounds=2,
+    build_batch_rows=400,
+    batch_rows=200,
+    batch_rows_variants=(100,),
+    update_rows=400,
+    rank_batch_players=200,
+    rank_players=400,
+    rank_calls=100,
+    around_calls=100,
+    top_calls=40,
+    load_rounds_max=1,
+    reader_s=0.1,
+    reader_rounds_max=1,
+    reader_large_batch_rows=400,
+    boards=100,
+    boards_from_players=1_000,
+    boards_a_batch=40,
+    boards_in_redis_max=100,
+    huge_players=2_000,
+    huge_batch_rows=500,
+    huge_rank_calls=100,
+)
+
+
+@dataclass(slots=True)
+class Series:
+    """Collects the samples of one row while rounds go on."""
+
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    checksums: dict[str, int] = field(default_factory=dict)
+
+    def add(self, contender: str, cost: float, checksum: int | None = None) -> None:
+        self.samples.setdefault(contender, []).append(cost)
+        if checksum is not None:
+            self.checksums[contender] = self.checksums.get(contender, 0) + checksum
+
+    def row(
+        self, name: str, entries: int, unit: str, extra: dict[str, float] | None = None, note: str = "", *, judged: bool
+    ) -> Row:
+        """Make the row; it is `judged` by its target unless this is a smoke run."""
+        return Row(
+            name=name,
+            entries=entries,
+            unit=unit,
+            samples=self.samples,
+            checksums={contender: format(checksum, "x") for contender, checksum in self.checksums.items()},
+            extra=extra or {},
+            note=note,
+            target=target_of(name, entries) if judged else None,
+        )

@@ -1,0 +1,556 @@
+// The engine for Python: the only file that knows of both.
+//
+// Arguments are copied out of Python objects first, so that the work itself runs without the interpreter's lock and
+// nobody can change a column under it. Answers are copied out of the engine before objects are made of them.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <system_error>
+
+#include "engine.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rankd {
+namespace {
+
+// How many ids are taken between two chances for other Python threads.
+constexpr Py_ssize_t kIdsPerTurn = 8192;
+constexpr Py_ssize_t kIdsAhead = 16;
+// Reads of more lines than this let other Python threads run meanwhile.
+constexpr size_t kShortRead = 128;
+
+HashKey random_key() {
+  std::random_device device;
+  const auto word = [&] { return uint64_t{device()} << 32 | device(); };
+  return {word(), word()};
+}
+
+// ------------------------------------------------------------------------------------------------------ arguments
+
+// The UTF-8 bytes of a str; false when it has none (a lone surrogate).
+bool utf8(PyObject* text, std::string_view& bytes) {
+  if (PyUnicode_IS_COMPACT_ASCII(text)) {
+    bytes = {reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text)), static_cast<size_t>(PyUnicode_GET_LENGTH(text))};
+    return true;
+  }
+  Py_ssize_t length = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text, &length);
+  if (data == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  bytes = {data, static_cast<size_t>(length)};
+  return true;
+}
+
+struct BadId {
+  Py_ssize_t index;
+  std::string problem;
+};
+
+// Takes ids out of a list or tuple. Ids that can never be a player's end up empty when `bad` is null, else the first
+// is reported there.
+void take_ids(nb::handle sequence, const Engine& engine, Ids& ids, BadId* bad) {
+  nb::object fast = nb::steal(PySequence_Fast(sequence.ptr(), "players must be a sequence of str"));
+  if (!fast.is_valid()) nb::raise_python_error();
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
+  ids.end.reserve(static_cast<size_t>(count));
+  ids.text.reserve(static_cast<size_t>(count) * 16);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (i > 0 && i % kIdsPerTurn == 0) {
+      const nb::gil_scoped_release others;
+    }
+    if (PySequence_Fast_GET_SIZE(fast.ptr()) != count) {
+      throw MalformedBatch(-1, "players: the list was changed while it was read");
+    }
+    PyObject** items = PySequence_Fast_ITEMS(fast.ptr());
+    if (i + kIdsAhead < count) {
+      __builtin_prefetch(items[i + kIdsAhead]);
+      __builtin_prefetch(reinterpret_cast<char*>(items[i + kIdsAhead]) + 64);
+    }
+    std::string_view id;
+    const char* problem = nullptr;
+    if (!PyUnicode_Check(items[i])) {
+      if (bad == nullptr) throw nb::type_error("players: every id must be a str");
+      problem = "is not a str";
+    } else if (!utf8(items[i], id)) {
+      problem = "is not valid Unicode: it holds a lone surrogate";
+    } else if (id.empty() || id.size() > kPlayerBytesMax) {
+      problem = "must be 1 to 128 bytes of UTF-8";
+      id = {};
+    }
+    if (problem != nullptr && bad != nullptr && bad->index < 0) *bad = {i, problem};
+    ids.text.append(id);
+    if (ids.text.size() > UINT32_MAX) throw MalformedBatch(-1, "players: too many bytes; send smaller batches");
+    ids.end.push_back(static_cast<uint32_t>(ids.text.size()));
+  }
+  const nb::gil_scoped_release others;
+  ids.hash.resize(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) ids.hash[i] = engine.hash(ids[i]);
+}
+
+// Copies a column. `letters` are the buffer formats of its item type.
+template <class Item>
+void take_column(nb::handle column, const char* name, const char* letters, std::vector<Item>& items) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(column.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    throw MalformedBatch(-1, std::string(name) + ": must be contiguous and offer the buffer protocol, such as array.array");
+  }
+  const char* format = view.format == nullptr ? "B" : view.format;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  const bool fits = view.ndim == 1 && view.itemsize == sizeof(Item) && format[0] != '\0' && format[1] == '\0' &&
+                    std::string_view(letters).find(format[0]) != std::string_view::npos;
+  if (fits) {
+    const auto* data = static_cast<const Item*>(view.buf);
+    items.assign(data, data + view.len / static_cast<Py_ssize_t>(sizeof(Item)));
+  }
+  PyBuffer_Release(&view);
+  if (!fits) {
+    throw MalformedBatch(-1, std::string(name) + ": must be one-dimensional with items of " +
+                                 std::to_string(sizeof(Item)) + " bytes and format " + letters[0]);
+  }
+}
+
+struct Columns {
+  std::vector<int64_t> score;
+  std::vector<int64_t> tie;
+  std::vector<uint32_t> instance;
+  std::vector<uint32_t> player;
+  std::vector<uint8_t> op;
+};
+
+template <class Item>
+const Item* take_optional(nb::handle column, const char* name, const char* letters, std::vector<Item>& items,
+                          size_t rows) {
+  if (column.is_none()) return nullptr;
+  take_column(column, name, letters, items);
+  if (items.size() != rows) {
+    throw MalformedBatch(-1, std::string(name) + ": has " + std::to_string(items.size()) + " rows, score has " +
+                                 std::to_string(rows));
+  }
+  return items.data();
+}
+
+void report_bad_id(const BadId& bad, const Batch& batch) {
+  const auto index = static_cast<size_t>(bad.index);
+  const std::string problem = "players[" + std::to_string(index) + "]: " + bad.problem;
+  for (size_t row = 0; row < batch.rows; ++row) {
+    const bool uses = batch.player == nullptr ? row == index : batch.player[row] == index;
+    const bool clears = batch.op != nullptr && batch.op[row] == static_cast<uint8_t>(Op::clear);
+    if (uses && !clears) throw MalformedBatch(static_cast<int64_t>(row), problem);
+  }
+  throw MalformedBatch(-1, problem);
+}
+
+// ---------------------------------------------------------------------------------------------------- answers
+
+nb::object str_of(std::string_view text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr));
+}
+
+template <class Item>
+nb::object column_of(const std::vector<Item>& items, const char* format) {
+  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(items.data()),
+                                                         static_cast<Py_ssize_t>(items.size() * sizeof(Item))));
+  nb::object view = nb::steal(PyMemoryView_FromObject(bytes.ptr()));
+  return view.attr("cast")(format);
+}
+
+// Makes an instance of a Python class from positional arguments, as cheaply as the interpreter allows.
+template <class... Arguments>
+nb::object make(nb::handle type, const Arguments&... arguments) {
+  PyObject* values[] = {arguments.ptr()...};
+  nb::object made = nb::steal(PyObject_Vectorcall(type.ptr(), values, sizeof...(arguments), nullptr));
+  if (!made.is_valid()) nb::raise_python_error();
+  return made;
+}
+
+nb::object whole(uint64_t number) { return nb::steal(PyLong_FromUnsignedLongLong(number)); }
+nb::object signed_whole(int64_t number) { return nb::steal(PyLong_FromLongLong(number)); }
+
+struct Types {
+  nb::object entry;
+  nb::object standing;
+  nb::object friend_line;
+  nb::object kept;
+};
+
+// ------------------------------------------------------------------------------------------------------ the class
+
+class PyEngine {
+ public:
+  PyEngine(nb::object entry, nb::object standing, nb::object friend_line, nb::object kept)
+      : engine_(random_key()), types_{entry, standing, friend_line, kept} {}
+
+  nb::tuple apply(nb::list instances, nb::handle players, nb::handle score, nb::handle tie, nb::handle instance,
+                  nb::handle player, nb::handle op, uint64_t partition, uint64_t epoch, uint64_t after, uint64_t upto,
+                  int ranking) {
+    Batch batch;
+    Columns columns;
+    take_column(score, "score", "ql", columns.score);
+    batch.rows = columns.score.size();
+    batch.score = columns.score.data();
+    batch.tie = take_optional(tie, "tie", "ql", columns.tie, batch.rows);
+    batch.instance = take_optional(instance, "instance", "IL", columns.instance, batch.rows);
+    batch.player = take_optional(player, "player", "IL", columns.player, batch.rows);
+    batch.op = take_optional(op, "op", "B", columns.op, batch.rows);
+    batch.partition = partition;
+    batch.epoch = epoch;
+    batch.after = after;
+    batch.upto = upto;
+    if (ranking >= 0) batch.ranks = static_cast<Ranking>(ranking);
+    for (const nb::handle item : instances) batch.instances.push_back(take_instance(item, batch.instances.size()));
+    Ids ids;
+    BadId bad{-1, {}};
+    take_ids(players, engine_, ids, &bad);
+    if (bad.index >= 0) report_bad_id(bad, batch);
+    batch.players = &ids;
+
+    Applied applied;
+    {
+      const nb::gil_scoped_release others;
+      applied = engine_.apply(batch);
+    }
+    const bool ranked = batch.ranks && applied.verdict == Verdict::applied;
+    return nb::make_tuple(static_cast<int>(applied.verdict), applied.position.epoch, applied.position.sequence,
+                          column_of(applied.flags, "B"), column_of(applied.old_score, "q"),
+                          column_of(applied.new_score, "q"),
+                          ranked ? column_of(applied.rank_before, "q") : nb::none(),
+                          ranked ? column_of(applied.rank_after, "q") : nb::none());
+  }
+
+  bool drop(std::string_view name) {
+    const std::string copy(name);
+    const nb::gil_scoped_release others;
+    return engine_.drop(copy);
+  }
+
+  nb::tuple position(uint64_t partition) const {
+    Position position;
+    reading([&] { position = engine_.read_position(partition); });
+    return nb::make_tuple(position.epoch, position.sequence);
+  }
+
+  nb::tuple names(uint32_t cursor, uint32_t most) const {
+    std::vector<std::string> names;
+    reading([&] { names = engine_.read_names(cursor, most); });
+    nb::list list;
+    for (const std::string& name : names) list.append(str_of(name));
+    return nb::make_tuple(list, cursor == kNone ? nb::none() : nb::object(nb::int_(cursor)));
+  }
+
+  uint64_t total(std::string_view name) const {
+    uint64_t total = 0;
+    reading([&] {
+      const Board* board = engine_.read_board(name);
+      total = board == nullptr ? 0 : board->size();
+    });
+    return total;
+  }
+
+  nb::object score(std::string_view name, nb::str player) const {
+    std::string_view id;
+    if (!utf8(player.ptr(), id)) return nb::none();
+    std::optional<Kept> kept;
+    reading([&] { kept = engine_.read_score(engine_.read_board(name), id); });
+    return kept_object(kept);
+  }
+
+  nb::list scores(std::string_view name, nb::handle players) const {
+    Ids ids;
+    take_ids(players, engine_, ids, nullptr);
+    std::vector<std::optional<Kept>> scores;
+    reading([&] { scores = engine_.read_scores(engine_.read_board(name), ids); }, ids.size());
+    nb::list list;
+    for (const auto& kept : scores) list.append(kept_object(kept));
+    return list;
+  }
+
+  nb::object rank(std::string_view name, nb::str player, int ranking) const {
+    std::string_view id;
+    if (!utf8(player.ptr(), id)) return nb::none();
+    Standing standing;
+    reading([&] { standing = engine_.read_rank(engine_.read_board(name), id, static_cast<Ranking>(ranking)); });
+    return standing_object(standing, player);
+  }
+
+  nb::object ranks(std::string_view name, nb::handle players, int ranking) const {
+    Ids ids;
+    take_ids(players, engine_, ids, nullptr);
+    std::vector<Standing> standings;
+    reading([&] { standings = engine_.read_ranks(engine_.read_board(name), ids, static_cast<Ranking>(ranking)); },
+            ids.size());
+    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(standings.size())));
+    for (size_t i = 0; i < standings.size(); ++i) {
+      nb::object id = standings[i].present ? str_of(ids[i]) : nb::none();
+      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), standing_object(standings[i], id).release().ptr());
+    }
+    return list;
+  }
+
+  nb::tuple range(std::string_view name, uint64_t first, uint64_t last, int ranking) const {
+    Lines lines;
+    reading(
+        [&] { lines = engine_.read_range(engine_.read_board(name), first, last, static_cast<Ranking>(ranking)); },
+        last - first);
+    return nb::make_tuple(entries(lines, 0, lines.lines.size()), lines.total);
+  }
+
+  nb::tuple following(std::string_view name, int64_t score, uint64_t tie, nb::str player, uint64_t limit,
+                      int ranking) const {
+    std::string_view id;
+    if (!utf8(player.ptr(), id)) throw nb::value_error("after: the player's id is not valid Unicode");
+    Lines lines;
+    reading(
+        [&] {
+          lines = engine_.read_following(engine_.read_board(name), {score, tie}, id, limit,
+                                         static_cast<Ranking>(ranking));
+        },
+        limit);
+    return nb::make_tuple(entries(lines, 0, lines.lines.size()), lines.total);
+  }
+
+  nb::object around(std::string_view name, nb::str player, uint64_t above, uint64_t below, int ranking) const {
+    std::string_view id;
+    if (!utf8(player.ptr(), id)) return nb::none();
+    Lines lines;
+    Standing standing;
+    uint64_t above_count = 0;
+    reading(
+        [&] {
+          lines = engine_.read_around(engine_.read_board(name), id, above, below, static_cast<Ranking>(ranking),
+                                      standing, above_count);
+        },
+        above + below);
+    if (!standing.present) return nb::none();
+    return nb::make_tuple(entries(lines, 0, above_count), standing_object(standing, player),
+                          entries(lines, above_count + 1, lines.lines.size()));
+  }
+
+  nb::list friends(std::string_view name, nb::handle players, int ranking) const {
+    Ids ids;
+    take_ids(players, engine_, ids, nullptr);
+    std::vector<FriendLine> friends;
+    reading([&] { friends = engine_.read_friends(engine_.read_board(name), ids, static_cast<Ranking>(ranking)); },
+            ids.size());
+    nb::list list;
+    for (const FriendLine& line : friends) {
+      list.append(make(types_.friend_line, whole(line.rank), str_of(ids[line.asked]), signed_whole(line.kept.score),
+                       whole(line.kept.tie), whole(line.global_rank)));
+    }
+    return list;
+  }
+
+  nb::tuple rank_of_score(std::string_view name, int64_t score, uint64_t tie, int ranking) const {
+    uint64_t rank = 0;
+    uint64_t total = 0;
+    reading([&] {
+      const Board* board = engine_.read_board(name);
+      rank = engine_.read_rank_of_score(board, {score, tie}, static_cast<Ranking>(ranking));
+      total = board == nullptr ? 0 : board->size();
+    });
+    return nb::make_tuple(rank, total);
+  }
+
+  uint64_t count(std::string_view name, int64_t low, int64_t high) const {
+    uint64_t count = 0;
+    reading([&] { count = engine_.read_count(engine_.read_board(name), low, high); });
+    return count;
+  }
+
+  std::vector<int64_t> quantiles(std::string_view name, const std::vector<uint32_t>& ppm) const {
+    std::vector<int64_t> scores;
+    reading([&] { scores = engine_.read_quantiles(engine_.read_board(name), ppm); }, ppm.size());
+    return scores;
+  }
+
+  nb::list histogram(std::string_view name, uint32_t buckets) const {
+    std::vector<Bucket> histogram;
+    reading([&] { histogram = engine_.read_histogram(engine_.read_board(name), buckets); }, buckets);
+    nb::list list;
+    for (const Bucket& bucket : histogram) list.append(nb::make_tuple(bucket.low, bucket.high, bucket.count));
+    return list;
+  }
+
+  nb::tuple digest(std::string_view name) const {
+    Digest digest;
+    reading([&] {
+      const Board* board = engine_.read_board(name);
+      if (board != nullptr) digest = board->digest();
+    });
+    return nb::make_tuple(digest.low, digest.high);
+  }
+
+  nb::dict memory() const {
+    MemoryUse use;
+    reading([&] { use = engine_.read_memory(); });
+    nb::dict dict;
+    dict["players_bytes"] = use.players;
+    dict["boards_bytes"] = use.boards;
+    dict["entries_bytes"] = use.entries;
+    dict["maps_bytes"] = use.maps;
+    dict["idle_bytes"] = use.idle;
+    return dict;
+  }
+
+  void check() const {
+    const nb::gil_scoped_release others;
+    engine_.lock().lock_shared();
+    try {
+      engine_.read_check();
+    } catch (...) {
+      engine_.lock().unlock_shared();
+      throw;
+    }
+    engine_.lock().unlock_shared();
+  }
+
+  void save(int file) const {
+    const nb::gil_scoped_release others;
+    engine_.save(file);
+  }
+
+  void load(int file) {
+    const nb::gil_scoped_release others;
+    engine_.load(file);
+  }
+
+ private:
+  // Runs a read under the shared lock. It never waits, nor works for long, while it keeps other Python threads out.
+  template <class Read>
+  void reading(Read read, size_t lines = 1) const {
+    if (lines <= kShortRead && engine_.lock().try_lock_shared()) {
+      read();
+      engine_.lock().unlock_shared();
+      return;
+    }
+    const nb::gil_scoped_release others;
+    engine_.lock().lock_shared();
+    read();
+    engine_.lock().unlock_shared();
+  }
+
+  static Batch::Instance take_instance(nb::handle item, size_t index) {
+    const nb::tuple parts = nb::cast<nb::tuple>(item);
+    Batch::Instance instance;
+    nb::handle name = parts[0];
+    if (!utf8(name.ptr(), instance.name) || instance.name.size() > kBoardNameBytesMax) {
+      throw MalformedBatch(-1, "instances[" + std::to_string(index) + "]: the key must be at most " +
+                                   std::to_string(kBoardNameBytesMax) + " bytes of valid Unicode");
+    }
+    instance.rules.keep = static_cast<Keep>(nb::cast<int>(parts[1]));
+    instance.rules.direction.order = static_cast<Order>(nb::cast<int>(parts[2]));
+    instance.rules.direction.ties = static_cast<Ties>(nb::cast<int>(parts[3]));
+    instance.rules.score_min = nb::cast<int64_t>(parts[4]);
+    instance.rules.score_max = nb::cast<int64_t>(parts[5]);
+    return instance;
+  }
+
+  nb::object kept_object(const std::optional<Kept>& kept) const {
+    if (!kept) return nb::none();
+    return make(types_.kept, signed_whole(kept->score), whole(kept->tie));
+  }
+
+  nb::object standing_object(const Standing& standing, nb::handle id) const {
+    if (!standing.present) return nb::none();
+    return make(types_.standing, whole(standing.rank), id, signed_whole(standing.kept.score), whole(standing.kept.tie),
+                whole(standing.better), whole(standing.total));
+  }
+
+  nb::object entries(const Lines& lines, size_t begin, size_t end) const {
+    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(end - begin)));
+    for (size_t i = begin; i < end; ++i) {
+      const Line& line = lines.lines[i];
+      nb::object entry = make(types_.entry, whole(line.rank), str_of(lines.id(line)), signed_whole(line.kept.score),
+                              whole(line.kept.tie));
+      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), entry.release().ptr());
+    }
+    return list;
+  }
+
+  Engine engine_;
+  Types types_;
+};
+
+void raise(const char* name, nb::tuple arguments) {
+  const nb::object type = nb::module_::import_("rankd.errors").attr(name);
+  const nb::object error = type(*arguments);
+  PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const MalformedBatch& error) {
+    raise("MalformedBatch", nb::make_tuple(error.row < 0 ? nb::none() : nb::object(nb::int_(error.row)), error.what()));
+  } catch (const SnapshotDamaged& error) {
+    raise("SnapshotDamaged", nb::make_tuple(error.what()));
+  } catch (const SnapshotNewer& error) {
+    raise("SnapshotNewer", nb::make_tuple(error.what()));
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrno(PyExc_OSError);
+  }
+}
+
+}  // namespace
+}  // namespace rankd
+
+NB_MODULE(_engine, module) {
+  using rankd::PyEngine;
+  nb::set_leak_warnings(false);  // a store that is alive when the interpreter ends is no mistake
+  nb::register_exception_translator(rankd::translate);
+  module.doc() = "The native ranking engine; use rankd.projection.engine.";
+  nb::class_<PyEngine>(module, "Engine", "Any number of boards over one set of players.")
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), "entry"_a, "standing"_a, "friend"_a, "kept"_a,
+           nb::sig("def __init__(self, entry: type[Any], standing: type[Any], friend: type[Any], kept: type[Any]) -> None"),
+           "The classes of answers, made with positional arguments.")
+      .def("apply", &PyEngine::apply, "instances"_a, "players"_a, "score"_a, "tie"_a.none(), "instance"_a.none(),
+           "player"_a.none(), "op"_a.none(), "partition"_a, "epoch"_a, "after"_a, "upto"_a, "ranking"_a,
+           nb::sig("def apply(self, instances: list[tuple[str, int, int, int, int, int]], players: Sequence[str], "
+                   "score: object, tie: object | None, instance: object | None, player: object | None, "
+                   "op: object | None, partition: int, epoch: int, after: int, upto: int, ranking: int) -> "
+                   "tuple[int, int, int, memoryview, memoryview, memoryview, memoryview | None, memoryview | None]"))
+      .def("drop", &PyEngine::drop, "name"_a)
+      .def("position", &PyEngine::position, "partition"_a,
+           nb::sig("def position(self, partition: int) -> tuple[int, int]"))
+      .def("names", &PyEngine::names, "cursor"_a, "most"_a,
+           nb::sig("def names(self, cursor: int, most: int) -> tuple[list[str], int | None]"))
+      .def("total", &PyEngine::total, "name"_a)
+      .def("score", &PyEngine::score, "name"_a, "player"_a, nb::sig("def score(self, name: str, player: str) -> Any"))
+      .def("scores", &PyEngine::scores, "name"_a, "players"_a,
+           nb::sig("def scores(self, name: str, players: Sequence[str]) -> list[Any]"))
+      .def("rank", &PyEngine::rank, "name"_a, "player"_a, "ranking"_a,
+           nb::sig("def rank(self, name: str, player: str, ranking: int) -> Any"))
+      .def("ranks", &PyEngine::ranks, "name"_a, "players"_a, "ranking"_a,
+           nb::sig("def ranks(self, name: str, players: Sequence[str], ranking: int) -> list[Any]"))
+      .def("range", &PyEngine::range, "name"_a, "first"_a, "last"_a, "ranking"_a,
+           nb::sig("def range(self, name: str, first: int, last: int, ranking: int) -> tuple[list[Any], int]"))
+      .def("following", &PyEngine::following, "name"_a, "score"_a, "tie"_a, "player"_a, "limit"_a, "ranking"_a,
+           nb::sig("def following(self, name: str, score: int, tie: int, player: str, limit: int, ranking: int) -> "
+                   "tuple[list[Any], int]"))
+      .def("around", &PyEngine::around, "name"_a, "player"_a, "above"_a, "below"_a, "ranking"_a,
+           nb::sig("def around(self, name: str, player: str, above: int, below: int, ranking: int) -> "
+                   "tuple[list[Any], Any, list[Any]] | None"))
+      .def("friends", &PyEngine::friends, "name"_a, "players"_a, "ranking"_a,
+           nb::sig("def friends(self, name: str, players: Sequence[str], ranking: int) -> list[Any]"))
+      .def("rank_of_score", &PyEngine::rank_of_score, "name"_a, "score"_a, "tie"_a, "ranking"_a,
+           nb::sig("def rank_of_score(self, name: str, score: int, tie: int, ranking: int) -> tuple[int, int]"))
+      .def("count", &PyEngine::count, "name"_a, "low"_a, "high"_a)
+      .def("quantiles", &PyEngine::quantiles, "name"_a, "ppm"_a)
+      .def("histogram", &PyEngine::histogram, "name"_a, "buckets"_a,
+           nb::sig("def histogram(self, name: str, buckets: int) -> list[tuple[int, int, int]]"))
+      .def("digest", &PyEngine::digest, "name"_a, nb::sig("def digest(self, name: str) -> tuple[int, int]"))
+      .def("memory", &PyEngine::memory, nb::sig("def memory(self) -> dict[str, int]"))
+      .def("check", &PyEngine::check, "Raises RuntimeError naming the first invariant that does not hold.")
+      .def("save", &PyEngine::save, "file"_a)
+      .def("load", &PyEngine::load, "file"_a);
+}

@@ -1,0 +1,144 @@
+// A run of entries in standing order, stored by column: what leaves, inner nodes and small boards have in common.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "order.hpp"
+
+namespace rankd {
+
+struct Block {
+  uint64_t* score;
+  uint32_t* player;
+  uint32_t* tie_low;
+  uint16_t* tie_high;
+
+  uint64_t tie(uint32_t i) const { return uint64_t{tie_high[i]} << 32 | tie_low[i]; }
+  Key key(uint32_t i) const { return {score[i], tie(i)}; }
+
+  void set(uint32_t i, const Key& key, uint32_t number) const {
+    score[i] = key.score;
+    player[i] = number;
+    tie_low[i] = static_cast<uint32_t>(key.tie);
+    tie_high[i] = static_cast<uint16_t>(key.tie >> 32);
+  }
+  void copy(uint32_t to, const Block& other, uint32_t from, uint32_t count) const {
+    std::memmove(score + to, other.score + from, count * sizeof(*score));
+    std::memmove(player + to, other.player + from, count * sizeof(*player));
+    std::memmove(tie_low + to, other.tie_low + from, count * sizeof(*tie_low));
+    std::memmove(tie_high + to, other.tie_high + from, count * sizeof(*tie_high));
+  }
+  void insert(uint32_t size, uint32_t at, const Key& key, uint32_t number) const {
+    copy(at + 1, *this, at, size - at);
+    set(at, key, number);
+  }
+  void erase(uint32_t size, uint32_t at) const { copy(at, *this, at + 1, size - at - 1); }
+  Block from(uint32_t i) const { return {score + i, player + i, tie_low + i, tie_high + i}; }
+};
+
+// Bytes of a block with room for `capacity` entries that is laid out by `block_at`.
+inline constexpr uint32_t block_bytes(uint32_t capacity) { return (capacity * 18 + 7) / 8 * 8; }
+
+inline Block block_at(std::byte* memory, uint32_t capacity) {
+  auto* score = reinterpret_cast<uint64_t*>(memory);
+  auto* player = reinterpret_cast<uint32_t*>(score + capacity);
+  auto* tie_low = player + capacity;
+  return {score, player, tie_low, reinterpret_cast<uint16_t*>(tie_low + capacity)};
+}
+
+// How many of `count` ascending words are < bound. Without branches: the outcome of each step is unpredictable.
+inline uint32_t count_less(const uint64_t* words, uint32_t count, uint64_t bound) {
+  const uint64_t* base = words;
+  while (count > 1) {
+    const uint32_t half = count / 2;
+    base += base[half - 1] < bound ? half : 0;
+    count -= half;
+  }
+  return static_cast<uint32_t>(base - words) + (count == 1 && *base < bound ? 1 : 0);
+}
+
+// How many of the words equal `wanted` at the front.
+inline uint32_t count_equal(const uint64_t* words, uint32_t count, uint64_t wanted) {
+  return wanted == ~uint64_t{0} ? count : count_less(words, count, wanted + 1);
+}
+
+// The index of a number that is among `count`, or `count`. Compilers turn this into vector code.
+inline uint32_t index_of(const uint32_t* numbers, uint32_t count, uint32_t wanted) {
+  uint32_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    uint32_t found = 0;
+    for (uint32_t j = 0; j < 8; ++j) found |= numbers[i + j] == wanted ? 1u << j : 0;
+    if (found != 0) return i + static_cast<uint32_t>(__builtin_ctz(found));
+  }
+  for (; i < count; ++i) {
+    if (numbers[i] == wanted) return i;
+  }
+  return count;
+}
+
+// A place in the order that need not be taken. Entries with an equal score and tie stand before it if
+// `stands_before(player)` says so; entries with an equal score only, if `tie` is used.
+//
+//   NewEntry    before a player's own place, by id: where to insert
+//   BehindEntry behind it: where to read on
+//   BehindTies  behind all with this score and tie: where a newcomer stands, last by id
+//   AtScore     before all with this score
+template <class Names>
+struct NewEntry {
+  static constexpr bool kUsesTie = true;
+  Key key;
+  std::string_view id;
+  const Names& names;
+  bool stands_before(uint32_t player) const { return names.name(player) < id; }
+};
+
+template <class Names>
+struct BehindEntry {
+  static constexpr bool kUsesTie = true;
+  Key key;
+  std::string_view id;
+  const Names& names;
+  bool stands_before(uint32_t player) const { return names.name(player) <= id; }
+};
+
+struct BehindTies {
+  static constexpr bool kUsesTie = true;
+  Key key;
+  bool stands_before(uint32_t) const { return true; }
+};
+
+struct AtScore {
+  static constexpr bool kUsesTie = false;
+  Key key;
+  bool stands_before(uint32_t) const { return false; }
+};
+
+// How many of the block's entries stand before the place.
+template <class Where>
+uint32_t position(const Block& block, uint32_t size, const Where& where) {
+  uint32_t low = count_less(block.score, size, where.key.score);
+  if (!Where::kUsesTie || low == size || block.score[low] != where.key.score) return low;
+  uint32_t high = low + count_equal(block.score + low, size - low, where.key.score);
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    const uint64_t tie = block.tie(middle);
+    const bool before = tie != where.key.tie ? tie < where.key.tie : where.stands_before(block.player[middle]);
+    if (before) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Entries 1 … end − 1 whose score differs from the one before.
+inline uint32_t score_changes(const uint64_t* score, uint32_t end) {
+  uint32_t changes = 0;
+  for (uint32_t i = 1; i < end; ++i) changes += score[i] != score[i - 1] ? 1 : 0;
+  return changes;
+}
+
+}  // namespace rankd

@@ -1,0 +1,214 @@
+// The ranking engine: any number of boards over one set of players.
+//
+//   apply.cpp      batches in
+//   read.cpp       ranks out
+//   snapshot.cpp   the whole engine to a file and back
+//
+// Threads: any. One writer works at a time; it excludes readers for at most a turn (lock.hpp). What a method named
+// `read_…` does not do is take the lock: the caller holds it, so that bindings can choose how to wait.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "board.hpp"
+#include "interner.hpp"
+#include "lock.hpp"
+#include "order.hpp"
+
+namespace rankd {
+
+enum class Op : uint8_t { apply, put, remove, clear };
+enum class Verdict : uint8_t { applied, dup, gap, fenced };
+
+inline constexpr uint8_t kWasPresent = 1;
+inline constexpr uint8_t kIsPresent = 2;
+inline constexpr uint8_t kSet = 4;
+inline constexpr int64_t kRankAbsent = -1;
+
+inline constexpr size_t kPlayerBytesMax = 128;
+inline constexpr size_t kBoardNameBytesMax = Interner<Board>::kLengthMax;
+
+// A batch that contradicts itself; `row` is −1 when it is the batch as a whole.
+class MalformedBatch : public std::runtime_error {
+ public:
+  MalformedBatch(int64_t row, const std::string& problem) : std::runtime_error(problem), row(row) {}
+  int64_t row;
+};
+
+class SnapshotDamaged : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class SnapshotNewer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct Position {
+  uint64_t epoch = 0;
+  uint64_t sequence = 0;
+  bool operator==(const Position&) const = default;
+};
+
+// Player ids, one behind the other, with their hashes.
+struct Ids {
+  std::string text;
+  std::vector<uint32_t> end;  // of each id in `text`
+  std::vector<uint64_t> hash;
+
+  size_t size() const { return end.size(); }
+  std::string_view operator[](size_t i) const {
+    const uint32_t begin = i == 0 ? 0 : end[i - 1];
+    return {text.data() + begin, end[i] - begin};
+  }
+};
+
+// Columns are borrowed; a null one means what src/rankd/projection/port.py says of one that is left out.
+struct Batch {
+  struct Instance {
+    std::string_view name;
+    Rules rules;
+  };
+  std::vector<Instance> instances;
+  const Ids* players = nullptr;
+  size_t rows = 0;
+  const int64_t* score = nullptr;
+  const int64_t* tie = nullptr;
+  const uint32_t* instance = nullptr;
+  const uint32_t* player = nullptr;
+  const uint8_t* op = nullptr;
+  uint64_t partition = 0;
+  uint64_t epoch = 0;
+  uint64_t after = 0;
+  uint64_t upto = 0;
+  std::optional<Ranking> ranks;
+};
+
+struct Applied {
+  Verdict verdict = Verdict::applied;
+  Position position;
+  std::vector<uint8_t> flags;
+  std::vector<int64_t> old_score;
+  std::vector<int64_t> new_score;
+  std::vector<int64_t> rank_before;
+  std::vector<int64_t> rank_after;
+};
+
+// Answers are copied out of the engine, so that the lock is not held while somebody turns them into objects.
+struct Line {
+  uint64_t rank = 0;
+  Kept kept;
+  uint32_t id_begin = 0;
+  uint32_t id_size = 0;
+};
+
+struct Lines {
+  std::vector<Line> lines;
+  std::string text;
+  uint64_t total = 0;
+
+  std::string_view id(const Line& line) const { return {text.data() + line.id_begin, line.id_size}; }
+  void add(uint64_t rank, const Kept& kept, std::string_view id) {
+    lines.push_back({rank, kept, static_cast<uint32_t>(text.size()), static_cast<uint32_t>(id.size())});
+    text.append(id);
+  }
+};
+
+struct Standing {
+  bool present = false;
+  uint64_t rank = 0;
+  Kept kept;
+  uint64_t better = 0;
+  uint64_t total = 0;
+};
+
+struct FriendLine {
+  uint32_t asked = 0;  // index into the ids
+  uint64_t rank = 0;
+  uint64_t global_rank = 0;
+  Kept kept;
+};
+
+struct Bucket {
+  int64_t low = 0;
+  int64_t high = 0;
+  uint64_t count = 0;
+};
+
+struct MemoryUse {
+  size_t players = 0;
+  size_t boards = 0;
+  size_t entries = 0;
+  size_t maps = 0;
+  size_t idle = 0;
+};
+
+class Engine {
+ public:
+  // The key should be random: see hash.hpp.
+  explicit Engine(HashKey key);
+  ~Engine();
+
+  TurnLock& lock() const { return lock_; }
+  uint64_t hash(std::string_view id) const { return players_.hash(id); }
+
+  // Writers; they take the lock themselves.
+  Applied apply(const Batch& batch);
+  bool drop(std::string_view name);
+  void save(int file) const;
+  // Only into an engine nobody else knows yet.
+  void load(int file);
+
+  // Readers; the caller holds the lock. An empty answer is that of an empty board.
+  const Board* read_board(std::string_view name) const;
+  Position read_position(uint64_t partition) const;
+  std::vector<std::string> read_names(uint32_t& cursor, uint32_t most) const;
+  std::optional<Kept> read_score(const Board* board, std::string_view id) const;
+  std::vector<std::optional<Kept>> read_scores(const Board* board, const Ids& ids) const;
+  Standing read_rank(const Board* board, std::string_view id, Ranking ranking) const;
+  std::vector<Standing> read_ranks(const Board* board, const Ids& ids, Ranking ranking) const;
+  Lines read_range(const Board* board, uint64_t first, uint64_t last, Ranking ranking) const;
+  Lines read_following(const Board* board, const Kept& after, std::string_view id, uint64_t limit,
+                       Ranking ranking) const;
+  // The lines of above, player and below; `above_count` of them are above.
+  Lines read_around(const Board* board, std::string_view id, uint64_t above, uint64_t below, Ranking ranking,
+                    Standing& standing, uint64_t& above_count) const;
+  std::vector<FriendLine> read_friends(const Board* board, const Ids& ids, Ranking ranking) const;
+  uint64_t read_rank_of_score(const Board* board, const Kept& kept, Ranking ranking) const;
+  uint64_t read_count(const Board* board, int64_t low, int64_t high) const;
+  std::vector<int64_t> read_quantiles(const Board* board, const std::vector<uint32_t>& ppm) const;
+  std::vector<Bucket> read_histogram(const Board* board, uint32_t buckets) const;
+  MemoryUse read_memory() const;
+  // Throws std::logic_error naming the first invariant that does not hold.
+  void read_check() const;
+
+ private:
+  friend class Application;
+  friend class SnapshotWriter;
+  friend class SnapshotReader;
+
+  std::vector<uint32_t> find_players(const Ids& ids) const;
+  Standing standing_at(const Board& board, Spot spot, Ranking ranking) const;
+  void add_lines(const Board& board, uint64_t first_place, uint64_t count, Ranking ranking, Lines& lines) const;
+  void empty(Board& board, std::vector<uint32_t>& orphans);
+  void forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& orphans);
+
+  mutable TurnLock lock_;
+  mutable std::mutex writer_;
+  Regions regions_;
+  Players players_;
+  BoardMemory memory_;
+  Interner<Board> boards_;
+  std::map<uint64_t, Position> positions_;  // by partition
+};
+
+}  // namespace rankd

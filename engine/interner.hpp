@@ -1,0 +1,163 @@
+// Strings, each stored once and numbered: players, and the names of boards.
+//
+//   find: hash → TagTable → number → record → bytes. A record packs where the bytes are and how many references there
+//   are; what is referenced by nobody can be forgotten, and its number is used again.
+//
+// `Payload` stands beside the record: boards are found by name and live there.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <vector>
+
+#include "hash.hpp"
+#include "memory.hpp"
+#include "tag_table.hpp"
+
+namespace rankd {
+
+struct Nothing {};
+
+template <class Payload>
+class Interner {
+ public:
+  static constexpr uint32_t kLengthMax = 510;
+
+  Interner(Regions& regions, Purpose purpose, HashKey key)
+      : regions_(regions),
+        purpose_(purpose),
+        key_(key),
+        segments_(regions, purpose),
+        index_(regions, segments_, purpose),
+        records_(regions, purpose, sizeof(Record)) {}
+
+  ~Interner() {
+    each([&](uint32_t number) { record(number).~Record(); });
+  }
+  Interner(const Interner&) = delete;
+  Interner& operator=(const Interner&) = delete;
+
+  uint64_t hash(std::string_view name) const { return hash_bytes(key_, name); }
+  HashKey key() const { return key_; }
+  uint32_t size() const { return index_.size(); }
+
+  uint32_t find(uint64_t hash, std::string_view name) const {
+    return index_.find(tag_of(hash), [&](uint32_t number) { return this->name(number) == name; });
+  }
+
+  // `name` must not be there yet. It starts with no reference.
+  uint32_t add(uint64_t hash, std::string_view name) {
+    const uint32_t number = records_.allocate();
+    const uint32_t units = static_cast<uint32_t>((name.size() + sizeof(Length) + 7) / 8);
+    Pool& pool = strings(units);
+    const uint32_t slot = pool.allocate();
+    std::byte* bytes = pool.at(slot);
+    const auto length = static_cast<Length>(name.size());
+    std::memcpy(bytes, &length, sizeof(length));
+    std::memcpy(bytes + sizeof(length), name.data(), name.size());
+    new (&record(number)) Record{uint64_t{slot} << 32 | uint64_t{units} << kReferenceBits, Payload{}};
+    index_.insert(tag_of(hash), number);
+    return number;
+  }
+
+  void forget(uint32_t number) {
+    const std::string_view gone = name(number);
+    index_.erase(tag_of(hash(gone)), number);
+    const uint64_t place = record(number).place;
+    strings(units_of(place)).release(slot_of(place));
+    record(number).~Record();
+    records_.release(number);
+  }
+
+  std::string_view name(uint32_t number) const {
+    const uint64_t place = record(number).place;
+    const std::byte* bytes = strings_[units_of(place)]->at(slot_of(place));
+    Length length = 0;
+    std::memcpy(&length, bytes, sizeof(length));
+    return {reinterpret_cast<const char*>(bytes) + sizeof(length), length};
+  }
+
+  Payload& payload(uint32_t number) { return record(number).payload; }
+  const Payload& payload(uint32_t number) const { return record(number).payload; }
+
+  // A count that reached its maximum stays there: such a player is never forgotten.
+  void retain(uint32_t number) {
+    uint64_t& place = record(number).place;
+    if ((place & kReferenceMask) != kReferenceMask) ++place;
+  }
+  // Returns whether nobody refers to it any more.
+  bool release(uint32_t number) {
+    uint64_t& place = record(number).place;
+    if ((place & kReferenceMask) != kReferenceMask) --place;
+    return (place & kReferenceMask) == 0;
+  }
+  uint32_t references(uint32_t number) const { return static_cast<uint32_t>(record(number).place & kReferenceMask); }
+
+  // The three steps of a lookup, each waiting for the line that the one before it asked for.
+  void prefetch_index(uint64_t hash) const { index_.prefetch_tag(tag_of(hash)); }
+  uint32_t likely_number(uint64_t hash) const {
+    return index_.find(tag_of(hash), [](uint32_t) { return true; });
+  }
+  void prefetch_record(uint32_t number) const { prefetch(&record(number)); }
+  void prefetch_name(uint32_t number) const {
+    const uint64_t place = record(number).place;
+    prefetch(strings_[units_of(place)]->at(slot_of(place)));
+  }
+
+  template <class Visit>
+  void each(Visit visit) const {
+    for (uint32_t next = 0; next != kNone;) {
+      next = index_.visit_some(next, kNone - 1, [&](uint32_t, uint32_t number) { visit(number); });
+    }
+  }
+  // See TagTable::visit_some.
+  template <class Visit>
+  uint32_t each_some(uint32_t from, uint32_t most, Visit visit) const {
+    return index_.visit_some(from, most, [&](uint32_t, uint32_t number) { visit(number); });
+  }
+
+  template <class Fail>
+  void check(Fail fail) const {
+    index_.check(fail);
+    if (records_.used() != size()) fail("interner: records and index differ in number");
+    size_t stored = 0;
+    for (const auto& pool : strings_) stored += pool == nullptr ? 0 : pool->used();
+    if (stored != size()) fail("interner: strings and index differ in number");
+    each([&](uint32_t number) {
+      if (find(hash(name(number)), name(number)) != number) fail("interner: a name is found under another number");
+    });
+  }
+
+ private:
+  using Length = uint16_t;
+  struct Record {
+    uint64_t place;  // slot (32 bits), units of eight bytes (7 bits), references (25 bits)
+    [[no_unique_address]] Payload payload;
+  };
+  static constexpr uint32_t kReferenceBits = 25;
+  static constexpr uint64_t kReferenceMask = (uint64_t{1} << kReferenceBits) - 1;
+
+  static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
+  static uint32_t slot_of(uint64_t place) { return static_cast<uint32_t>(place >> 32); }
+  static uint32_t units_of(uint64_t place) { return static_cast<uint32_t>(place >> kReferenceBits) & 0x7f; }
+
+  Record& record(uint32_t number) { return *reinterpret_cast<Record*>(records_.at(number)); }
+  const Record& record(uint32_t number) const { return *reinterpret_cast<const Record*>(records_.at(number)); }
+
+  Pool& strings(uint32_t units) {
+    if (strings_[units] == nullptr) strings_[units] = std::make_unique<Pool>(regions_, purpose_, units * 8);
+    return *strings_[units];
+  }
+
+  Regions& regions_;
+  Purpose purpose_;
+  HashKey key_;
+  SegmentPools segments_;
+  TagTable<false> index_;
+  Pool records_;
+  std::array<std::unique_ptr<Pool>, 65> strings_;  // by units of eight bytes
+};
+
+}  // namespace rankd

@@ -1,0 +1,110 @@
+// Where the engine's memory comes from, and how much there is of it.
+//
+//   Regions   2 MiB, from the operating system, asked to be huge pages: random access over gigabytes is bound by
+//             address translation otherwise. Cut into pieces of 64 KiB.
+//   Pool      slots of one size, numbered; takes pieces as it grows and gives a piece back when its last slot goes.
+//
+// Every byte is accounted for by purpose. Nothing here locks: writers exclude readers (see lock.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace rankd {
+
+enum class Purpose : uint8_t { players, boards, entries, maps };
+inline constexpr size_t kPurposes = 4;
+inline constexpr uint32_t kNone = 0xffffffffu;
+
+inline constexpr size_t kRegionBytes = size_t{2} << 20;
+inline constexpr size_t kPieceBytes = size_t{64} << 10;
+inline constexpr uint32_t kPiecesPerRegion = kRegionBytes / kPieceBytes;
+
+// Under a sanitizer a pool asks for each slot separately: then an access outside a slot, or after it was given back,
+// is seen.
+#ifdef RANKD_SANITIZE
+inline constexpr bool kOneSlotPieces = true;
+#else
+inline constexpr bool kOneSlotPieces = false;
+#endif
+
+class Regions {
+ public:
+  Regions() = default;
+  ~Regions();
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
+
+  std::byte* take_piece(Purpose purpose);
+  void give_piece(std::byte* piece, Purpose purpose);
+
+  // Plain memory for what must be contiguous and grows by doubling, such as directories.
+  std::byte* take_block(size_t bytes, Purpose purpose);
+  void give_block(std::byte* block, size_t bytes, Purpose purpose);
+
+  size_t bytes(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
+  // Pieces of mapped regions that nobody uses now.
+  size_t idle_bytes() const { return idle_pieces_ * kPieceBytes; }
+
+ private:
+  struct Region {
+    std::byte* memory = nullptr;
+    uint32_t free = 0;  // one bit a piece
+  };
+  std::vector<Region> regions_;  // sorted by address
+  size_t idle_pieces_ = 0;
+  size_t hint_ = 0;  // regions before it have no free piece
+  std::array<size_t, kPurposes> bytes_{};
+};
+
+class Pool {
+ public:
+  Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  uint32_t allocate();
+  void release(uint32_t id);
+
+  std::byte* at(uint32_t id) const {
+    const uint32_t piece = piece_of(id);
+    return bases_[piece] + static_cast<size_t>(id - piece * slots_per_piece_) * slot_bytes_;
+  }
+  size_t used() const { return used_; }
+  uint32_t slot_bytes() const { return slot_bytes_; }
+
+ private:
+  struct Piece {
+    uint32_t used = 0;
+    uint32_t bump = 0;      // slots from here on were never handed out
+    uint32_t free = kNone;  // first of the slots that were given back, linked through their first bytes
+    bool listed = false;    // is in open_
+  };
+
+  uint32_t piece_of(uint32_t id) const {
+    if (kOneSlotPieces) return id;
+    return static_cast<uint32_t>((static_cast<unsigned __int128>(reciprocal_) * id) >> 64);
+  }
+  uint32_t open_piece();
+  std::byte* take_piece();
+  void give_piece(std::byte* piece);
+
+  Regions& regions_;
+  Purpose purpose_;
+  uint32_t slot_bytes_;
+  uint32_t slots_per_piece_;
+  uint64_t reciprocal_;  // ceil(2^64 / slots_per_piece): division by multiplication, exact for 32-bit ids
+  std::vector<std::byte*> bases_;
+  std::vector<Piece> pieces_;
+  std::vector<uint32_t> open_;    // pieces with room
+  std::vector<uint32_t> vacant_;  // numbers of pieces that were given back
+  size_t used_ = 0;
+};
+
+inline void prefetch(const void* address) { __builtin_prefetch(address, 0, 3); }
+inline void prefetch_write(const void* address) { __builtin_prefetch(address, 1, 3); }
+
+}  // namespace rankd

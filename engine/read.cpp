@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <numeric>
+
+#include "engine.hpp"
+
+namespace rankd {
+
+namespace {
+
+// How far ahead of its use memory is asked for: enough lookups to cover one access to main memory.
+constexpr size_t kAhead = 12;
+
+}  // namespace
+
+Engine::Engine(HashKey key)
+    : players_(regions_, Purpose::players, key),
+      memory_(regions_, players_),
+      boards_(regions_, Purpose::boards, key) {}
+
+Engine::~Engine() {
+  boards_.each([&](uint32_t number) { boards_.payload(number).clear(memory_, [](uint32_t) {}); });
+}
+
+const Board* Engine::read_board(std::string_view name) const {
+  const uint32_t number = boards_.find(boards_.hash(name), name);
+  if (number == kNone || boards_.payload(number).size() == 0) return nullptr;
+  return &boards_.payload(number);
+}
+
+Position Engine::read_position(uint64_t partition) const {
+  const auto found = positions_.find(partition);
+  return found == positions_.end() ? Position{} : found->second;
+}
+
+std::vector<std::string> Engine::read_names(uint32_t& cursor, uint32_t most) const {
+  std::vector<std::string> names;
+  cursor = boards_.each_some(cursor, most, [&](uint32_t number) {
+    if (boards_.payload(number).size() > 0) names.emplace_back(boards_.name(number));
+  });
+  return names;
+}
+
+// Looks many ids up, three memory accesses deep, without waiting for one before starting the next.
+std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
+  const size_t count = ids.size();
+  std::vector<uint32_t> numbers(count + 2 * kAhead, kNone);
+  for (size_t i = 0; i < count + 3 * kAhead; ++i) {
+    if (i < count) players_.prefetch_index(ids.hash[i]);
+    if (i >= kAhead && i - kAhead < count) {
+      const uint32_t likely = players_.likely_number(ids.hash[i - kAhead]);
+      numbers[i - kAhead] = likely;
+      if (likely != kNone) players_.prefetch_record(likely);
+    }
+    if (i >= 2 * kAhead && i - 2 * kAhead < count && numbers[i - 2 * kAhead] != kNone) {
+      players_.prefetch_name(numbers[i - 2 * kAhead]);
+    }
+    if (i >= 3 * kAhead && i - 3 * kAhead < count) {
+      const size_t ready = i - 3 * kAhead;
+      if (numbers[ready] != kNone) numbers[ready] = players_.find(ids.hash[ready], ids[ready]);
+    }
+  }
+  numbers.resize(count);
+  return numbers;
+}
+
+std::optional<Kept> Engine::read_score(const Board* board, std::string_view id) const {
+  if (board == nullptr) return {};
+  const uint32_t player = players_.find(players_.hash(id), id);
+  if (player == kNone) return {};
+  const Spot spot = board->locate(memory_, player);
+  if (spot.leaf == kNone) return {};
+  return board->kept(memory_, spot);
+}
+
+std::vector<std::optional<Kept>> Engine::read_scores(const Board* board, const Ids& ids) const {
+  std::vector<std::optional<Kept>> scores(ids.size());
+  if (board == nullptr) return scores;
+  const std::vector<uint32_t> numbers = find_players(ids);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (numbers[i] == kNone) continue;
+    const Spot spot = board->locate(memory_, numbers[i]);
+    if (spot.leaf != kNone) scores[i] = board->kept(memory_, spot);
+  }
+  return scores;
+}
+
+Standing Engine::standing_at(const Board& board, Spot spot, Ranking ranking) const {
+  Standing standing{true, 0, board.kept(memory_, spot), 0, board.size()};
+  const Before before = ranking == Ranking::dense ? board.before(memory_, spot) : Before{board.place(spot), 0};
+  standing.better = board.better(memory_, spot, before.entries);
+  standing.rank = ranking == Ranking::ordinal       ? before.entries + 1
+                  : ranking == Ranking::competition ? standing.better + 1
+                                                    : before.starts;
+  return standing;
+}
+
+Standing Engine::read_rank(const Board* board, std::string_view id, Ranking ranking) const {
+  if (board == nullptr) return {};
+  const uint32_t player = players_.find(players_.hash(id), id);
+  if (player == kNone) return {};
+  const Spot spot = board->locate(memory_, player);
+  return spot.leaf == kNone ? Standing{} : standing_at(*board, spot, ranking);
+}
+
+std::vector<Standing> Engine::read_ranks(const Board* board, const Ids& ids, Ranking ranking) const {
+  std::vector<Standing> standings(ids.size());
+  if (board == nullptr) return standings;
+  const std::vector<uint32_t> numbers = find_players(ids);
+  const Tree* tree = board->tree();
+  for (size_t i = 0; i < ids.size() + 2 * kAhead; ++i) {
+    if (tree != nullptr && i < ids.size() && numbers[i] != kNone) tree->prefetch_map(numbers[i]);
+    if (tree != nullptr && i >= kAhead && i - kAhead < ids.size() && numbers[i - kAhead] != kNone) {
+      tree->prefetch_leaf(numbers[i - kAhead]);
+    }
+    if (i < 2 * kAhead || numbers[i - 2 * kAhead] == kNone) continue;
+    const Spot spot = board->locate(memory_, numbers[i - 2 * kAhead]);
+    if (spot.leaf != kNone) standings[i - 2 * kAhead] = standing_at(*board, spot, ranking);
+  }
+  return standings;
+}
+
+// The places first_place, first_place + 1, … counted from 0; the caller has cut `count` to what is there.
+void Engine::add_lines(const Board& board, uint64_t first_place, uint64_t count, Ranking ranking, Lines& lines) const {
+  if (count == 0) return;
+  Spot spot = board.at(first_place);
+  const Before before = board.before(memory_, spot);
+  uint64_t rank = ranking == Ranking::ordinal       ? first_place + 1
+                  : ranking == Ranking::competition ? board.better(memory_, spot, first_place) + 1
+                                                    : before.starts;
+  uint64_t score = board.key(memory_, spot).score;
+  lines.lines.reserve(lines.lines.size() + count);
+  for (uint64_t i = 0; i < count; ++i, spot = board.next(spot)) {
+    const Key key = board.key(memory_, spot);
+    if (i > 0) {
+      if (ranking == Ranking::ordinal) {
+        ++rank;
+      } else if (key.score != score) {
+        rank = ranking == Ranking::dense ? rank + 1 : first_place + i + 1;
+      }
+    }
+    score = key.score;
+    lines.add(rank, kept_of(board.direction(), key), players_.name(board.player(memory_, spot)));
+  }
+}
+
+Lines Engine::read_range(const Board* board, uint64_t first, uint64_t last, Ranking ranking) const {
+  Lines lines;
+  if (board == nullptr) return lines;
+  lines.total = board->size();
+  last = std::min(last, lines.total);
+  if (first <= last) add_lines(*board, first - 1, last - first + 1, ranking, lines);
+  return lines;
+}
+
+Lines Engine::read_following(const Board* board, const Kept& after, std::string_view id, uint64_t limit,
+                             Ranking ranking) const {
+  if (board == nullptr) return {};
+  const BehindEntry<Players> where{key_of(board->direction(), after), id, players_};
+  const uint64_t place = board->before(memory_, where).entries;
+  return read_range(board, place + 1, place + limit, ranking);
+}
+
+Lines Engine::read_around(const Board* board, std::string_view id, uint64_t above, uint64_t below, Ranking ranking,
+                          Standing& standing, uint64_t& above_count) const {
+  standing = {};
+  if (board == nullptr) return {};
+  const uint32_t player = players_.find(players_.hash(id), id);
+  if (player == kNone) return {};
+  const Spot spot = board->locate(memory_, player);
+  if (spot.leaf == kNone) return {};
+  standing = standing_at(*board, spot, ranking);
+  const uint64_t place = board->place(spot);
+  above_count = std::min(above, place);
+  const uint64_t below_count = std::min<uint64_t>(below, board->size() - place - 1);
+  Lines lines;
+  lines.total = board->size();
+  add_lines(*board, place - above_count, above_count + 1 + below_count, ranking, lines);
+  return lines;
+}
+
+std::vector<FriendLine> Engine::read_friends(const Board* board, const Ids& ids, Ranking ranking) const {
+  struct Found {
+    uint64_t place;
+    uint32_t asked;
+    Spot spot;
+  };
+  std::vector<FriendLine> friends;
+  if (board == nullptr) return friends;
+  std::vector<Found> found;
+  const std::vector<uint32_t> numbers = find_players(ids);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (numbers[i] == kNone) continue;
+    const Spot spot = board->locate(memory_, numbers[i]);
+    if (spot.leaf != kNone) found.push_back({board->place(spot), static_cast<uint32_t>(i), spot});
+  }
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.place < b.place; });
+  found.erase(std::unique(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.place == b.place; }),
+              found.end());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Kept kept = board->kept(memory_, found[i].spot);
+    const bool tied = i > 0 && kept.score == friends.back().kept.score;
+    uint64_t rank = i + 1;
+    if (ranking != Ranking::ordinal && i > 0) {
+      if (tied) {
+        rank = friends.back().rank;
+      } else if (ranking == Ranking::dense) {
+        rank = friends.back().rank + 1;
+      }
+    }
+    friends.push_back({found[i].asked, rank, board->rank(memory_, found[i].spot, ranking), kept});
+  }
+  return friends;
+}
+
+uint64_t Engine::read_rank_of_score(const Board* board, const Kept& kept, Ranking ranking) const {
+  if (board == nullptr) return 1;
+  const Key key = key_of(board->direction(), kept);
+  if (ranking == Ranking::ordinal) return board->before(memory_, BehindTies{key}).entries + 1;
+  const Before before = board->before(memory_, AtScore{key});
+  return (ranking == Ranking::competition ? before.entries : before.starts) + 1;
+}
+
+uint64_t Engine::read_count(const Board* board, int64_t low, int64_t high) const {
+  if (board == nullptr || low > high) return 0;
+  const Order order = board->direction().order;
+  const uint64_t first = score_key(order, order == Order::desc ? high : low);
+  const uint64_t last = score_key(order, order == Order::desc ? low : high);
+  const uint64_t end =
+      last == ~uint64_t{0} ? board->size() : board->before(memory_, AtScore{{last + 1, 0}}).entries;
+  return end - board->before(memory_, AtScore{{first, 0}}).entries;
+}
+
+std::vector<int64_t> Engine::read_quantiles(const Board* board, const std::vector<uint32_t>& ppm) const {
+  std::vector<int64_t> scores;
+  if (board == nullptr) return scores;
+  const uint64_t total = board->size();
+  for (const uint32_t q : ppm) {
+    const uint64_t lowest_first = std::max<uint64_t>(1, (q * total + 999'999) / 1'000'000);
+    const uint64_t place = board->direction().order == Order::asc ? lowest_first - 1 : total - lowest_first;
+    scores.push_back(board->kept(memory_, board->at(place)).score);
+  }
+  return scores;
+}
+
+std::vector<Bucket> Engine::read_histogram(const Board* board, uint32_t buckets) const {
+  std::vector<Bucket> histogram;
+  if (board == nullptr) return histogram;
+  const int64_t first = board->kept(memory_, board->at(0)).score;
+  const int64_t last = board->kept(memory_, board->at(board->size() - 1)).score;
+  const int64_t lowest = std::min(first, last);
+  const int64_t highest = std::max(first, last);
+  // Unsigned differences, since the whole 64-bit range may be in use.
+  const uint64_t span = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest);
+  const uint64_t step = span / buckets;  // the width less one, which could be 2^64
+  for (uint64_t start = 0;;) {
+    const uint64_t end = span - start <= step ? span : start + step;
+    Bucket bucket{static_cast<int64_t>(static_cast<uint64_t>(lowest) + start),
+                  static_cast<int64_t>(static_cast<uint64_t>(lowest) + end), 0};
+    bucket.count = read_count(board, bucket.low, bucket.high);
+    histogram.push_back(bucket);
+    if (end == span) return histogram;
+    start = end + 1;
+  }
+}
+
+MemoryUse Engine::read_memory() const {
+  return {regions_.bytes(Purpose::players), regions_.bytes(Purpose::boards), regions_.bytes(Purpose::entries),
+          regions_.bytes(Purpose::maps), regions_.idle_bytes()};
+}
+
+void Engine::read_check() const {
+  const auto fail = [](const char* text) { throw std::logic_error(text); };
+  players_.check(fail);
+  boards_.check(fail);
+  size_t leaves = 0;
+  size_t inners = 0;
+  std::array<size_t, kBlockCapacities.size()> blocks{};
+  std::map<uint32_t, uint32_t> references;
+  boards_.each([&](uint32_t number) {
+    const Board& board = boards_.payload(number);
+    board.check(memory_, fail, leaves, inners, blocks);
+    for (Spot spot = board.at(0); spot.leaf != kNone; spot = board.next(spot)) {
+      ++references[board.player(memory_, spot)];
+    }
+  });
+  if (leaves != memory_.trees.leaves.used()) fail("engine: leaves were lost");
+  if (inners != memory_.trees.inners.used()) fail("engine: inner nodes were lost");
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i] != memory_.blocks[i]->used()) fail("engine: blocks were lost");
+  }
+  players_.each([&](uint32_t number) {
+    const auto found = references.find(number);
+    if (found == references.end()) fail("engine: a player stands nowhere and is kept");
+    if (found->second != players_.references(number)) fail("engine: a player's references are miscounted");
+  });
+  if (references.size() != players_.size()) fail("engine: an entry's player is unknown");
+}
+
+}  // namespace rankd

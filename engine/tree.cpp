@@ -1,0 +1,446 @@
+#include "tree.hpp"
+
+#include <algorithm>
+
+namespace rankd {
+
+namespace {
+
+constexpr uint32_t kLeafLeast = kLeafEntries / 4;
+constexpr uint32_t kLeafJoined = kLeafEntries * 3 / 4;
+constexpr uint32_t kInnerLeast = kInnerChildren / 4;
+constexpr uint32_t kInnerJoined = kInnerChildren * 3 / 4;
+// A load leaves some room: full leaves would all split at once afterwards.
+constexpr uint32_t kLeafLoaded = kLeafEntries * 9 / 10;
+constexpr uint32_t kInnerLoaded = kInnerChildren * 9 / 10;
+// At the ends of the order scores often arrive in order; an even split would leave half-full leaves behind.
+constexpr uint32_t kEdgeEntries = 4;
+
+void prefetch_node(const void* node, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 64) prefetch_write(static_cast<const std::byte*>(node) + i);
+}
+
+}  // namespace
+
+Tree::~Tree() {
+  while (first_leaf_ != kNone && dismantle(kNone, [](uint32_t) {})) {
+  }
+}
+
+void Tree::insert(const Key& key, uint32_t player, std::string_view id) {
+  const uint32_t leaf = attach(key, player, id);
+  map_.insert(page_tag(player), leaf);
+  ++size_;
+}
+
+void Tree::erase(Spot spot) {
+  const uint32_t gone = player(spot);
+  map_.erase(page_tag(gone), spot.leaf);
+  detach(spot);
+  --size_;
+}
+
+void Tree::move(Spot spot, const Key& key, std::string_view id) {
+  const uint32_t moved = player(spot);
+  detach(spot);
+  const uint32_t leaf = attach(key, moved, id);
+  if (leaf != spot.leaf) map_.assign(page_tag(moved), leaf);
+}
+
+// Puts an entry into its leaf; the caller tells the map.
+uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id) {
+  const NewEntry<Players> where{key, id, memory_.players};
+  Path path;
+  uint32_t leaf_id = kNone;
+  uint32_t at = 0;
+  for (;;) {
+    leaf_id = descend(where, path);
+    Leaf& full = memory_.leaf(leaf_id);
+    at = position(full.block(), full.size, where);
+    if (full.size < kLeafEntries) break;
+    const bool at_front = full.previous == kNone && at == 0;
+    const bool at_back = full.next == kNone && at == full.size;
+    split_leaf(leaf_id, at_front ? kEdgeEntries : at_back ? kLeafEntries - kEdgeEntries : kLeafEntries / 2);
+  }
+
+  Leaf& leaf = memory_.leaf(leaf_id);
+  const bool has_before = at > 0 || leaf.previous != kNone;
+  const uint64_t before = at > 0 ? leaf.score[at - 1] : has_before ? last_score(leaf.previous) : 0;
+  const bool is_start = !has_before || before != key.score;
+  int32_t starts = is_start ? 1 : 0;
+  if (is_start) {
+    // The entry behind was a start until now if it has the same score.
+    if (at < leaf.size) {
+      starts -= leaf.score[at] == key.score ? 1 : 0;
+    } else if (leaf.next != kNone && memory_.leaf(leaf.next).score[0] == key.score) {
+      add_along(leaf.next, 0, -1);
+    }
+  }
+  leaf.block().insert(leaf.size, at, key, player);
+  ++leaf.size;
+  for (uint32_t level = 1; level <= height_; ++level) {
+    Inner& inner = memory_.inner(path.node[level]);
+    ++inner.count[path.slot[level]];
+    inner.starts[path.slot[level]] += static_cast<uint32_t>(starts);
+  }
+  if (at == 0) update_first_key(leaf.parent, leaf_id, key, player);
+  return leaf_id;
+}
+
+// Takes an entry out of its leaf; the caller tells the map.
+void Tree::detach(Spot spot) {
+  Leaf& leaf = memory_.leaf(spot.leaf);
+  const uint32_t at = spot.index;
+  const uint64_t score = leaf.score[at];
+  const bool has_before = at > 0 || leaf.previous != kNone;
+  const uint64_t before = at > 0 ? leaf.score[at - 1] : has_before ? last_score(leaf.previous) : 0;
+  const bool was_start = !has_before || before != score;
+  int32_t starts = was_start ? -1 : 0;
+  if (was_start) {
+    // The entry behind becomes a start if it has the same score.
+    if (at + 1 < leaf.size) {
+      starts += leaf.score[at + 1] == score ? 1 : 0;
+    } else if (leaf.next != kNone && memory_.leaf(leaf.next).score[0] == score) {
+      add_along(leaf.next, 0, 1);
+    }
+  }
+  leaf.block().erase(leaf.size, at);
+  --leaf.size;
+  add_along(spot.leaf, -1, starts);
+  if (at == 0 && leaf.size > 0) update_first_key(leaf.parent, spot.leaf, leaf.block().key(0), leaf.player[0]);
+  if (leaf.size < kLeafLeast) shrink_leaf(spot.leaf);
+}
+
+uint64_t Tree::last_score(uint32_t leaf_id) const {
+  const Leaf& leaf = memory_.leaf(leaf_id);
+  return leaf.score[leaf.size - 1];
+}
+
+void Tree::add_along(uint32_t leaf, int32_t entries, int32_t starts) {
+  uint32_t child = leaf;
+  for (uint32_t node = memory_.leaf(leaf).parent; node != kNone; node = memory_.inner(node).parent) {
+    Inner& inner = memory_.inner(node);
+    const uint32_t slot = slot_in(inner, child);
+    inner.count[slot] += static_cast<uint32_t>(entries);
+    inner.starts[slot] += static_cast<uint32_t>(starts);
+    child = node;
+  }
+}
+
+void Tree::update_first_key(uint32_t node, uint32_t child, const Key& key, uint32_t player) {
+  while (node != kNone) {
+    Inner& inner = memory_.inner(node);
+    const uint32_t slot = slot_in(inner, child);
+    inner.block().set(slot, key, player);
+    if (slot != 0) return;
+    child = node;
+    node = inner.parent;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------- growing
+
+void Tree::split_leaf(uint32_t left_id, uint32_t keep) {
+  if (memory_.inner(memory_.leaf(left_id).parent).size == kInnerChildren) split_inner(memory_.leaf(left_id).parent);
+  const uint32_t right_id = memory_.leaves.allocate();
+  Leaf& left = memory_.leaf(left_id);
+  Leaf& right = memory_.leaf(right_id);
+  Inner& parent = memory_.inner(left.parent);
+  const uint32_t slot = slot_in(parent, left_id);
+  const uint32_t left_starts = starts_within(left, keep, parent.starts[slot]);
+
+  right.size = left.size - keep;
+  right.block().copy(0, left.block(), keep, right.size);
+  left.size = keep;
+  right.parent = left.parent;
+  right.previous = left_id;
+  right.next = left.next;
+  (left.next == kNone ? last_leaf_ : memory_.leaf(left.next).previous) = right_id;
+  left.next = right_id;
+  for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player[i]));
+  for (uint32_t i = 0; i < right.size; ++i) map_.assign(page_tag(right.player[i]), right_id);
+
+  const Before below{right.size, parent.starts[slot] - left_starts};
+  parent.count[slot] = keep;
+  parent.starts[slot] = left_starts;
+  insert_child(left.parent, slot + 1, right_id, below);
+}
+
+// Splits a full node; its parent is given room first, so that counts are right at every step.
+void Tree::split_inner(uint32_t left_id) {
+  if (left_id == root_) {
+    const uint32_t root = memory_.inners.allocate();
+    Inner& node = memory_.inner(root);
+    node.parent = kNone;
+    node.size = 0;
+    node.level = ++height_;
+    root_ = root;
+    insert_child(root, 0, left_id, below(memory_.inner(left_id)));
+  } else if (memory_.inner(memory_.inner(left_id).parent).size == kInnerChildren) {
+    split_inner(memory_.inner(left_id).parent);
+  }
+  const uint32_t right_id = memory_.inners.allocate();
+  Inner& left = memory_.inner(left_id);
+  Inner& right = memory_.inner(right_id);
+  right.parent = left.parent;
+  right.level = left.level;
+  right.size = left.size / 2;
+  left.size -= right.size;
+  copy_children(right, 0, left, left.size, right.size);
+  adopt(right_id, 0);
+
+  Inner& parent = memory_.inner(left.parent);
+  const uint32_t slot = slot_in(parent, left_id);
+  const Before left_below = below(left);
+  parent.count[slot] = static_cast<uint32_t>(left_below.entries);
+  parent.starts[slot] = static_cast<uint32_t>(left_below.starts);
+  insert_child(left.parent, slot + 1, right_id, below(right));
+}
+
+// The node must have room; its own count in its parent already includes the child.
+void Tree::insert_child(uint32_t node_id, uint32_t slot, uint32_t child, Before below) {
+  Inner& node = memory_.inner(node_id);
+  copy_children(node, slot + 1, node, slot, node.size - slot);
+  ++node.size;
+  const Block first = node.level > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
+  node.block().set(slot, first.key(0), first.player[0]);
+  node.child[slot] = child;
+  node.count[slot] = static_cast<uint32_t>(below.entries);
+  node.starts[slot] = static_cast<uint32_t>(below.starts);
+  set_parent(node.level, child, node_id);
+}
+
+// -------------------------------------------------------------------------------------------------- shrinking
+
+void Tree::shrink_leaf(uint32_t leaf_id) {
+  Leaf& leaf = memory_.leaf(leaf_id);
+  const uint32_t parent_id = leaf.parent;
+  const Inner& parent = memory_.inner(parent_id);
+  const uint32_t slot = slot_in(parent, leaf_id);
+  if (leaf.size == 0) {
+    unlink(leaf);
+    memory_.leaves.release(leaf_id);
+    erase_child(parent_id, slot);
+  } else if (slot + 1 < parent.size && leaf.size + parent.count[slot + 1] <= kLeafJoined) {
+    join_leaves(parent_id, slot);
+  } else if (slot > 0 && leaf.size + parent.count[slot - 1] <= kLeafJoined) {
+    join_leaves(parent_id, slot - 1);
+  }
+}
+
+void Tree::join_leaves(uint32_t parent_id, uint32_t left_slot) {
+  Inner& parent = memory_.inner(parent_id);
+  const uint32_t left_id = parent.child[left_slot];
+  const uint32_t right_id = parent.child[left_slot + 1];
+  Leaf& left = memory_.leaf(left_id);
+  Leaf& right = memory_.leaf(right_id);
+  left.block().copy(left.size, right.block(), 0, right.size);
+  left.size += right.size;
+  for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player[i]));
+  for (uint32_t i = 0; i < right.size; ++i) map_.assign(page_tag(right.player[i]), left_id);
+  parent.count[left_slot] += parent.count[left_slot + 1];
+  parent.starts[left_slot] += parent.starts[left_slot + 1];
+  unlink(right);
+  memory_.leaves.release(right_id);
+  erase_child(parent_id, left_slot + 1);
+}
+
+void Tree::unlink(const Leaf& leaf) {
+  (leaf.previous == kNone ? first_leaf_ : memory_.leaf(leaf.previous).next) = leaf.next;
+  (leaf.next == kNone ? last_leaf_ : memory_.leaf(leaf.next).previous) = leaf.previous;
+}
+
+// What the child counted is already counted elsewhere, or nothing.
+void Tree::erase_child(uint32_t node_id, uint32_t slot) {
+  Inner& node = memory_.inner(node_id);
+  copy_children(node, slot, node, slot + 1, node.size - slot - 1);
+  --node.size;
+  if (node_id == root_) {
+    if (node.size == 1 && node.level > 1) {
+      root_ = node.child[0];
+      --height_;
+      memory_.inner(root_).parent = kNone;
+      memory_.inners.release(node_id);
+    }
+    return;
+  }
+  if (slot == 0 && node.size > 0) update_first_key(node.parent, node_id, node.block().key(0), node.player[0]);
+  if (node.size < kInnerLeast) shrink_inner(node_id);
+}
+
+void Tree::shrink_inner(uint32_t node_id) {
+  const uint32_t parent_id = memory_.inner(node_id).parent;
+  const Inner& parent = memory_.inner(parent_id);
+  const uint32_t size = memory_.inner(node_id).size;
+  const uint32_t slot = slot_in(parent, node_id);
+  const auto joined = [&](uint32_t neighbour) { return size + memory_.inner(parent.child[neighbour]).size; };
+  if (size == 0) {
+    memory_.inners.release(node_id);
+    erase_child(parent_id, slot);
+  } else if (slot + 1 < parent.size && joined(slot + 1) <= kInnerJoined) {
+    join_inners(parent_id, slot);
+  } else if (slot > 0 && joined(slot - 1) <= kInnerJoined) {
+    join_inners(parent_id, slot - 1);
+  }
+}
+
+void Tree::join_inners(uint32_t parent_id, uint32_t left_slot) {
+  Inner& parent = memory_.inner(parent_id);
+  const uint32_t left_id = parent.child[left_slot];
+  const uint32_t right_id = parent.child[left_slot + 1];
+  Inner& left = memory_.inner(left_id);
+  const Inner& right = memory_.inner(right_id);
+  const uint32_t joined_at = left.size;
+  copy_children(left, left.size, right, 0, right.size);
+  left.size += right.size;
+  adopt(left_id, joined_at);
+  parent.count[left_slot] += parent.count[left_slot + 1];
+  parent.starts[left_slot] += parent.starts[left_slot + 1];
+  memory_.inners.release(right_id);
+  erase_child(parent_id, left_slot + 1);
+}
+
+// ------------------------------------------------------------------------------------------------------ nodes
+
+void Tree::set_parent(uint32_t level, uint32_t child, uint32_t parent) {
+  (level > 1 ? memory_.inner(child).parent : memory_.leaf(child).parent) = parent;
+}
+
+void Tree::copy_children(Inner& to, uint32_t at, const Inner& from, uint32_t from_at, uint32_t count) {
+  to.block().copy(at, const_cast<Inner&>(from).block(), from_at, count);
+  std::memmove(to.child + at, from.child + from_at, count * sizeof(uint32_t));
+  std::memmove(to.count + at, from.count + from_at, count * sizeof(uint32_t));
+  std::memmove(to.starts + at, from.starts + from_at, count * sizeof(uint32_t));
+}
+
+void Tree::adopt(uint32_t node_id, uint32_t from) {
+  const Inner& node = memory_.inner(node_id);
+  for (uint32_t i = from; i < node.size; ++i) set_parent(node.level, node.child[i], node_id);
+}
+
+Tree::Before Tree::below(const Inner& node) const {
+  return {sum_of(node.count, node.size), sum_of(node.starts, node.size)};
+}
+
+// ---------------------------------------------------------------------------------------------------- reading
+
+Tree::Spot Tree::at(uint64_t place) const {
+  uint32_t node = root_;
+  for (uint32_t level = height_; level > 0; --level) {
+    const Inner& inner = memory_.inner(node);
+    uint32_t slot = 0;
+    while (place >= inner.count[slot]) place -= inner.count[slot++];
+    node = inner.child[slot];
+  }
+  return {node, static_cast<uint32_t>(place)};
+}
+
+uint64_t Tree::place(Spot spot) const {
+  uint64_t place = spot.index;
+  uint32_t child = spot.leaf;
+  for (uint32_t node = memory_.leaf(spot.leaf).parent; node != kNone; node = memory_.inner(node).parent) {
+    const Inner& inner = memory_.inner(node);
+    place += sum_of(inner.count, slot_in(inner, child));
+    child = node;
+  }
+  return place;
+}
+
+Tree::Before Tree::before(Spot spot) const {
+  const Leaf& leaf = memory_.leaf(spot.leaf);
+  const Inner& parent = memory_.inner(leaf.parent);
+  Before before{spot.index, starts_within(leaf, spot.index + 1, parent.starts[slot_in(parent, spot.leaf)])};
+  uint32_t child = spot.leaf;
+  for (uint32_t node = leaf.parent; node != kNone; node = memory_.inner(node).parent) {
+    const Inner& inner = memory_.inner(node);
+    const uint32_t slot = slot_in(inner, child);
+    before.entries += sum_of(inner.count, slot);
+    before.starts += sum_of(inner.starts, slot);
+    child = node;
+  }
+  return before;
+}
+
+uint32_t Tree::prefetch_leaf(uint32_t player) const {
+  const uint32_t leaf = map_.find(page_tag(player));
+  if (leaf != kNone) prefetch_node(&memory_.leaf(leaf), sizeof(Leaf));
+  return leaf;
+}
+
+void Tree::prefetch_insert(const Key& key) const {
+  uint32_t node = root_;
+  for (uint32_t level = height_; level > 0; --level) {
+    const Inner& inner = memory_.inner(node);
+    node = inner.child[count_less(inner.score + 1, inner.size - 1, key.score)];
+  }
+  prefetch_node(&memory_.leaf(node), sizeof(Leaf));
+}
+
+// ---------------------------------------------------------------------------------------------------- loading
+
+void Tree::begin(uint32_t players_end, uint64_t entries) {
+  // Where most players are here, their pages are made at once instead of growing into shape.
+  if (entries * kPageSlots >= uint64_t{players_end} * kDenseLeast) map_.reserve_pages(players_end);
+}
+
+void Tree::append(const Key& key, uint32_t player) {
+  if (last_leaf_ == kNone || memory_.leaf(last_leaf_).size == kLeafLoaded) {
+    const uint32_t id = memory_.leaves.allocate();
+    Leaf& leaf = memory_.leaf(id);
+    leaf.parent = leaf.next = kNone;
+    leaf.previous = last_leaf_;
+    leaf.size = 0;
+    (last_leaf_ == kNone ? first_leaf_ : memory_.leaf(last_leaf_).next) = id;
+    last_leaf_ = id;
+  }
+  Leaf& leaf = memory_.leaf(last_leaf_);
+  leaf.block().set(leaf.size++, key, player);
+  ++size_;
+}
+
+void Tree::finish() {
+  fill_map();
+  struct Child {
+    uint32_t id;
+    Before below;
+  };
+  std::vector<Child> children;
+  for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
+    const Leaf& leaf = memory_.leaf(id);
+    const bool continues = leaf.previous != kNone && last_score(leaf.previous) == leaf.score[0];
+    children.push_back({id, {leaf.size, score_changes(leaf.score, leaf.size) + (continues ? 0u : 1u)}});
+  }
+  do {
+    ++height_;
+    std::vector<Child> nodes;
+    for (size_t i = 0; i < children.size(); ++i) {
+      if (i % kInnerLoaded == 0) {
+        const uint32_t id = memory_.inners.allocate();
+        Inner& node = memory_.inner(id);
+        node.parent = kNone;
+        node.size = 0;
+        node.level = height_;
+        nodes.push_back({id, {}});
+      }
+      insert_child(nodes.back().id, memory_.inner(nodes.back().id).size, children[i].id, children[i].below);
+      nodes.back().below.entries += children[i].below.entries;
+      nodes.back().below.starts += children[i].below.starts;
+    }
+    children = std::move(nodes);
+  } while (children.size() > 1);
+  root_ = children.front().id;
+}
+
+void Tree::fill_map() {
+  for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
+    const Leaf& leaf = memory_.leaf(id);
+    if (leaf.next != kNone) {
+      const Leaf& ahead = memory_.leaf(leaf.next);
+      for (uint32_t i = 0; i < ahead.size; ++i) map_.prefetch_tag(page_tag(ahead.player[i]));
+    }
+    for (uint32_t i = 0; i < leaf.size; ++i) map_.insert(page_tag(leaf.player[i]), id);
+  }
+  map_.trim_pages();
+}
+
+}  // namespace rankd

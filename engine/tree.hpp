@@ -1,0 +1,192 @@
+// A counted B+ tree in standing order, with a map from players to leaves.
+//
+// Invariants (check() tests every one):
+//   - leaves are linked in order; entries ascend strictly over all leaves by (score, tie, id);
+//   - an inner node holds, for each child, the first key below it, the number of entries below it, and the number of
+//     `starts` below it: entries whose score differs from that of the entry before, over the whole tree. A prefix sum
+//     of counts is a place, a prefix sum of starts a dense rank;
+//   - a node knows its parent; its slot there is found by looking, so that an insertion there touches no child;
+//   - the map sends each player to the leaf that holds it. A rank climbs from there: no key is compared, so a million
+//     equal scores cost nothing extra;
+//   - no leaf or inner node is empty, the root is an inner node (smaller boards are a single block, see ladder.hpp).
+//
+// Every operation touches O(log n) nodes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "block.hpp"
+#include "interner.hpp"
+#include "memory.hpp"
+#include "tag_table.hpp"
+
+namespace rankd {
+
+using Players = Interner<Nothing>;
+
+inline constexpr uint32_t kLeafEntries = 56;
+inline constexpr uint32_t kInnerChildren = 64;
+inline constexpr uint32_t kHeightMax = 12;
+
+struct Leaf {
+  uint32_t parent;
+  uint32_t previous;
+  uint32_t next;
+  uint32_t size;
+  uint32_t player[kLeafEntries];
+  uint64_t score[kLeafEntries];
+  uint32_t tie_low[kLeafEntries];
+  uint16_t tie_high[kLeafEntries];
+
+  Block block() { return {score, player, tie_low, tie_high}; }
+};
+static_assert(sizeof(Leaf) == 1024);
+
+struct Inner {
+  uint32_t parent;
+  uint32_t size;
+  uint32_t level;  // 1 above the leaves
+  uint32_t unused;
+  uint64_t score[kInnerChildren];
+  uint32_t player[kInnerChildren];
+  uint32_t tie_low[kInnerChildren];
+  uint16_t tie_high[kInnerChildren];
+  uint32_t child[kInnerChildren];
+  uint32_t count[kInnerChildren];
+  uint32_t starts[kInnerChildren];
+
+  Block block() { return {score, player, tie_low, tie_high}; }
+};
+static_assert(sizeof(Inner) <= 2048);
+
+// What trees share: the nodes of all boards, and the players' names.
+struct TreeMemory {
+  TreeMemory(Regions& regions, const Players& players)
+      : regions(regions),
+        players(players),
+        leaves(regions, Purpose::entries, sizeof(Leaf)),
+        inners(regions, Purpose::entries, sizeof(Inner)),
+        segments(regions, Purpose::maps) {}
+
+  Leaf& leaf(uint32_t id) const { return *reinterpret_cast<Leaf*>(leaves.at(id)); }
+  Inner& inner(uint32_t id) const { return *reinterpret_cast<Inner*>(inners.at(id)); }
+
+  Regions& regions;
+  const Players& players;
+  Pool leaves;
+  Pool inners;
+  SegmentPools segments;
+};
+
+class Tree {
+ public:
+  // Where an entry is.
+  struct Spot {
+    uint32_t leaf = kNone;
+    uint32_t index = 0;
+  };
+  // How many entries, and how many starts, stand before a place.
+  struct Before {
+    uint64_t entries = 0;
+    uint64_t starts = 0;
+  };
+
+  explicit Tree(TreeMemory& memory) : memory_(memory), map_(memory.regions, memory.segments, Purpose::maps) {}
+  ~Tree();
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  uint32_t size() const { return size_; }
+
+  // Fills an empty tree: call append in standing order, at least kLeafEntries + 1 times, then finish. `players_end` is
+  // above every player's number.
+  void begin(uint32_t players_end, uint64_t entries);
+  void append(const Key& key, uint32_t player);
+  void finish();
+
+  // `id` is the player's name; it decides among equal keys.
+  void insert(const Key& key, uint32_t player, std::string_view id);
+  void erase(Spot spot);
+  // The same as erase and insert, with one change of the map.
+  void move(Spot spot, const Key& key, std::string_view id);
+
+  Spot locate(uint32_t player) const {
+    const uint32_t leaf = map_.find(page_tag(player));
+    if (leaf == kNone) return {};
+    return {leaf, index_of(memory_.leaf(leaf).player, memory_.leaf(leaf).size, player)};
+  }
+  Key key(Spot spot) const { return memory_.leaf(spot.leaf).block().key(spot.index); }
+  uint32_t player(Spot spot) const { return memory_.leaf(spot.leaf).player[spot.index]; }
+  Spot first() const { return {first_leaf_, 0}; }
+  Spot at(uint64_t place) const;
+  // The entry behind; a spot whose leaf is kNone at the end.
+  Spot next(Spot spot) const {
+    const Leaf& leaf = memory_.leaf(spot.leaf);
+    return spot.index + 1 < leaf.size ? Spot{spot.leaf, spot.index + 1} : Spot{leaf.next, 0};
+  }
+
+  // What stands before an entry. `starts` counts the entry itself when it is one, so it is the dense rank.
+  Before before(Spot spot) const;
+  uint64_t place(Spot spot) const;
+  template <class Where>
+  Before before(const Where& where) const;
+
+  // For callers with many lookups: each asks for the memory that the next step needs.
+  void prefetch_map(uint32_t player) const { map_.prefetch_tag(page_tag(player)); }
+  uint32_t prefetch_leaf(uint32_t player) const;
+  void prefetch_insert(const Key& key) const;
+
+  // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
+  // their entries. Returns false when nothing was left.
+  template <class Gone>
+  bool dismantle(uint32_t most, Gone gone);
+
+  // Throws what `fail(text)` throws when an invariant does not hold; adds up the nodes it saw.
+  template <class Fail>
+  void check(Fail fail, size_t& leaves, size_t& inners) const;
+
+ private:
+  struct Path {
+    uint32_t node[kHeightMax];
+    uint32_t slot[kHeightMax];
+  };
+
+  uint32_t slot_in(const Inner& parent, uint32_t child) const {
+    return rankd::index_of(parent.child, parent.size, child);
+  }
+  template <class Where>
+  uint32_t descend(const Where& where, Path& path) const;
+  uint32_t attach(const Key& key, uint32_t player, std::string_view id);
+  void detach(Spot spot);
+  void add_along(uint32_t leaf, int32_t entries, int32_t starts);
+  void update_first_key(uint32_t node, uint32_t child, const Key& key, uint32_t player);
+  void split_leaf(uint32_t leaf, uint32_t keep);
+  void split_inner(uint32_t node);
+  void insert_child(uint32_t node, uint32_t slot, uint32_t child, Before below);
+  void erase_child(uint32_t node, uint32_t slot);
+  void shrink_leaf(uint32_t leaf);
+  void shrink_inner(uint32_t node);
+  void join_leaves(uint32_t parent, uint32_t left_slot);
+  void join_inners(uint32_t parent, uint32_t left_slot);
+  void unlink(const Leaf& leaf);
+  uint64_t last_score(uint32_t leaf) const;
+  void set_parent(uint32_t level, uint32_t child, uint32_t parent);
+  void copy_children(Inner& to, uint32_t at, const Inner& from, uint32_t from_at, uint32_t count);
+  void adopt(uint32_t node, uint32_t from);
+  Before below(const Inner& node) const;
+  void fill_map();
+
+  TreeMemory& memory_;
+  TagTable<true> map_;
+  uint32_t root_ = kNone;
+  uint32_t height_ = 0;  // levels of inner nodes
+  uint32_t first_leaf_ = kNone;
+  uint32_t last_leaf_ = kNone;
+  uint32_t size_ = 0;
+};
+
+}  // namespace rankd
+
+#include "tree_inline.hpp"

@@ -1,0 +1,146 @@
+// The parts of Tree that are templates; included by tree.hpp only.
+#pragma once
+
+namespace rankd {
+
+inline uint64_t sum_of(const uint32_t* numbers, uint32_t count) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i) sum += numbers[i];
+  return sum;
+}
+
+// Starts among the first `end` entries of a leaf that has `total` of them. Whether the first entry is one depends on
+// the leaf before; the total tells.
+inline uint32_t starts_within(const Leaf& leaf, uint32_t end, uint32_t total) {
+  if (end == 0) return 0;
+  const uint32_t first = total - score_changes(leaf.score, leaf.size);
+  return first + score_changes(leaf.score, end);
+}
+
+template <class Where>
+uint32_t Tree::descend(const Where& where, Path& path) const {
+  uint32_t node = root_;
+  for (uint32_t level = height_; level > 0; --level) {
+    Inner& inner = memory_.inner(node);
+    // A child is entered when its first key stands before the place; the first child always may be.
+    const uint32_t slot = position(inner.block().from(1), inner.size - 1, where);
+    path.node[level] = node;
+    path.slot[level] = slot;
+    node = inner.child[slot];
+  }
+  return node;
+}
+
+template <class Where>
+Tree::Before Tree::before(const Where& where) const {
+  Path path;
+  Leaf& leaf = memory_.leaf(descend(where, path));
+  const uint32_t at = position(leaf.block(), leaf.size, where);
+  Before before{at, starts_within(leaf, at, memory_.inner(path.node[1]).starts[path.slot[1]])};
+  for (uint32_t level = 1; level <= height_; ++level) {
+    const Inner& inner = memory_.inner(path.node[level]);
+    before.entries += sum_of(inner.count, path.slot[level]);
+    before.starts += sum_of(inner.starts, path.slot[level]);
+  }
+  return before;
+}
+
+template <class Gone>
+bool Tree::dismantle(uint32_t most, Gone gone) {
+  for (; most > 0 && first_leaf_ != kNone; --most) {
+    const uint32_t gone_leaf = first_leaf_;
+    const Leaf& leaf = memory_.leaf(gone_leaf);
+    for (uint32_t i = 0; i < leaf.size; ++i) gone(leaf.player[i]);
+    first_leaf_ = leaf.next;
+    // A node goes with the last of its children.
+    uint32_t child = gone_leaf;
+    for (uint32_t node = leaf.parent; node != kNone;) {
+      const Inner& inner = memory_.inner(node);
+      if (inner.child[inner.size - 1] != child) break;
+      child = node;
+      const uint32_t parent = inner.parent;
+      memory_.inners.release(node);
+      node = parent;
+    }
+    memory_.leaves.release(gone_leaf);
+  }
+  if (first_leaf_ != kNone || !map_.clear_some(most)) return true;
+  root_ = last_leaf_ = kNone;
+  height_ = size_ = 0;
+  return false;
+}
+
+template <class Fail>
+void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
+  map_.check(fail);
+  if (map_.size() != size_) fail("tree: the map and the tree differ in size");
+
+  // Leaves in order: keys, links, the map, and starts counted anew.
+  uint64_t entries = 0;
+  uint32_t previous = kNone;
+  for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
+    Leaf& leaf = memory_.leaf(id);
+    if (leaf.size == 0 || leaf.size > kLeafEntries) fail("tree: a leaf's size is out of bounds");
+    if (leaf.previous != previous) fail("tree: the leaves' links differ");
+    uint32_t starts = 0;
+    for (uint32_t i = 0; i < leaf.size; ++i) {
+      const bool has_before = i > 0 || previous != kNone;
+      const Block other = i > 0 ? leaf.block() : has_before ? memory_.leaf(previous).block() : leaf.block();
+      const uint32_t j = i > 0 ? i - 1 : has_before ? memory_.leaf(previous).size - 1 : 0;
+      const Block block = leaf.block();
+      starts += !has_before || other.score[j] != block.score[i] ? 1 : 0;
+      const Key a = other.key(j);
+      const Key b = block.key(i);
+      const bool ascends = a.score != b.score ? a.score < b.score
+                           : a.tie != b.tie   ? a.tie < b.tie
+                                              : memory_.players.name(other.player[j]) < memory_.players.name(block.player[i]);
+      if (has_before && !ascends) fail("tree: entries are out of order");
+      if (map_.find(page_tag(leaf.player[i])) != id) fail("tree: the map names another leaf");
+    }
+    const Inner& parent = memory_.inner(leaf.parent);
+    const uint32_t slot = slot_in(parent, id);
+    if (slot == parent.size) fail("tree: a leaf's parent does not know it");
+    if (parent.count[slot] != leaf.size) fail("tree: a leaf's count is wrong");
+    if (parent.starts[slot] != starts) fail("tree: a leaf's starts are wrong");
+    entries += leaf.size;
+    previous = id;
+    ++leaves;
+  }
+  if (previous != last_leaf_) fail("tree: the last leaf is not last");
+  if (entries != size_) fail("tree: the size is wrong");
+
+  // Inner nodes from the root: sums, first keys, parents, levels.
+  std::vector<uint32_t> level{root_};
+  if (memory_.inner(root_).parent != kNone) fail("tree: the root has a parent");
+  for (uint32_t height = height_; height > 0; --height) {
+    std::vector<uint32_t> below;
+    for (const uint32_t id : level) {
+      Inner& inner = memory_.inner(id);
+      ++inners;
+      if (inner.level != height) fail("tree: a node is on the wrong level");
+      if (inner.size == 0 || inner.size > kInnerChildren) fail("tree: a node's size is out of bounds");
+      for (uint32_t slot = 0; slot < inner.size; ++slot) {
+        const uint32_t child = inner.child[slot];
+        below.push_back(child);
+        const uint32_t parent = height > 1 ? memory_.inner(child).parent : memory_.leaf(child).parent;
+        if (parent != id) fail("tree: a child names another parent");
+        const Block first = height > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
+        if (inner.block().key(slot) != first.key(0) || inner.player[slot] != first.player[0]) {
+          fail("tree: a separator is not the first key below it");
+        }
+        if (height == 1) continue;
+        const Inner& grandchild = memory_.inner(child);
+        if (inner.count[slot] != sum_of(grandchild.count, grandchild.size)) fail("tree: a node's count is wrong");
+        if (inner.starts[slot] != sum_of(grandchild.starts, grandchild.size)) fail("tree: a node's starts are wrong");
+      }
+    }
+    level = std::move(below);
+  }
+  uint32_t leaf = first_leaf_;
+  for (const uint32_t id : level) {
+    if (id != leaf) fail("tree: children and links differ");
+    leaf = memory_.leaf(id).next;
+  }
+}
+
+}  // namespace rankd

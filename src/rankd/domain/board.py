@@ -1,0 +1,206 @@
+"""A board: one definition, and what follows from it for each event and each read.
+
+`definition.py` makes boards from what people write and refuses what makes no sense; a Board is always consistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from rankd.domain.calendar import Calendar, WeekStarts
+from rankd.domain.decay import Decay
+from rankd.domain.order import (
+    SCORE_BOUND_DEFAULT,
+    SCORE_MAX_POSSIBLE,
+    SCORE_MIN_POSSIBLE,
+    Keep,
+    Order,
+    Ranking,
+    Rules,
+    Ties,
+)
+from rankd.domain.reset import Hourly, Resetting
+from rankd.domain.rollup import RollUp, WindowKeep
+from rankd.domain.scope import check_scope, scopes_of
+from rankd.domain.score import check_score
+from rankd.domain.team import Team
+from rankd.domain.text import check_name
+from rankd.domain.window import AllTime, Kind, Period, Reading, Window
+from rankd.domain.zone import Zone, zone_named
+
+TIE_RESOLUTION_MS_DEFAULT = 1_000
+LATE_BY_MS_DEFAULT = 300_000
+
+
+class Writes(StrEnum):
+    """Who may send scores: the game's servers, or the players themselves too."""
+
+    SERVER = "server"
+    PLAYERS = "players"
+
+
+@dataclass(frozen=True, slots=True)
+class CronWindow:
+    """A declared window of a board's own: its name and the cron expression by which it resets."""
+
+    name: str
+    reset: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPeriod:
+    """A declared period with start ≤ at < end, in ms."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board's definition in canonical form: two boards are equal exactly when they mean the same."""
+
+    id: str
+    title: str
+    description: str | None = None
+    keep: Mapping[str, WindowKeep] = field(default_factory=lambda: {"all_time": Keep.BEST})  # every window and period
+    order: Order = Order.DESC
+    ties: Ties = Ties.EARLIEST
+    tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT
+    ranking: Ranking = Ranking.ORDINAL
+    windows: tuple[Kind | CronWindow, ...] = (Kind.ALL_TIME,)  # the first is the default of reads
+    periods: tuple[DeclaredPeriod, ...] = ()  # by name
+    time_zone: str = "UTC"
+    week_starts: WeekStarts = WeekStarts.MONDAY
+    scopes: tuple[str, ...] = ()  # by name
+    with_global: bool = True
+    score_min: int = -SCORE_BOUND_DEFAULT
+    score_max: int = SCORE_BOUND_DEFAULT
+    decimals: int = 0
+    late_by_ms: int = LATE_BY_MS_DEFAULT
+    retention_ms: Mapping[str, int] = field(default_factory=dict)  # by window or period; missing is forever
+    feeds: tuple[str, ...] = ()  # by id
+    team: Team | None = None
+    decay: Decay | None = None
+    writes: Writes = Writes.SERVER
+    signing: str | None = None
+    open: bool = True
+    shards: int = 1
+    exact_top: int | None = None
+
+    @property
+    def zone(self) -> Zone:
+        """The board's clock, which also tells the local midnights."""
+        return zone_named(self.time_zone)
+
+    @cached_property
+    def all_windows(self) -> Mapping[str, Window]:
+        """Windows and then periods, by name, in the order they were declared."""
+        made = [self._make(declared) for declared in self.windows]
+        made += [Period(period.name, period.start, period.end) for period in self.periods]
+        return {window.name: window for window in made}
+
+    @cached_property
+    def first_window(self) -> Window:
+        """The window that a read means when it names none."""
+        return next(iter(self.all_windows.values()))
+
+    @cached_property
+    def _resetting(self) -> tuple[Resetting, ...]:
+        return tuple(window for window in self.all_windows.values() if isinstance(window, Resetting))
+
+    def _make(self, declared: Kind | CronWindow) -> Window:
+        if isinstance(declared, CronWindow):
+            return Resetting(declared.name, declared.reset, self.zone)
+        if declared is Kind.ALL_TIME:
+            return AllTime()
+        if declared is Kind.HOURLY:
+            return Hourly(self.zone)
+        return Calendar(declared, self.zone, self.week_starts)
+
+    def read_clock(self, at: int) -> Reading:
+        """Return what to store with an event, so that its windows can be named for ever."""
+        resets = {window.name: window.start_at(at) for window in self._resetting}
+        return Reading(at, self.zone.offset_at(at), resets)
+
+    def instances_of(self, reading: Reading) -> list[tuple[Window, str]]:
+        """Return each window an event counts in, with the name of its instance."""
+        named = ((window, window.instance_of(reading)) for window in self.all_windows.values())
+        return [(window, instance) for window, instance in named if instance is not None]
+
+    def final_at(self, window: Window, instance: str) -> int | None:
+        """Return when an instance takes no more events: its end + late_by; None for what never ends."""
+        end = window.span(instance).end
+        return None if end is None else end + self.late_by_ms
+
+    def gone_at(self, window: Window, instance: str) -> int | None:
+        """Return the first ms at which an instance is gone: its end + late_by + retention; None for never."""
+        final = self.final_at(window, instance)
+        retention_ms = self.retention_ms.get(window.name)
+        return None if final is None or retention_ms is None else final + retention_ms
+
+    def rules_for(self, window: Window) -> Rules:
+        """Return the rules of a window's ranked instances.
+
+        What a roll-up or a team ranks is a total computed elsewhere, of which the newest holds: `latest`.
+        """
+        own = self.contribution_rules_for(window)
+        keep = Keep.LATEST if self.team is not None else own.keep
+        return Rules(keep, own.order, own.ties, own.score_min, own.score_max)
+
+    def contribution_rules_for(self, window: Window) -> Rules:
+        """Return the rules by which a player's score is kept: on a team board, within a team."""
+        keep = self.keep[window.name]
+        low, high = self.score_min, self.score_max
+        if self.decay is not None:
+            low, high = SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE  # what is kept are keys, not scores
+        return Rules(Keep.LATEST if isinstance(keep, RollUp) else keep, self.order, self.ties, low, high)
+
+    def check_score(self, value: object, field: str = "score") -> int:
+        """Return a score that this board takes."""
+        return check_score(value, self.score_min, self.score_max, field)
+
+    def ranked_score(self, score: int, at: int) -> int:
+        """Return the number that is kept and ordered: the score itself, or the key of a decaying one."""
+        return score if self.decay is None else self.decay.key(score, at)
+
+    def shown_score(self, ranked: int, now: int) -> int:
+        """Return what a kept number is worth now."""
+        return ranked if self.decay is None else self.decay.effective(ranked, now)
+
+    def tie_field(self, at: int, tiebreak: int = 0) -> int:
+        """Return the tie field of an event: its step of time, its tiebreak, or 0 where only the id decides.
+
+        A tiebreak sent to a board that orders ties otherwise is left aside: the boards it feeds may use it.
+        """
+        match self.ties:
+            case Ties.EARLIEST | Ties.LATEST:
+                return at // self.tie_resolution_ms
+            case Ties.VALUE:
+                return tiebreak
+            case Ties.PLAYER:
+                return 0
+
+    def reached_at(self, tie: int) -> int | None:
+        """Return when a kept score was reached, floored to `tie_resolution`; None where ties are not by time."""
+        return tie * self.tie_resolution_ms if self.ties in (Ties.EARLIEST, Ties.LATEST) else None
+
+    def tiebreak(self, tie: int) -> int | None:
+        """Return the tiebreak of a kept score; None where ties are not by value."""
+        return tie if self.ties is Ties.VALUE else None
+
+    def scopes_of(self, attributes: Mapping[str, str]) -> list[str]:
+        """Return the scopes an event with these attributes counts in."""
+        return scopes_of(attributes, self.scopes, self.with_global)
+
+    def check_scope(self, value: object, field: str = "scope") -> str:
+        """Return the scope of a read when this board declares it."""
+        return check_scope(value, self.scopes, self.with_global, field)
+
+
+def check_board_id(value: object, field: str = "board") -> str:
+    """Return the id of a board: 1 to 64 of a-z, 0-9, `_`, `.` and `-`, beginning with a letter or a digit."""
+    return check_name(field, value)

@@ -1,0 +1,102 @@
+"""What the fields of one definition demand of each other, and what boards demand of the boards they feed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rankd.domain.board import Board
+from rankd.domain.order import Keep, Order, Ties
+from rankd.domain.rollup import RollUp, WindowKeep, why_not_nested
+from rankd.domain.team import TeamBy
+from rankd.errors import InvalidValue
+
+_DECAYING_KEEPS = (Keep.BEST, Keep.LATEST, Keep.FIRST)
+
+
+def check_consistency(board: Board) -> None:
+    """Refuse a definition whose fields contradict each other, naming the one to change."""
+    if board.score_min > board.score_max:
+        raise InvalidValue("score_min", f"must not be above score_max; {board.score_min} > {board.score_max}")
+    if not board.with_global and not board.scopes:
+        raise InvalidValue("global", "must be true on a board without scopes, or nobody could stand anywhere")
+    if board.id in board.feeds:
+        raise InvalidValue("feeds", f"must not name the board itself; leave {board.id} out")
+    _check_roll_ups(board)
+    _check_decay(board)
+    _check_team(board)
+    _check_exact_top(board)
+
+
+def check_feeds(boards: Mapping[str, Board]) -> None:
+    """Refuse feeds that go nowhere or on to a third board; `boards` are all boards there will be, by id."""
+    for board in boards.values():
+        for fed_id in board.feeds:
+            fed = boards.get(fed_id)
+            if fed is None:
+                raise InvalidValue("feeds", f"{board.id} feeds {fed_id}, which is not defined; define {fed_id} first")
+            if fed.feeds:
+                raise InvalidValue(
+                    "feeds",
+                    f"{board.id} feeds {fed_id}, which feeds {', '.join(fed.feeds)}; feeds do not chain: "
+                    f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
+                )
+
+
+def can_only_improve(board: Board, keep: WindowKeep) -> bool:
+    """Tell whether a player's score under this rule never becomes worse."""
+    sums_improve = board.score_min >= 0 if board.order is Order.DESC else board.score_max <= 0
+    if isinstance(keep, RollUp):
+        return sums_improve and can_only_improve(board, board.keep[keep.part])
+    return keep in (Keep.BEST, Keep.FIRST) or (keep is Keep.SUM and sums_improve)
+
+
+def _check_roll_ups(board: Board) -> None:
+    for name, keep in board.keep.items():
+        if not isinstance(keep, RollUp):
+            continue
+        field, part = f"keep.{name}", board.all_windows.get(keep.part)
+        if part is None:
+            raise InvalidValue(field, f'{keep} adds up {keep.part} windows; declare "{keep.part}" in windows too')
+        if reason := why_not_nested(part, board.all_windows[name]):
+            raise InvalidValue(field, f"cannot be {keep}: {reason}")
+        if isinstance(board.keep[part.name], RollUp):
+            raise InvalidValue(
+                field, f"cannot add up {part.name}, itself a {board.keep[part.name]}; use {board.keep[part.name]} here"
+            )
+
+
+def _check_decay(board: Board) -> None:
+    if board.decay is None:
+        return
+    if board.score_min < 1:
+        raise InvalidValue("score_min", "must be at least 1 on a board with decay: only positive scores fade")
+    if board.order is not Order.DESC:
+        raise InvalidValue("order", "must be desc on a board with decay: a fading score becomes worse")
+    if board.ties is not Ties.PLAYER:
+        raise InvalidValue("ties", 'must be "player" on a board with decay: the time is in the order already')
+    for name, keep in board.keep.items():
+        if keep not in _DECAYING_KEEPS:
+            raise InvalidValue(f"keep.{name}", f"must be best, latest or first on a board with decay; got {keep}")
+
+
+def _check_team(board: Board) -> None:
+    if board.team is None:
+        return
+    if board.decay is not None:
+        raise InvalidValue("decay", "is not possible on a team board: a team's score is made of undecayed ones")
+    if board.ties is Ties.VALUE and board.team.by is not TeamBy.BEST:
+        raise InvalidValue("ties", f'must not be "value" where teams stand by {board.team.by}: tiebreaks do not add up')
+
+
+def _check_exact_top(board: Board) -> None:
+    if board.exact_top is None:
+        return
+    if board.team is not None:
+        raise InvalidValue("exact_top", "is not possible on a team board: a team's score may become worse")
+    for name, keep in board.keep.items():
+        if not can_only_improve(board, keep):
+            raise InvalidValue(
+                "exact_top",
+                f"needs scores that can only improve; {keep} in {name} lets them become worse: use best or first, "
+                "or a sum of scores that are never negative",
+            )

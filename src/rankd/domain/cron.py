@@ -1,0 +1,109 @@
+"""When a cron expression of five fields resets, on the wall clock of a time zone.
+
+As Debian's cron does: an expression with a fixed time resets once where that time is repeated (the first time) and at
+the change where it is skipped; one whose minute or hour begins with `*` follows real time, so it resets in both
+repeated hours and in no skipped one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from datetime import datetime, timedelta
+
+from cronsim import CronSim, CronSimError
+
+from rankd.domain.zone import OFFSET_S_MAX, Zone
+from rankd.errors import InvalidValue
+
+_SECOND = timedelta(seconds=1)
+_LOCAL_ZERO = datetime(1970, 1, 1)  # a wall clock's reading, which has no offset
+_FIELDS = "minute hour day-of-month month day-of-week"
+
+
+def check_cron(field: str, value: object) -> str:
+    """Return a cron expression with its spacing and case made uniform.
+
+    >>> check_cron("windows[1].reset", "0 18  * * fri")
+    '0 18 * * FRI'
+    """
+    if not isinstance(value, str):
+        raise InvalidValue(field, f'must be a cron expression such as "0 18 * * 5"; got {type(value).__name__}')
+    parts = value.upper().split()
+    if len(parts) != 5 or len(value) > 200:
+        raise InvalidValue(field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5"; got {value!r:.80}')
+    expression = " ".join(parts)
+    try:
+        next(CronSim(expression, _LOCAL_ZERO))
+    except (CronSimError, AssertionError) as problem:
+        raise InvalidValue(field, f"is no cron expression ({problem}): {_FIELDS}; got {value!r:.80}") from None
+    except StopIteration:
+        raise InvalidValue(field, f"never resets; give it a date that exists; got {value!r:.80}") from None
+    return expression
+
+
+class Cron:
+    """The resets of one expression in one zone, as instants in ms."""
+
+    def __init__(self, expression: str, zone: Zone) -> None:
+        """`expression` has passed `check_cron`."""
+        minute, hour, *_ = expression.split()
+        self._expression = expression
+        self._follows_real_time = minute.startswith("*") or hour.startswith("*")
+        self._spells = zone.wall
+        self._starts = [spell.start for spell in zone.wall]
+
+    def last(self, at: int) -> int:
+        """Return the last reset up to and including an instant."""
+        seconds = at // 1000
+        index = self._index(seconds)
+        while True:
+            spell = self._spells[index]
+            low, gap = self._new_readings(index)
+            found = self._match_before(min(seconds, spell.end - 1) + spell.offset)
+            if found >= low or index == 0:
+                return (found - spell.offset) * 1000
+            if gap <= found < low:
+                return spell.start * 1000
+            # Between the match and here nothing resets: go on where the clock may have read it.
+            index = min(index - 1, self._index(found + OFFSET_S_MAX))
+
+    def next(self, at: int) -> int:
+        """Return the first reset after an instant."""
+        seconds = at // 1000 + 1
+        index = self._index(seconds)
+        while True:
+            spell = self._spells[index]
+            low, gap = self._new_readings(index)
+            begin = max(seconds + spell.offset, low)
+            if seconds <= spell.start:
+                begin = min(begin, gap)
+            found = self._match_from(begin)
+            if found < low:
+                return spell.start * 1000
+            if found < spell.end + spell.offset:
+                return (found - spell.offset) * 1000
+            index = max(index + 1, self._index(found - OFFSET_S_MAX))
+
+    def _new_readings(self, index: int) -> tuple[int, int]:
+        """Return the first reading of a spell that counts, and where readings skipped just before it begin."""
+        spell = self._spells[index]
+        first = spell.start + spell.offset
+        if index == 0 or self._follows_real_time:
+            return first, first
+        reached = spell.start + self._spells[index - 1].offset
+        return max(first, reached), reached
+
+    def _match_before(self, reading: int) -> int:
+        moment = next(CronSim(self._expression, _clock(reading) + _SECOND, reverse=True))
+        return (moment - _LOCAL_ZERO) // _SECOND
+
+    def _match_from(self, reading: int) -> int:
+        moment = next(CronSim(self._expression, _clock(reading) - _SECOND))
+        return (moment - _LOCAL_ZERO) // _SECOND
+
+    def _index(self, seconds: int) -> int:
+        return max(0, bisect_right(self._starts, seconds) - 1)
+
+
+def _clock(reading: int) -> datetime:
+    return _LOCAL_ZERO + timedelta(seconds=reading)

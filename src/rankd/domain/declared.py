@@ -1,0 +1,119 @@
+"""The windows a definition declares, and the settings given for all of them or for each: keep and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rankd.domain.board import CronWindow, DeclaredPeriod
+from rankd.domain.cron import check_cron
+from rankd.domain.duration import parse_duration
+from rankd.domain.fields import nearest, read_list, read_object, type_name
+from rankd.domain.instant import parse_instant
+from rankd.domain.order import Keep
+from rankd.domain.resolve import PREVIOUS
+from rankd.domain.rollup import RollUp, WindowKeep
+from rankd.domain.text import check_name
+from rankd.domain.window import NAMED_BY_KIND, Kind
+from rankd.errors import InvalidValue
+
+WINDOWS_MAX = 16
+PERIODS_MAX = 1_000
+
+
+def read_windows(value: object) -> tuple[Kind | CronWindow, ...]:
+    """Return the declared windows in their order; there is at least one, the default of reads."""
+    windows: list[Kind | CronWindow] = []
+    for index, item in enumerate(read_list("windows", value, WINDOWS_MAX, '["all_time", "weekly"]')):
+        field = f"windows[{index}]"
+        window = _kind(field, item) if isinstance(item, str) else _cron_window(field, item)
+        windows.append(window)
+        *others, name = names_of(tuple(windows), ())
+        if name in others:
+            raise InvalidValue(field, f"is {name!r} a second time; name each window once")
+    if not windows:
+        raise InvalidValue("windows", 'must name at least one window, such as "all_time": reads need a default')
+    return tuple(windows)
+
+
+def _kind(field: str, item: str) -> Kind:
+    if item not in NAMED_BY_KIND:
+        raise InvalidValue(
+            field,
+            f"{item!r:.80} is no window; {nearest(item, NAMED_BY_KIND)} "
+            'One of your own is written {"name": "raid", "reset": "0 18 * * 5"}',
+        )
+    return Kind(item)
+
+
+def _cron_window(field: str, item: object) -> CronWindow:
+    example = '"weekly" or {"name": "raid", "reset": "0 18 * * 5"}'
+    given = read_object(field, item, ("name", "reset"), example)
+    name = check_name(f"{field}.name", given.get("name"))
+    if name in tuple(Kind):
+        raise InvalidValue(f"{field}.name", f"must not be {name!r}, which has a meaning already; choose another")
+    return CronWindow(name, check_cron(f"{field}.reset", given.get("reset")))
+
+
+def read_periods(value: object) -> tuple[DeclaredPeriod, ...]:
+    """Return the declared periods by name."""
+    example = '{"name": "summer-26", "start": "2026-06-01T00:00:00Z", "end": "2026-09-01T00:00:00Z"}'
+    periods: dict[str, DeclaredPeriod] = {}
+    for index, item in enumerate(read_list("periods", value, PERIODS_MAX, f"[{example}]")):
+        field = f"periods[{index}]"
+        given = read_object(field, item, ("name", "start", "end"), example)
+        name = check_name(f"{field}.name", given.get("name"))
+        if name in periods or name == PREVIOUS:
+            raise InvalidValue(f"{field}.name", f"must not be {name!r}, which is taken; choose another")
+        start = parse_instant(f"{field}.start", given.get("start"))
+        end = parse_instant(f"{field}.end", given.get("end"))
+        if start >= end:
+            raise InvalidValue(f"{field}.end", "must be after start")
+        periods[name] = DeclaredPeriod(name, start, end)
+    return tuple(sorted(periods.values(), key=lambda period: period.name))
+
+
+def names_of(windows: tuple[Kind | CronWindow, ...], periods: tuple[DeclaredPeriod, ...]) -> list[str]:
+    """Return the names by which keep and retention speak of windows and periods."""
+    named = [window.name if isinstance(window, CronWindow) else window.value for window in windows]
+    return named + [f"{Kind.PERIOD}:{period.name}" for period in periods]
+
+
+def read_keep(value: object, declared: list[str]) -> dict[str, WindowKeep]:
+    """Return the keep rule of every declared window: `best` for those that an object does not name."""
+    if isinstance(value, Mapping):
+        rules = {name: _one_keep(f"keep.{name}", rule) for name, rule in _by_window("keep", value, declared).items()}
+        return {name: rules.get(name) or rules.get(_group(name)) or Keep.BEST for name in declared}
+    return dict.fromkeys(declared, _one_keep("keep", value))
+
+
+def _one_keep(field: str, value: object) -> WindowKeep:
+    words = [*Keep, *RollUp]
+    if not isinstance(value, str) or value not in words:
+        got = repr(value)[:80] if isinstance(value, str) else type_name(value)
+        raise InvalidValue(field, f"must be one of {', '.join(words)}, or an object by window; got {got}")
+    return Keep(value) if value in tuple(Keep) else RollUp(value)
+
+
+def read_retention(value: object, declared: list[str]) -> dict[str, int]:
+    """Return the retention (ms) of every declared window that is not kept for ever."""
+    ending = [name for name in declared if name != Kind.ALL_TIME]
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(ending, parse_duration("retention", value))
+    rules = {}
+    for name, rule in _by_window("retention", value, declared).items():
+        if name == Kind.ALL_TIME:
+            raise InvalidValue("retention.all_time", "is not possible: all_time never ends; leave it out")
+        rules[name] = None if rule is None else parse_duration(f"retention.{name}", rule)
+    chosen = {name: rules.get(name, rules.get(_group(name))) for name in ending}
+    return {name: retention_ms for name, retention_ms in chosen.items() if retention_ms is not None}
+
+
+def _by_window(field: str, value: Mapping[str, object], declared: list[str]) -> Mapping[str, object]:
+    groups = {_group(name) for name in declared} & {Kind.PERIOD.value}
+    return read_object(field, value, [*declared, *groups], "")
+
+
+def _group(name: str) -> str:
+    return name.partition(":")[0]

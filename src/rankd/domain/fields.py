@@ -1,0 +1,73 @@
+"""Reading the fields of a definition: JSON, TOML and keyword arguments alike, each refusal naming its field."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TypeVar
+
+from rankd.errors import InvalidValue
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_TYPE_NAMES = {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "nothing (null)"}
+
+
+def read_object(field: str, value: object, known: Collection[str], example: str) -> Mapping[str, object]:
+    """Return an object all of whose names are known; `field` is empty for the definition as a whole."""
+    if not isinstance(value, Mapping):
+        raise InvalidValue(field or "definition", f"must be an object such as {example}; got {type_name(value)}")
+    for name in value:
+        if name not in known:
+            where = f"{field}.{name}" if field else str(name)
+            raise InvalidValue(where, f"is not known here; {nearest(name, known)}")
+    return value
+
+
+def read_list(field: str, value: object, items_max: int, example: str) -> list[object]:
+    """Return a list of limited length; nothing (None) is an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise InvalidValue(field, f"must be a list such as {example}; got {type_name(value)}")
+    if len(value) > items_max:
+        raise InvalidValue(field, f"must have at most {items_max} entries; got {len(value)}")
+    return list(value)
+
+
+def read_integer(field: str, value: object, low: int, high: int) -> int:
+    """Return an integer from `low` to `high`."""
+    if type(value) is not int:
+        raise InvalidValue(field, f"must be an integer; got {type_name(value)}")
+    if not low <= value <= high:
+        raise InvalidValue(field, f"must be from {low} to {high}")
+    return value
+
+
+def read_flag(field: str, value: object) -> bool:
+    """Return true or false, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise InvalidValue(field, f"must be true or false; got {type_name(value)}")
+    return value
+
+
+def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
+    """Return one of a few words."""
+    words = [choice.value for choice in choices]
+    if not isinstance(value, str):
+        raise InvalidValue(field, f"must be one of {', '.join(words)}; got {type_name(value)}")
+    if value not in words:
+        raise InvalidValue(field, f"must be one of {', '.join(words)}; got {value!r:.80}")
+    return choices(value)
+
+
+def nearest(name: object, known: Collection[str]) -> str:
+    """Say which known name was probably meant, else list them all."""
+    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known) or 'none'}"
+
+
+def type_name(value: object) -> str:
+    """Name a value's type in the words of JSON, else of Python."""
+    return _TYPE_NAMES.get(type(value), type(value).__name__)

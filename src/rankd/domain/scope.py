@@ -1,0 +1,71 @@
+"""Scopes: the whole world, or everybody who shares an attribute, such as `country:BR`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rankd.domain.text import check_name, check_text, is_name
+from rankd.errors import InvalidValue, ScopeUnknown
+
+GLOBAL = "global"
+SCOPE_VALUES_MAX = 10_000  # per attribute and board; enforced where the values seen so far are known
+SCOPE_VALUE_BYTES_MAX = 64
+ATTRIBUTES_MAX = 32
+
+
+def check_attribute_name(field: str, value: object) -> str:
+    """Return the name of an attribute: as a board's id, and not `global`."""
+    name = check_name(field, value)
+    if name == GLOBAL:
+        raise InvalidValue(field, "must not be 'global', which every board has unless it says global = false")
+    return name
+
+
+def check_attributes(value: object, field: str = "attributes") -> dict[str, str]:
+    """Return an event's or a profile's attributes as text; those without a value (None) are left out.
+
+    A whole number is taken as its digits, so that {"level": 7} stands in `level:7`.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidValue(field, f'must be an object such as {{"country": "BR"}}; got {type(value).__name__}')
+    if len(value) > ATTRIBUTES_MAX:
+        raise InvalidValue(field, f"must be at most {ATTRIBUTES_MAX}; got {len(value)}")
+    attributes = {}
+    for name, sent in value.items():
+        check_attribute_name(field, name)
+        if sent is not None:
+            text = str(sent) if type(sent) is int and sent.bit_length() <= 64 else sent
+            attributes[name] = check_text(f"{field}.{name}", text, SCOPE_VALUE_BYTES_MAX)
+    return attributes
+
+
+def scopes_of(attributes: Mapping[str, str], declared: Sequence[str], with_global: bool) -> list[str]:
+    """Return the scopes an event counts in: no value, no scope.
+
+    >>> scopes_of({"country": "BR", "car": "red"}, ["country", "level"], with_global=True)
+    ['global', 'country:BR']
+    """
+    scopes = [GLOBAL] if with_global else []
+    scopes.extend(f"{name}:{attributes[name]}" for name in declared if name in attributes)
+    return scopes
+
+
+def check_scope(value: object, declared: Sequence[str], with_global: bool, field: str = "scope") -> str:
+    """Return the scope of a read when the board declares it; a value nobody has is an empty scope, not an error."""
+    if not isinstance(value, str):
+        raise InvalidValue(field, f'must be "global" or "attribute:value"; got {type(value).__name__}')
+    if value == GLOBAL:
+        if not with_global:
+            raise ScopeUnknown(f"{field}: this board has no global scope; it declares {_listed(declared)}")
+        return value
+    attribute, separator, sent = value.partition(":")
+    if not separator or not is_name(attribute):
+        raise InvalidValue(field, f'must be "global" or "attribute:value", such as "country:BR"; got {value!r:.80}')
+    check_text(field, sent, SCOPE_VALUE_BYTES_MAX)
+    if attribute not in declared:
+        raise ScopeUnknown(f"{field}: this board does not rank by {attribute!r}; it declares {_listed(declared)}")
+    return value
+
+
+def _listed(declared: Sequence[str]) -> str:
+    return ", ".join(declared) if declared else "no attributes"

@@ -1,0 +1,44 @@
+"""Text that comes from outside: counted in bytes of UTF-8, without control characters, never normalised."""
+
+from __future__ import annotations
+
+import re
+
+from rankd.errors import InvalidValue
+
+NAME_RULE = "1 to 64 of a-z, 0-9, '_', '.' and '-', beginning with a letter or a digit"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+# C0, DEL and C1; and the lone surrogates, which are no characters and have no UTF-8.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
+    """Return the text as it is, or say why it cannot be taken; `lines` allows tabs and line feeds."""
+    if not isinstance(value, str):
+        raise InvalidValue(field, f"must be text; got {type(value).__name__}")
+    if found := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):
+        raise InvalidValue(field, f"must not hold control characters; U+{ord(found[0]):04X} stands at {found.start()}")
+    if found := _SURROGATE.search(value):
+        raise InvalidValue(
+            field, f"must be valid Unicode; the lone surrogate U+{ord(found[0]):04X} stands at {found.start()}"
+        )
+    size = len(value) if value.isascii() else len(value.encode())
+    if not bytes_min <= size <= bytes_max:
+        raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {size}")
+    return value
+
+
+def check_name(field: str, value: object) -> str:
+    """Return a name of something declared (a board, a window, an attribute), or say what such names look like."""
+    if not isinstance(value, str):
+        raise InvalidValue(field, f"must be text: {NAME_RULE}; got {type(value).__name__}")
+    if not is_name(value):
+        raise InvalidValue(field, f"must be {NAME_RULE}; got {value!r:.80}")
+    return value
+
+
+def is_name(value: str) -> bool:
+    """Tell whether the text could name something declared."""
+    return _NAME.fullmatch(value) is not None

@@ -1,0 +1,289 @@
+"""The limits of the rank store's arguments, checked the same way by every adapter.
+
+    a caller's arguments → here → an adapter's work
+
+The checks of reads stand on a path of about a microsecond: each takes one chained comparison when all is well, and
+finds out what is wrong only once it knows that something is. What they refuse is said in port.py.
+
+May be imported by: adapters of the rank store.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, TIE_FIELD_MAX, Kept, Rules
+from rankd.errors import InvalidValue, MalformedBatch
+from rankd.projection.port import (
+    BATCH_ROWS_MAX,
+    HISTOGRAM_BUCKETS_MAX,
+    PLAYER_BYTES_MAX,
+    QUANTILE_PPM_MAX,
+    QUANTILES_MAX,
+    READ_ENTRIES_MAX,
+    READ_PLACE_MAX,
+    READ_PLAYERS_MAX,
+    SEQUENCE_MAX,
+    Batch,
+    Op,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# Reads
+
+
+def check_partition(partition: int) -> None:
+    """Refuse a partition no ledger can have."""
+    if not 0 <= partition <= SEQUENCE_MAX:
+        raise InvalidValue("partition", f"must be 0 … {SEQUENCE_MAX}, not {partition}")
+
+
+def check_player(player: object) -> None:
+    """Refuse what is not text; text that no player can have for an id is simply somebody absent."""
+    if not isinstance(player, str):
+        raise TypeError(f"player must be a str, not {type(player).__name__}")
+
+
+def check_players(players: Sequence[object]) -> None:
+    """Refuse too many players, and those that are not text."""
+    if len(players) > READ_PLAYERS_MAX:
+        raise InvalidValue("players", f"must be at most {READ_PLAYERS_MAX} a call, not {len(players)}")
+    for player in players:
+        if not isinstance(player, str):
+            raise TypeError(f"players must be str, not {type(player).__name__}")
+
+
+def places(first: int, last: int) -> int:
+    """Return how many places `first` … `last` are, 0 when `last` stands before `first`."""
+    if 1 <= first <= last <= READ_PLACE_MAX and last - first < READ_ENTRIES_MAX:
+        return last - first + 1
+    if not 1 <= first <= READ_PLACE_MAX:
+        raise InvalidValue("first", f"must be 1 … {READ_PLACE_MAX}, not {first}")
+    if last < first:
+        return 0
+    if last > READ_PLACE_MAX:
+        raise InvalidValue("last", f"must be at most {READ_PLACE_MAX}, not {last}")
+    raise InvalidValue("last", f"must be at most first + {READ_ENTRIES_MAX - 1}; read the rest with another call")
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a page of no entries or of too many."""
+    if not 1 <= limit <= READ_ENTRIES_MAX:
+        raise InvalidValue("limit", f"must be 1 … {READ_ENTRIES_MAX}, not {limit}")
+
+
+def check_after(after: tuple[Kept, str] | None) -> None:
+    """Refuse a place to go on from that could not stand in any order."""
+    if after is None:
+        return
+    (score, tie), player = after
+    check_player(player)
+    if not (SCORE_MIN_POSSIBLE <= score <= SCORE_MAX_POSSIBLE and 0 <= tie <= TIE_FIELD_MAX):
+        raise InvalidValue(
+            "after", f"must hold a 64-bit score and a tie field of 0 … {TIE_FIELD_MAX}, such as a page's last entry"
+        )
+    if not player.isascii() and _utf8_bytes(player) is None:
+        raise InvalidValue(
+            "after", "must hold an id that is UTF-8, such as a page's last entry; it has a lone surrogate"
+        )
+
+
+def check_neighbours(above: int, below: int) -> None:
+    """Refuse a negative number of neighbours, and too many."""
+    if 0 <= above <= READ_ENTRIES_MAX and 0 <= below <= READ_ENTRIES_MAX:
+        return
+    field, value = ("below", below) if 0 <= above <= READ_ENTRIES_MAX else ("above", above)
+    raise InvalidValue(field, f"must be 0 … {READ_ENTRIES_MAX}, not {value}")
+
+
+def check_score(field: str, score: int) -> None:
+    """Refuse a score that is not a signed 64-bit integer."""
+    if not SCORE_MIN_POSSIBLE <= score <= SCORE_MAX_POSSIBLE:
+        raise InvalidValue(field, f"must be a signed 64-bit integer, not {score}")
+
+
+def check_tie(tie: int) -> None:
+    """Refuse a tie field that does not fit in its 48 bits."""
+    if not 0 <= tie <= TIE_FIELD_MAX:
+        raise InvalidValue("tie", f"must be 0 … {TIE_FIELD_MAX}, not {tie}")
+
+
+def check_ppm(ppm: Sequence[int]) -> None:
+    """Refuse too many quantiles, and those outside the distribution."""
+    if len(ppm) > QUANTILES_MAX:
+        raise InvalidValue("ppm", f"must be at most {QUANTILES_MAX} a call, not {len(ppm)}")
+    for quantile in ppm:
+        if not 0 <= quantile <= QUANTILE_PPM_MAX:
+            raise InvalidValue("ppm", f"must each be 0 … {QUANTILE_PPM_MAX}, not {quantile}")
+
+
+def check_buckets(buckets: int) -> None:
+    """Refuse a histogram of no buckets or of too many."""
+    if not 1 <= buckets <= HISTOGRAM_BUCKETS_MAX:
+        raise InvalidValue("buckets", f"must be 1 … {HISTOGRAM_BUCKETS_MAX}, not {buckets}")
+
+
+# Batches
+
+
+class Columns(NamedTuple):
+    """A batch's columns, each one contiguous dimension of `rows` items of its type, None where it was left out."""
+
+    rows: int
+    score: memoryview
+    tie: memoryview | None
+    instance: memoryview | None
+    player: memoryview | None
+    op: memoryview | None
+
+
+class Row(NamedTuple):
+    """One row as numbers: an Op, indices into the batch's tables, and what was sent."""
+
+    op: int
+    instance: int
+    player: int
+    score: int
+    tie: int
+
+
+class _Item(NamedTuple):
+    name: str
+    letters: str  # buffer formats that can mean this type; `l` and `L` are 4 or 8 bytes, by platform
+    size_bytes: int
+
+
+_INT64 = _Item("int64", "ql", 8)
+_UINT32 = _Item("uint32", "IL", 4)
+_UINT8 = _Item("uint8", "B", 1)
+_NATIVE_MARKS = "@=<" if sys.byteorder == "little" else "@=>"
+
+
+def check_batch(batch: Batch) -> Columns:
+    """Refuse what is wrong with a batch as a whole, and return its columns; the rows are not looked at."""
+    partition, epoch, after, upto = batch.partition, batch.epoch, batch.after, batch.upto
+    for name, value in (("partition", partition), ("epoch", epoch), ("after", after), ("upto", upto)):
+        if not (isinstance(value, int) and 0 <= value <= SEQUENCE_MAX):
+            _refuse(f"{name} must be an integer of 0 … {SEQUENCE_MAX}, not {value!r}")
+    if upto < after:
+        _refuse(f"upto {upto} must not be less than after {after}")
+    score = _column("score", batch.score, _INT64)
+    rows = len(score)
+    columns = Columns(
+        rows,
+        score,
+        tie=None if batch.tie is None else _column("tie", batch.tie, _INT64, rows),
+        instance=None if batch.instance is None else _column("instance", batch.instance, _UINT32, rows),
+        player=None if batch.player is None else _column("player", batch.player, _UINT32, rows),
+        op=None if batch.op is None else _column("op", batch.op, _UINT8, rows),
+    )
+    for name, length in (("rows", rows), ("instances", len(batch.instances)), ("players", len(batch.players))):
+        if length > BATCH_ROWS_MAX:
+            _refuse(f"{name} must be at most {BATCH_ROWS_MAX} a batch, not {length}: cut it")
+    _check_instances(batch.instances)
+    return columns
+
+
+def rows_of(columns: Columns) -> Iterator[Row]:
+    """Go through the rows, with what a left out column means filled in."""
+    count = columns.rows
+    scores = _values(columns.score, "q")
+    ties = repeat(0, count) if columns.tie is None else _values(columns.tie, "q")
+    instances = repeat(0, count) if columns.instance is None else _values(columns.instance, "I")
+    players = range(count) if columns.player is None else _values(columns.player, "I")
+    ops = repeat(Op.APPLY.value, count) if columns.op is None else _values(columns.op, "B")
+    return map(Row, ops, instances, players, scores, ties)
+
+
+def check_rows(batch: Batch, columns: Columns) -> None:
+    """Refuse the first bad row, then an id that no row looks at and nobody can have.
+
+    Goes row by row: for an adapter that is slow anyway, and for one that found that something is wrong and has to
+    say what.
+    """
+    faults = {index: fault for index, player in enumerate(batch.players) if (fault := id_fault(player))}
+    for row, (op, instance, player, _, tie) in enumerate(rows_of(columns)):
+        if op > Op.CLEAR:
+            raise MalformedBatch(row, f"op must be one of 0 … {Op.CLEAR.value}, not {op}")
+        if instance >= len(batch.instances):
+            raise MalformedBatch(row, f"instance {instance} is not in a table of {len(batch.instances)}")
+        if op == Op.CLEAR:
+            continue
+        if player >= len(batch.players):
+            raise MalformedBatch(row, f"player {player} is not in a table of {len(batch.players)}")
+        if player in faults:
+            raise MalformedBatch(row, f"players[{player}] {faults[player]}")
+        if op != Op.REMOVE and not 0 <= tie <= TIE_FIELD_MAX:
+            raise MalformedBatch(row, f"tie must be 0 … {TIE_FIELD_MAX}, not {tie}")
+    for index, fault in faults.items():
+        _refuse(f"players[{index}] {fault}")
+
+
+def id_fault(player: object) -> str | None:
+    """Say why nobody can have this id; None when somebody can."""
+    if not isinstance(player, str):
+        return f"must be a str, not {type(player).__name__}"
+    encoded = _utf8_bytes(player)
+    if encoded is None:
+        return "must be UTF-8, and has a lone surrogate"
+    if not 1 <= len(encoded) <= PLAYER_BYTES_MAX:
+        return f"must be 1 … {PLAYER_BYTES_MAX} bytes of UTF-8, not {len(encoded)}"
+    return None
+
+
+def check_rules(instance: InstanceKey, held: Rules, listed: Rules) -> None:
+    """Refuse rules by which an instance would stand in another order; keep and bounds may differ."""
+    if held.order is not listed.order or held.ties is not listed.ties:
+        _refuse(
+            f"{instance.text} is ordered {held.order} with ties by {held.ties}, not {listed.order} by {listed.ties}: "
+            f"drop it first, or name another instance"
+        )
+
+
+def _check_instances(instances: Sequence[object]) -> None:
+    for index, pair in enumerate(instances):
+        match pair:
+            case (InstanceKey(), Rules() as rules):
+                pass
+            case _:
+                _refuse(f"instances[{index}] must be an (InstanceKey, Rules) pair, not {pair!r}")
+        if not SCORE_MIN_POSSIBLE <= rules.score_min <= rules.score_max <= SCORE_MAX_POSSIBLE:
+            _refuse(f"instances[{index}] must have 64-bit bounds, score_min ≤ score_max")
+
+
+def _column(name: str, column: Buffer, item: _Item, rows: int | None = None) -> memoryview:
+    try:
+        view = memoryview(column)
+    except (TypeError, ValueError, BufferError) as error:
+        raise MalformedBatch(None, f"column {name} must be a buffer of {item.name}: {error}") from error
+    letter = view.format.lstrip(_NATIVE_MARKS)
+    if len(letter) != 1 or letter not in item.letters or view.itemsize != item.size_bytes:
+        _refuse(f"column {name} must be of {item.name}, not of format {view.format!r}")
+    if view.ndim != 1 or not view.c_contiguous:
+        _refuse(f"column {name} must be one contiguous dimension: copy it first")
+    if rows is not None and len(view) != rows:
+        _refuse(f"column {name} must have {rows} rows as score has, not {len(view)}")
+    return view
+
+
+def _values(column: memoryview, letter: str) -> array[int]:
+    # Through bytes, since a memoryview refuses to index formats with a byte order mark, which ctypes writes.
+    return array(letter, column.tobytes())
+
+
+def _utf8_bytes(player: str) -> bytes | None:
+    try:
+        return player.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise MalformedBatch(None, problem)

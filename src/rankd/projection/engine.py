@@ -1,0 +1,267 @@
+"""The rank store in this process: the native engine behind the port.
+
+    Batch → _engine.Engine.apply (columns copied, interpreter released) → Applied
+
+It keeps every promise of port.py; what it adds is saving and loading, memory figures and `check()`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from rankd import _engine
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
+from rankd.errors import InvalidValue, MalformedBatch
+from rankd.projection import arguments
+from rankd.projection.port import (
+    READ_PLAYERS_MAX,
+    Applied,
+    Around,
+    Batch,
+    Bucket,
+    Entry,
+    Friend,
+    Page,
+    Place,
+    Position,
+    Standing,
+    Verdict,
+)
+
+_KEEPS = {keep: number for number, keep in enumerate((Keep.BEST, Keep.LATEST, Keep.SUM, Keep.FIRST))}
+_ORDERS = {order: number for number, order in enumerate((Order.DESC, Order.ASC))}
+_TIES = {ties: number for number, ties in enumerate((Ties.EARLIEST, Ties.LATEST, Ties.VALUE, Ties.PLAYER))}
+_RANKINGS = {ranking: number for number, ranking in enumerate((Ranking.ORDINAL, Ranking.COMPETITION, Ranking.DENSE))}
+_NO_RANKING = -1
+_VERDICTS = (Verdict.APPLIED, Verdict.DUP, Verdict.GAP, Verdict.FENCED)
+_NAMES_PER_STEP = 1_000
+
+
+class MemoryUse(msgspec.Struct, frozen=True):
+    """Bytes the engine holds, by purpose; `idle_bytes` are kept ready and used by nobody."""
+
+    players_bytes: int  # ids, stored once
+    boards_bytes: int  # names and heads of instances
+    entries_bytes: int  # scores in order
+    maps_bytes: int  # from players to entries
+    idle_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything the engine has taken from the operating system."""
+        return self.players_bytes + self.boards_bytes + self.entries_bytes + self.maps_bytes + self.idle_bytes
+
+
+class EngineStore:
+    """Every board of a process, ranked in memory; see port.py for what it promises.
+
+    >>> from rankd.projection.port import batch_of_rows
+    >>> store, arcade = EngineStore(), InstanceKey("arcade")
+    >>> applied = store.apply(batch_of_rows((arcade, Rules()), [("alice", 976), ("bob", 965)], upto=2))
+    >>> store.rank(arcade, "bob")
+    Standing(rank=2, player='bob', score=965, tie=0, better=1, total=2)
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._native = _engine.Engine(Entry, Standing, Friend, Kept)
+
+    # Writing
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither."""
+        columns = arguments.check_batch(batch)
+        try:
+            verdict, epoch, sequence, flags, old_score, new_score, before, after = self._native.apply(
+                [_native_instance(key, rules) for key, rules in batch.instances],
+                batch.players,
+                columns.score,
+                columns.tie,
+                columns.instance,
+                columns.player,
+                columns.op,
+                batch.partition,
+                batch.epoch,
+                batch.after,
+                batch.upto,
+                _NO_RANKING if batch.ranks is None else _RANKINGS[batch.ranks],
+            )
+        except MalformedBatch:
+            # The engine only finds that something is wrong; what to say is the same for every adapter.
+            arguments.check_rows(batch, columns)
+            raise
+        position = Position(epoch, sequence)
+        if verdict != 0:
+            return Applied(_VERDICTS[verdict], position)
+        return Applied(Verdict.APPLIED, position, flags, old_score, new_score, before, after)
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out and give its memory back; False when it is not in the store."""
+        return self._native.drop(instance.text)
+
+    # Reading
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far this partition is applied; START when nothing was."""
+        arguments.check_partition(partition)
+        return Position(*self._native.position(partition))
+
+    def instances(self) -> Iterator[InstanceKey]:
+        """Go through the instances in which somebody stands, in no particular order."""
+        cursor: int | None = 0
+        while cursor is not None:
+            names, cursor = self._native.names(cursor, _NAMES_PER_STEP)
+            yield from map(InstanceKey.parse, names)
+
+    def total(self, instance: InstanceKey) -> int:
+        """Return how many players stand in the instance."""
+        return self._native.total(instance.text)
+
+    def score(self, instance: InstanceKey, player: str) -> Kept | None:
+        """Return a player's kept score and tie field."""
+        kept: Kept | None = self._native.score(instance.text, player)
+        return kept
+
+    def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
+        """Return many kept scores of one instant, in request order."""
+        _check_number(players)
+        return self._native.scores(instance.text, players)
+
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
+        """Return where a player stands."""
+        standing: Standing | None = self._native.rank(instance.text, player, _RANKINGS[ranking])
+        return standing
+
+    def ranks(
+        self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
+    ) -> list[Standing | None]:
+        """Return where many players stand at one instant, in request order, None for those who are absent."""
+        _check_number(players)
+        return self._native.ranks(instance.text, players, _RANKINGS[ranking])
+
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+        """Return the places `first` … `last` (from 1, both included), cut at the end."""
+        if arguments.places(first, last) == 0:
+            return Page([], self._native.total(instance.text))
+        return Page(*self._native.range(instance.text, first, last, _RANKINGS[ranking]))
+
+    def following(
+        self,
+        instance: InstanceKey,
+        after: tuple[Kept, str] | None,
+        limit: int,
+        ranking: Ranking = Ranking.ORDINAL,
+    ) -> Page:
+        """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there."""
+        arguments.check_after(after)
+        arguments.check_limit(limit)
+        if after is None:
+            return Page(*self._native.range(instance.text, 1, limit, _RANKINGS[ranking]))
+        (score, tie), player = after
+        return Page(*self._native.following(instance.text, score, tie, player, limit, _RANKINGS[ranking]))
+
+    def around(
+        self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> Around | None:
+        """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
+        arguments.check_player(player)
+        arguments.check_neighbours(above, below)
+        found = self._native.around(instance.text, player, above, below, _RANKINGS[ranking])
+        return None if found is None else Around(*found)
+
+    def friends(
+        self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
+    ) -> list[Friend]:
+        """Return those of `players` who are in the instance, in standing order, each once."""
+        _check_number(players)
+        return self._native.friends(instance.text, players, _RANKINGS[ranking])
+
+    def rank_of_score(
+        self, instance: InstanceKey, score: int, tie: int = 0, ranking: Ranking = Ranking.ORDINAL
+    ) -> Place:
+        """Return where a new player with this score and tie field would stand, last by id."""
+        arguments.check_score("score", score)
+        arguments.check_tie(tie)
+        return Place(*self._native.rank_of_score(instance.text, score, tie, _RANKINGS[ranking]))
+
+    def count(self, instance: InstanceKey, low: int, high: int) -> int:
+        """Return how many players have low ≤ score ≤ high."""
+        arguments.check_score("low", low)
+        arguments.check_score("high", high)
+        return self._native.count(instance.text, low, high)
+
+    def quantiles(self, instance: InstanceKey, ppm: Sequence[int]) -> list[int] | None:
+        """Return the scores below which these parts per million of the players are; None when there are none."""
+        arguments.check_ppm(ppm)
+        if not ppm:
+            return [] if self._native.total(instance.text) else None
+        return list(self._native.quantiles(instance.text, list(ppm))) or None
+
+    def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
+        """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each."""
+        arguments.check_buckets(buckets)
+        return [Bucket(*bucket) for bucket in self._native.histogram(instance.text, buckets)]
+
+    def digest(self, instance: InstanceKey) -> int:
+        """Return the digest of domain/digest.py; the engine keeps it up to date, so this is one lookup."""
+        low, high = self._native.digest(instance.text)
+        return high << 64 | low
+
+    # What only the engine has
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that is complete or absent. Readers go on meanwhile, batches wait."""
+        target = Path(path)
+        draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+        try:
+            with draft.open("wb", buffering=0) as file:
+                self._native.save(file.fileno())
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read back what `save` wrote; SnapshotDamaged or SnapshotNewer when that cannot be done."""
+        store = cls()
+        with Path(path).open("rb", buffering=0) as file:
+            store._native.load(file.fileno())
+        return store
+
+    def memory(self) -> MemoryUse:
+        """Return the bytes the engine holds, each counted where it was taken."""
+        return MemoryUse(**self._native.memory())
+
+    def check(self) -> None:
+        """Test every invariant of every structure; RuntimeError names the first that does not hold. For tests."""
+        self._native.check()
+
+
+def _native_instance(key: InstanceKey, rules: Rules) -> tuple[str, int, int, int, int, int]:
+    return (
+        key.text,
+        _KEEPS[rules.keep],
+        _ORDERS[rules.order],
+        _TIES[rules.ties],
+        rules.score_min,
+        rules.score_max,
+    )
+
+
+def _check_number(players: Sequence[str]) -> None:
+    if len(players) > READ_PLAYERS_MAX:
+        raise InvalidValue("players", f"must be at most {READ_PLAYERS_MAX} a call, not {len(players)}")

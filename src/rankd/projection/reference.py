@@ -1,0 +1,354 @@
+"""The reference rank store: slow and obviously right, and what every other adapter is compared with.
+
+    RankStore.apply → a dictionary an instance → sorted() at every read
+
+Nothing is remembered but what players have: each read sorts its whole instance by domain/order.py and counts. It is
+for tests and for reading; a board of a few thousand players is a large one here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from rankd.domain.digest import digest
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept, Ranking, Rules, Ties, score_key, settle, sort_key, tie_key
+from rankd.projection import arguments
+from rankd.projection.port import (
+    QUANTILE_PPM_MAX,
+    RANK_ABSENT,
+    START,
+    Applied,
+    Around,
+    Batch,
+    Bucket,
+    Entry,
+    Friend,
+    Op,
+    Page,
+    Place,
+    Position,
+    RowFlag,
+    Standing,
+    Verdict,
+)
+
+
+@dataclass(slots=True)
+class _Instance:
+    rules: Rules  # for its order and ties; each row brings the keep rule and bounds it goes by
+    kept: dict[str, Kept] = field(default_factory=dict)
+
+
+class ReferenceStore:
+    """A rank store of plain dictionaries; see port.py for what it promises."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lock = Lock()
+        self._instances: dict[InstanceKey, _Instance] = {}
+        self._positions: dict[int, Position] = {}
+
+    # Writing
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither."""
+        columns = arguments.check_batch(batch)
+        arguments.check_rows(batch, columns)
+        rows = _rows(batch, columns)
+        with self._lock:
+            stored = self._positions.get(batch.partition, START)
+            if batch.epoch < stored.epoch:
+                return Applied(Verdict.FENCED, stored)
+            if batch.after < stored.sequence:
+                return Applied(Verdict.DUP, stored)
+            if batch.after > stored.sequence:
+                return Applied(Verdict.GAP, stored)
+            held = {key: instance.rules for key, instance in self._instances.items()}
+            for row in rows:
+                arguments.check_rules(row.key, held.setdefault(row.key, row.rules), row.rules)
+
+            before = self._rank_column(rows, batch.ranks)
+            flags, old_scores, new_scores = array("B"), array("q"), array("q")
+            for row in rows:
+                flag, old, new = self._apply_row(row)
+                flags.append(flag)
+                old_scores.append(0 if old is None else old.score)
+                new_scores.append(0 if new is None else new.score)
+            after = self._rank_column(rows, batch.ranks)
+
+            position = Position(batch.epoch, batch.upto)
+            self._positions[batch.partition] = position
+            return Applied(
+                Verdict.APPLIED,
+                position,
+                memoryview(flags),
+                memoryview(old_scores),
+                memoryview(new_scores),
+                rank_before=before,
+                rank_after=after,
+            )
+
+    def _apply_row(self, row: _Row) -> tuple[int, Kept | None, Kept | None]:
+        instance = self._instances.get(row.key, _Instance(row.rules))
+        if row.op is Op.CLEAR:
+            flag = RowFlag.SET if instance.kept else RowFlag(0)
+            self._instances.pop(row.key, None)
+            return flag, None, None
+
+        old = instance.kept.pop(row.player, None)
+        new: Kept | None = None
+        if row.op is Op.APPLY:
+            new = settle(row.rules, old, row.score, row.tie)
+        elif row.op is Op.PUT:
+            new = Kept(row.score, 0 if row.rules.ties is Ties.PLAYER else row.tie)
+        if new is not None:
+            instance.kept[row.player] = new
+        if instance.kept:
+            self._instances[row.key] = instance
+        else:
+            self._instances.pop(row.key, None)
+
+        flag = RowFlag(0)
+        if old is not None:
+            flag |= RowFlag.WAS_PRESENT
+        if new is not None:
+            flag |= RowFlag.IS_PRESENT
+        if old != new:
+            flag |= RowFlag.SET
+        return flag, old, new
+
+    def _rank_column(self, rows: list[_Row], ranking: Ranking | None) -> memoryview | None:
+        if ranking is None:
+            return None
+        standings = {key: self._standings(key, ranking) for key in {row.key for row in rows}}
+        ranks = array("q")
+        for row in rows:
+            standing = None if row.op is Op.CLEAR else standings[row.key].get(row.player)
+            ranks.append(RANK_ABSENT if standing is None else standing.rank)
+        return memoryview(ranks)
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far this partition is applied; START when nothing was."""
+        arguments.check_partition(partition)
+        with self._lock:
+            return self._positions.get(partition, START)
+
+    def instances(self) -> Iterator[InstanceKey]:
+        """Go through the instances in which somebody stands, each once, in no particular order."""
+        with self._lock:
+            return iter(list(self._instances))
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out; False when it is not in the store."""
+        with self._lock:
+            return self._instances.pop(instance, None) is not None
+
+    # Reading
+
+    def total(self, instance: InstanceKey) -> int:
+        """Return how many players stand in the instance."""
+        with self._lock:
+            return len(self._kept(instance))
+
+    def score(self, instance: InstanceKey, player: str) -> Kept | None:
+        """Return a player's kept score and tie field."""
+        arguments.check_player(player)
+        with self._lock:
+            return self._kept(instance).get(player)
+
+    def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
+        """Return many kept scores of one instant, in request order."""
+        arguments.check_players(players)
+        with self._lock:
+            return [self._kept(instance).get(player) for player in players]
+
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
+        """Return where a player stands."""
+        arguments.check_player(player)
+        with self._lock:
+            return self._standings(instance, ranking).get(player)
+
+    def ranks(
+        self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
+    ) -> list[Standing | None]:
+        """Return where many players stand at one instant, in request order, None for those who are absent."""
+        arguments.check_players(players)
+        with self._lock:
+            standings = self._standings(instance, ranking)
+        return [standings.get(player) for player in players]
+
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+        """Return the places `first` … `last` (from 1, both included), cut at the end."""
+        count = arguments.places(first, last)
+        with self._lock:
+            entries = self._entries(instance, ranking)
+        return Page(entries[first - 1 : first - 1 + count], len(entries))
+
+    def following(
+        self,
+        instance: InstanceKey,
+        after: tuple[Kept, str] | None,
+        limit: int,
+        ranking: Ranking = Ranking.ORDINAL,
+    ) -> Page:
+        """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there."""
+        arguments.check_after(after)
+        arguments.check_limit(limit)
+        with self._lock:
+            entries = self._entries(instance, ranking)
+            rules = self._rules(instance)
+        behind = [entry for entry in entries if after is None or _entry_key(rules, entry) > sort_key(rules, *after)]
+        return Page(behind[:limit], len(entries))
+
+    def around(
+        self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> Around | None:
+        """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
+        arguments.check_player(player)
+        arguments.check_neighbours(above, below)
+        with self._lock:
+            entries = self._entries(instance, ranking)
+            standing = self._standings(instance, ranking).get(player)
+        if standing is None:
+            return None
+        place = [entry.player for entry in entries].index(player)
+        return Around(entries[max(0, place - above) : place], standing, entries[place + 1 : place + 1 + below])
+
+    def friends(
+        self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
+    ) -> list[Friend]:
+        """Return those of `players` who are in the instance, in standing order, each once."""
+        arguments.check_players(players)
+        wanted = set(players)
+        with self._lock:
+            group = [entry for entry in self._entries(instance, ranking) if entry.player in wanted]
+        ranks = _count([entry.score for entry in group], ranking)
+        return [
+            Friend(rank, entry.player, entry.score, entry.tie, entry.rank)
+            for rank, entry in zip(ranks, group, strict=True)
+        ]
+
+    def rank_of_score(
+        self, instance: InstanceKey, score: int, tie: int = 0, ranking: Ranking = Ranking.ORDINAL
+    ) -> Place:
+        """Return where a new player with this score and tie field would stand, last by id."""
+        arguments.check_score("score", score)
+        arguments.check_tie(tie)
+        with self._lock:
+            everybody = list(self._kept(instance).values())
+            rules = self._rules(instance)
+        wanted = score_key(rules, score)
+        better = [kept.score for kept in everybody if score_key(rules, kept.score) < wanted]
+        match ranking:
+            case Ranking.ORDINAL:
+                # Last by id: everybody with the same score and tie field stands before.
+                level = [k for k in everybody if k.score == score and tie_key(rules, k.tie) <= tie_key(rules, tie)]
+                rank = 1 + len(better) + len(level)
+            case Ranking.COMPETITION:
+                rank = 1 + len(better)
+            case Ranking.DENSE:
+                rank = 1 + len(set(better))
+        return Place(rank, len(everybody))
+
+    def count(self, instance: InstanceKey, low: int, high: int) -> int:
+        """Return how many players have low ≤ score ≤ high; none when low > high."""
+        arguments.check_score("low", low)
+        arguments.check_score("high", high)
+        return sum(low <= score <= high for score in self._scores(instance))
+
+    def quantiles(self, instance: InstanceKey, ppm: Sequence[int]) -> list[int] | None:
+        """Return, for each q, the smallest kept score that at least this share of players do not exceed."""
+        arguments.check_ppm(ppm)
+        scores = sorted(self._scores(instance))
+        if not scores:
+            return None
+        return [scores[max(1, _ceil_div(q * len(scores), QUANTILE_PPM_MAX)) - 1] for q in ppm]
+
+    def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
+        """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each."""
+        arguments.check_buckets(buckets)
+        scores = self._scores(instance)
+        if not scores:
+            return []
+        lowest, highest = min(scores), max(scores)
+        width = _ceil_div(highest - lowest + 1, buckets)
+        answer = []
+        for low in range(lowest, highest + 1, width):
+            high = min(low + width - 1, highest)
+            answer.append(Bucket(low, high, sum(low <= score <= high for score in scores)))
+        return answer
+
+    def digest(self, instance: InstanceKey) -> int:
+        """Return the digest of domain/digest.py; 0 when the instance is empty."""
+        with self._lock:
+            everybody = list(self._kept(instance).items())
+        return digest((player, kept.score, kept.tie) for player, kept in everybody)
+
+    # What the reads are made of; all but _scores are called with the lock held
+
+    def _kept(self, key: InstanceKey) -> dict[str, Kept]:
+        return self._instances[key].kept if key in self._instances else {}
+
+    def _rules(self, key: InstanceKey) -> Rules:
+        return self._instances[key].rules if key in self._instances else Rules()
+
+    def _scores(self, key: InstanceKey) -> list[int]:
+        with self._lock:
+            return [kept.score for kept in self._kept(key).values()]
+
+    def _entries(self, key: InstanceKey, ranking: Ranking) -> list[Entry]:
+        """Everybody in standing order."""
+        rules = self._rules(key)
+        ordered = sorted(self._kept(key).items(), key=lambda item: sort_key(rules, item[1], item[0]))
+        ranks = _count([kept.score for _, kept in ordered], ranking)
+        return [Entry(rank, player, kept.score, kept.tie) for rank, (player, kept) in zip(ranks, ordered, strict=True)]
+
+    def _standings(self, key: InstanceKey, ranking: Ranking) -> dict[str, Standing]:
+        entries = self._entries(key, ranking)
+        better = [rank - 1 for rank in _count([entry.score for entry in entries], Ranking.COMPETITION)]
+        return {
+            entry.player: Standing(entry.rank, entry.player, entry.score, entry.tie, ahead, len(entries))
+            for entry, ahead in zip(entries, better, strict=True)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    key: InstanceKey
+    rules: Rules
+    op: Op
+    player: str  # "" where the op ignores it
+    score: int
+    tie: int
+
+
+def _rows(batch: Batch, columns: arguments.Columns) -> list[_Row]:
+    rows = []
+    for op, instance, player, score, tie in arguments.rows_of(columns):
+        key, rules = batch.instances[instance]
+        rows.append(_Row(key, rules, Op(op), "" if op == Op.CLEAR else batch.players[player], score, tie))
+    return rows
+
+
+def _count(scores: list[int], ranking: Ranking) -> list[int]:
+    """Return the rank at each place, given the scores in standing order."""
+    ranks = []
+    competition = dense = 0
+    previous: int | None = None
+    for place, score in enumerate(scores, start=1):
+        if score != previous:
+            competition, dense, previous = place, dense + 1, score
+        ranks.append({Ranking.ORDINAL: place, Ranking.COMPETITION: competition, Ranking.DENSE: dense}[ranking])
+    return ranks
+
+
+def _entry_key(rules: Rules, entry: Entry) -> tuple[int, int, bytes]:
+    return sort_key(rules, Kept(entry.score, entry.tie), entry.player)
+
+
+def _ceil_div(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)

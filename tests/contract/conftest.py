@@ -1,0 +1,112 @@
+"""Every rank store there is, and a board to write to; each contract test runs once per store."""
+
+from __future__ import annotations
+
+import pkgutil
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import pytest
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept, Ranking, Rules
+from rankd.projection.port import Applied, Batch, Change, Entry, Op, RankStore, Verdict, walk
+
+# Named rather than imported, so that an adapter that cannot be loaded fails its own tests and no others.
+STORES = {
+    "reference": "rankd.projection.reference:ReferenceStore",
+    "engine": "rankd.projection.engine:EngineStore",
+}
+
+Row = tuple[str, int] | tuple[str, int, int]
+
+
+@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
+def store(request: pytest.FixtureRequest) -> RankStore:
+    """An empty store."""
+    empty: RankStore = pkgutil.resolve_name(request.param)()
+    return empty
+
+
+@dataclass(frozen=True)
+class Board:
+    """One instance of the store under test; every call is a batch at the next position of partition 0."""
+
+    store: RankStore
+    rules: Rules
+    key: InstanceKey
+
+    def apply(self, *rows: Row, op: Op = Op.APPLY, ranks: Ranking | None = None) -> list[Change]:
+        return self.mixed(*((op, *row) for row in rows), ranks=ranks)
+
+    def put(self, *rows: Row) -> list[Change]:
+        return self.apply(*rows, op=Op.PUT)
+
+    def remove(self, *players: str) -> list[Change]:
+        return self.apply(*((player, 0) for player in players), op=Op.REMOVE)
+
+    def clear(self) -> list[Change]:
+        return self.mixed((Op.CLEAR,))
+
+    def mixed(
+        self, *rows: tuple[Op] | tuple[Op, str, int] | tuple[Op, str, int, int], ranks: Ranking | None = None
+    ) -> list[Change]:
+        """Apply rows of (op, player, score, tie), from the left as far as the op needs them, as one batch."""
+        answer = self.batch(*rows, ranks=ranks)
+        return [answer.row(index) for index in range(len(answer))]
+
+    def batch(
+        self, *rows: tuple[Op] | tuple[Op, str, int] | tuple[Op, str, int, int], ranks: Ranking | None = None
+    ) -> Applied:
+        filled = [(*row, "nobody", 0, 0)[:4] if len(row) == 1 else (*row, 0)[:4] for row in rows]
+        after = self.store.position().sequence
+        answer = self.store.apply(
+            Batch(
+                instances=[(self.key, self.rules)],
+                players=[str(row[1]) for row in filled],
+                score=array("q", [int(row[2]) for row in filled]),
+                tie=array("q", [int(row[3]) for row in filled]),
+                op=array("B", [int(row[0]) for row in filled]),
+                epoch=self.store.position().epoch,
+                after=after,
+                upto=after + len(rows),
+                ranks=ranks,
+            )
+        )
+        assert answer.verdict is Verdict.APPLIED
+        return answer
+
+    def order(self) -> list[str]:
+        """The players in standing order."""
+        return [entry.player for entry in self.entries()]
+
+    def kept(self) -> dict[str, Kept]:
+        return {entry.player: Kept(entry.score, entry.tie) for entry in self.entries()}
+
+    def entries(self) -> list[Entry]:
+        # One more than there are: a store whose walk never ends should fail, not hang.
+        return list(islice(walk(self.store, self.key), self.store.total(self.key) + 1))
+
+
+MakeBoard = Callable[..., Board]
+
+
+@pytest.fixture
+def make_board(store: RankStore) -> MakeBoard:
+    """Make an empty board from its rules, given as keywords; `name` tells boards of one test apart."""
+
+    def make(*rows: Row, name: str = "arcade", **rules: object) -> Board:
+        board = Board(store, replace(Rules(), **rules), InstanceKey(name))  # type: ignore[arg-type]
+        if rows:
+            board.apply(*rows)
+        return board
+
+    return make
+
+
+@pytest.fixture
+def board(make_board: MakeBoard) -> Board:
+    """An empty board: the best score stays, more is better, who was there earlier stands first."""
+    return make_board()

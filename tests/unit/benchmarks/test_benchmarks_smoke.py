@@ -1,0 +1,118 @@
+"""The benchmarks cannot rot: each row runs here at a tiny size, against a real Redis, and answers must agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SMOKE_WAIT_S = 120
+COMPARED = {"build", "updates", "ranks", "rank_call", "around_call", "around_script_call", "top100_call", "load"}
+AGAINST_REDIS = COMPARED | {
+    "memory_first_board",
+    "memory_first_board_resident",
+    "memory_further_board",
+    "memory_further_board_resident",
+    "reader_p99",
+    "small_boards",
+    "small_boards_resident",
+}
+OURS_ALONE = {
+    "memory_churned",
+    "reader_p99_default_switch",
+    "reader_p99_large_batches",
+    "updates_batch_100",
+    "updates_with_ranks",
+    "updates_resident_ids",
+    "ranks_resident_ids",
+    "updates_timed_ties",
+    "huge_peak",
+    "huge_build",
+    "huge_rank_p99",
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_WAIT_S, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("redis-server") is None and os.environ.get("CI") != "true":
+        pytest.skip("redis-server is not installed: apt-get install redis-server")
+    path = tmp_path_factory.mktemp("bench") / "smoke.json"
+    done = run("benchmarks", "--smoke", "--json", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def report(kept: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(kept.read_text())
+    return loaded
+
+
+def compared_rows(report: dict[str, Any], names: set[str]) -> dict[str, dict[str, Any]]:
+    """The rows at the smoke run's one size; the huge board repeats some names at its own size, without rivals."""
+    huge = report["settings"]["huge_players"]
+    return {row["name"]: row for row in report["rows"] if row["name"] in names and row["entries"] != huge}
+
+
+def test_every_row_yields_figures(report: dict[str, Any]) -> None:
+    assert {row["name"] for row in report["rows"]} == AGAINST_REDIS | OURS_ALONE
+    for row in report["rows"]:
+        assert row["samples"]["rankd"], row["name"]
+        assert all(sample > 0 for sample in row["samples"]["rankd"] if "resident" not in row["name"]), row["name"]
+
+
+def test_redis_stands_beside_every_row_it_can_answer(report: dict[str, Any]) -> None:
+    rows = compared_rows(report, AGAINST_REDIS)
+    assert set(rows) == AGAINST_REDIS
+    assert [name for name, row in rows.items() if not row["samples"].get("redis")] == []
+
+
+def test_answers_are_those_of_redis(report: dict[str, Any]) -> None:
+    for name, row in compared_rows(report, COMPARED).items():
+        assert row["checksums"]["rankd"] == row["checksums"]["redis"], name
+        assert int(row["checksums"]["rankd"], 16) > 0, name
+
+
+def test_answers_are_those_of_sortedcontainers(report: dict[str, Any]) -> None:
+    for name, row in compared_rows(report, COMPARED - {"build", "load", "around_script_call"}).items():
+        assert row["checksums"]["rankd"] == row["checksums"]["sortedcontainers"], name
+
+
+def test_every_update_changes_a_score(report: dict[str, Any]) -> None:
+    updates = compared_rows(report, {"updates"})["updates"]
+    rows = report["settings"]["update_rows"] * report["settings"]["rounds"]
+    assert int(updates["checksums"]["rankd"], 16) == rows
+
+
+def test_nothing_names_the_machine(kept: Path) -> None:
+    text = kept.read_text()
+    assert os.uname().nodename not in text
+    assert str(ROOT) not in text
+    assert str(kept.parent) not in text
+
+
+def test_the_plot_is_the_same_to_the_byte_each_time(kept: Path, tmp_path: Path) -> None:
+    pictures = [tmp_path / "one.svg", tmp_path / "two.svg"]
+    for picture in pictures:
+        done = run("benchmarks.plot", str(kept), "--out", str(picture))
+        assert done.returncode == 0, done.stderr
+    one, two = (picture.read_bytes() for picture in pictures)
+    assert one == two
+    assert b"<svg" in one
+
+
+def test_help_shows_an_example() -> None:
+    assert "python -m benchmarks --sizes" in run("benchmarks", "--help").stdout

@@ -13,9 +13,7 @@ namespace rankd {
 namespace {
 
 constexpr size_t kChunkRows = 256;
-constexpr size_t kInsertsAhead = 8;
 constexpr uint32_t kLeavesPerBreath = 16;
-constexpr size_t kAhead = 12;
 
 constexpr uint32_t kFoldSlots = 4 * kChunkRows;
 
@@ -62,9 +60,13 @@ class Application {
     uint32_t id;  // index into the batch's players
     bool was_present;
     bool is_present;
+    Spot spot;  // before the chunk
     Kept old_kept;
     Kept kept;
+  };
+  struct Sorted {
     uint64_t score_key;
+    uint32_t move;
   };
 
   Applied refuse(Verdict verdict) {
@@ -198,22 +200,16 @@ class Application {
 
   void note_ranks(std::vector<int64_t>& ranks) const {
     ranks.assign(batch_.rows, kRankAbsent);
+    std::vector<uint32_t> players;
     for (const Group& group : groups_) {
       const Board& board = engine_.boards_.payload(group.board);
-      const Tree* tree = board.tree();
-      const auto player_at = [&](size_t i) {
-        return op_of(rows_[i]) == Op::clear ? kNone : players_[player_of(rows_[i])];
-      };
-      for (size_t i = group.begin; i < group.end + 2 * kAhead; ++i) {
-        if (tree != nullptr && i < group.end && player_at(i) != kNone) tree->prefetch_map(player_at(i));
-        if (tree != nullptr && i >= group.begin + kAhead && i - kAhead < group.end && player_at(i - kAhead) != kNone) {
-          tree->prefetch_leaf(player_at(i - kAhead));
-        }
-        if (i < group.begin + 2 * kAhead || player_at(i - 2 * kAhead) == kNone) continue;
-        const Spot spot = board.locate(memory_, player_at(i - 2 * kAhead));
-        if (spot.leaf == kNone) continue;
-        ranks[rows_[i - 2 * kAhead]] = static_cast<int64_t>(board.rank(memory_, spot, *batch_.ranks));
+      players.clear();
+      for (uint32_t i = group.begin; i < group.end; ++i) {
+        players.push_back(op_of(rows_[i]) == Op::clear ? kNone : players_[player_of(rows_[i])]);
       }
+      board.locate_many(memory_, players, [&](size_t i, Spot spot) {
+        ranks[rows_[group.begin + i]] = static_cast<int64_t>(board.rank(memory_, spot, *batch_.ranks));
+      });
     }
   }
 
@@ -245,21 +241,12 @@ class Application {
   void fold(const Board& board, uint32_t begin, uint32_t end) {
     moves_.clear();
     std::fill(fold_.begin(), fold_.end(), uint16_t{0});
-    if (const Tree* tree = board.tree(); tree != nullptr) {
-      for (uint32_t i = begin; i < end; ++i) {
-        const uint32_t player = players_[player_of(rows_[i])];
-        if (player != kNone) tree->prefetch_map(player);
-      }
-      for (uint32_t i = begin; i < end; ++i) {
-        const uint32_t player = players_[player_of(rows_[i])];
-        if (player != kNone) tree->prefetch_leaf(player);
-      }
-    }
+    locate_chunk(board, begin, end);
     for (uint32_t i = begin; i < end; ++i) {
       const uint32_t row = rows_[i];
       const uint32_t id = player_of(row);
       if (players_[id] == kNone) continue;  // a removal of somebody who is nowhere
-      Move& move = move_of(board, players_[id], id);
+      Move& move = move_of(board, spots_[i - begin], players_[id], id);
       uint8_t flags = 0;
       if (move.is_present) {
         flags |= kWasPresent;
@@ -283,14 +270,34 @@ class Application {
     }
   }
 
-  Move& move_of(const Board& board, uint32_t player, uint32_t id) {
+  // Where the chunk's players are now, in steps that each wait for memory once for all of them.
+  void locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
+    const Tree* tree = board.tree();
+    const auto each = [&](auto step) {
+      for (uint32_t i = begin; i < end; ++i) {
+        const uint32_t player = players_[player_of(rows_[i])];
+        if (player != kNone) step(i - begin, player);
+      }
+    };
+    if (tree == nullptr) {
+      each([&](uint32_t i, uint32_t player) { spots_[i] = board.locate(memory_, player); });
+      return;
+    }
+    each([&](uint32_t, uint32_t player) { tree->prefetch_map(player); });
+    each([&](uint32_t, uint32_t player) { tree->prefetch_players(player); });
+    each([&](uint32_t i, uint32_t player) {
+      spots_[i] = tree->locate(player);
+      if (spots_[i].leaf != kNone) tree->prefetch_move(spots_[i]);
+    });
+  }
+
+  Move& move_of(const Board& board, Spot spot, uint32_t player, uint32_t id) {
     uint32_t slot = (player * 0x9e3779b1u) >> 22;
     static_assert(kFoldSlots == 1u << 10);
     for (; fold_[slot] != 0; slot = (slot + 1) % kFoldSlots) {
       if (moves_[fold_[slot] - 1u].player == player) return moves_[fold_[slot] - 1u];
     }
-    Move move{player, id, false, false, {}, {}, 0};
-    const Spot spot = board.locate(memory_, player);
+    Move move{player, id, false, false, spot, {}, {}};
     if (spot.leaf != kNone) {
       move.was_present = move.is_present = true;
       move.old_kept = move.kept = board.kept(memory_, spot);
@@ -301,32 +308,33 @@ class Application {
   }
 
   void apply_moves(Board& board) {
-    std::erase_if(moves_, [&](const Move& move) {
-      // Came and went within the chunk, or was never here: the player may stand nowhere.
-      if (!move.was_present && !move.is_present) orphans_.push_back(move.player);
-      return move.was_present == move.is_present && (!move.is_present || move.kept == move.old_kept);
-    });
-    if (moves_.empty()) return;
-    for (Move& move : moves_) move.score_key = score_key(board.direction().order, move.kept.score);
-    std::sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) { return a.score_key < b.score_key; });
-    const std::lock_guard<TurnLock> exclusive(engine_.lock_);
-    for (size_t i = 0; i < moves_.size(); ++i) {
-      if (i % kInsertsAhead == 0) {
-        if (const Tree* tree = board.tree(); tree != nullptr) {
-          const size_t end = std::min(moves_.size(), i + kInsertsAhead);
-          for (size_t j = i; j < end; ++j) {
-            if (moves_[j].is_present) tree->prefetch_insert({moves_[j].score_key, 0});
-          }
-        }
-        engine_.lock_.breathe();
+    sorted_.clear();
+    for (const Move& move : moves_) {
+      if (!move.was_present && !move.is_present) {
+        orphans_.push_back(move.player);  // came and went within the chunk, or was never here
+      } else if (move.was_present != move.is_present || move.kept != move.old_kept) {
+        const auto index = static_cast<uint32_t>(&move - moves_.data());
+        sorted_.push_back({score_key(board.direction().order, move.kept.score), index});
       }
-      apply_move(board, moves_[i]);
+    }
+    if (sorted_.empty()) return;
+    std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
+    const std::lock_guard<TurnLock> exclusive(engine_.lock_);
+    std::array<uint64_t, Tree::kInsertsMost> keys;
+    for (size_t begin = 0; begin < sorted_.size(); begin += keys.size()) {
+      const size_t end = std::min(sorted_.size(), begin + keys.size());
+      if (const Tree* tree = board.tree(); tree != nullptr) {
+        for (size_t i = begin; i < end; ++i) keys[i - begin] = sorted_[i].score_key;
+        tree->prefetch_inserts(keys.data(), end - begin);
+      }
+      for (size_t i = begin; i < end; ++i) apply_move(board, moves_[sorted_[i].move]);
+      engine_.lock_.breathe();
     }
   }
 
   void apply_move(Board& board, const Move& move) {
     const std::string_view id = (*batch_.players)[move.id];
-    const Spot spot = move.was_present ? board.locate(memory_, move.player) : Spot{};
+    const Spot spot = move.was_present ? board.locate(memory_, move.player, move.spot) : Spot{};
     if (move.is_present) {
       board.put(memory_, spot, move.player, id, move.kept);
       if (!move.was_present) engine_.players_.retain(move.player);
@@ -356,7 +364,9 @@ class Application {
   std::vector<uint32_t> players_;  // number of each player, kNone when unknown
   std::vector<uint32_t> rows_;     // sorted by board
   std::vector<Group> groups_;
+  std::array<Spot, kChunkRows> spots_;  // of a chunk's rows
   std::vector<Move> moves_;
+  std::vector<Sorted> sorted_;  // those of moves_ that change something
   std::array<uint16_t, kFoldSlots> fold_{};  // player → index in moves_ + 1
   std::vector<uint32_t> orphans_;            // players who may stand nowhere any more
 };

@@ -1,11 +1,16 @@
 // A run of entries in standing order, stored by column: what leaves, inner nodes and small boards have in common.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
 #include "order.hpp"
+
+#ifdef __SSE2__  // part of every x86-64
+#include <emmintrin.h>
+#endif
 
 namespace rankd {
 
@@ -48,15 +53,16 @@ inline Block block_at(std::byte* memory, uint32_t capacity) {
   return {score, player, tie_low, reinterpret_cast<uint16_t*>(tie_low + capacity)};
 }
 
-// How many of `count` ascending words are < bound. Without branches: the outcome of each step is unpredictable.
+// How many of `count` ascending words are < bound. The outcome of each step is unpredictable, hence arithmetic in place
+// of branches; compilers turn a conditional back into one.
 inline uint32_t count_less(const uint64_t* words, uint32_t count, uint64_t bound) {
   const uint64_t* base = words;
   while (count > 1) {
     const uint32_t half = count / 2;
-    base += base[half - 1] < bound ? half : 0;
+    base += size_t{half} * static_cast<size_t>(base[half - 1] < bound);
     count -= half;
   }
-  return static_cast<uint32_t>(base - words) + (count == 1 && *base < bound ? 1 : 0);
+  return static_cast<uint32_t>(base - words) + static_cast<uint32_t>(count == 1 && *base < bound);
 }
 
 // How many of the words equal `wanted` at the front.
@@ -64,14 +70,21 @@ inline uint32_t count_equal(const uint64_t* words, uint32_t count, uint64_t want
   return wanted == ~uint64_t{0} ? count : count_less(words, count, wanted + 1);
 }
 
-// The index of a number that is among `count`, or `count`. Compilers turn this into vector code.
+// The index of a number that is among `count`, or `count`.
 inline uint32_t index_of(const uint32_t* numbers, uint32_t count, uint32_t wanted) {
   uint32_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    uint32_t found = 0;
-    for (uint32_t j = 0; j < 8; ++j) found |= numbers[i + j] == wanted ? 1u << j : 0;
+#ifdef __SSE2__
+  const __m128i pattern = _mm_set1_epi32(static_cast<int>(wanted));
+  const auto equal = [&](uint32_t at) {
+    return _mm_cmpeq_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(numbers + at)), pattern);
+  };
+  for (; i + 16 <= count; i += 16) {
+    const __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(equal(i), equal(i + 4)),
+                                          _mm_packs_epi32(equal(i + 8), equal(i + 12)));
+    const auto found = static_cast<uint32_t>(_mm_movemask_epi8(bytes));
     if (found != 0) return i + static_cast<uint32_t>(__builtin_ctz(found));
   }
+#endif
   for (; i < count; ++i) {
     if (numbers[i] == wanted) return i;
   }

@@ -2,8 +2,8 @@
 
 namespace rankd {
 
-Spot Board::locate(const BoardMemory& memory, uint32_t player) const {
-  if (tree_) return tree_->locate(player);
+Spot Board::locate(const BoardMemory& memory, uint32_t player, Spot hint) const {
+  if (tree_) return tree_->locate(player, hint);
   if (size_ == 0) return {};
   const uint32_t index = index_of(block(memory).player, size_, player);
   return index < size_ ? Spot{0, index} : Spot{};
@@ -24,7 +24,7 @@ Spot Board::next(Spot spot) const {
 
 Before Board::before(const BoardMemory& memory, Spot spot) const {
   if (tree_) return tree_->before(spot);
-  return {spot.index, before_in_block(block(memory), spot.index + 1).starts};
+  return {spot.index, before_in_block(block(memory), spot.index + 1).distinct};
 }
 
 uint64_t Board::better(const BoardMemory& memory, Spot spot, uint64_t place) const {
@@ -42,7 +42,7 @@ uint64_t Board::rank(const BoardMemory& memory, Spot spot, Ranking ranking) cons
     case Ranking::competition:
       return better(memory, spot, place(spot)) + 1;
     case Ranking::dense:
-      return before(memory, spot).starts;
+      return before(memory, spot).distinct;
   }
   return place(spot) + 1;
 }

@@ -4,6 +4,7 @@
 // than their entries.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -33,9 +34,6 @@ struct BoardMemory {
   std::array<std::unique_ptr<Pool>, kBlockCapacities.size()> blocks;
 };
 
-using Spot = Tree::Spot;
-using Before = Tree::Before;
-
 class Board {
  public:
   Board() = default;
@@ -50,7 +48,10 @@ class Board {
   // Only while nobody stands in it.
   void set_direction(Direction direction) { direction_ = direction; }
 
-  Spot locate(const BoardMemory& memory, uint32_t player) const;
+  Spot locate(const BoardMemory& memory, uint32_t player, Spot hint = {}) const;
+  // Calls found(index, spot) for each of the players who is here, overlapping the waits for memory.
+  template <class Found>
+  void locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const;
   Key key(const BoardMemory& memory, Spot spot) const;
   Kept kept(const BoardMemory& memory, Spot spot) const { return kept_of(direction_, key(memory, spot)); }
   uint32_t player(const BoardMemory& memory, Spot spot) const;
@@ -58,7 +59,7 @@ class Board {
   Spot next(Spot spot) const;
   uint64_t place(Spot spot) const { return tree_ ? tree_->place(spot) : spot.index; }
 
-  // How many stand before, and how many distinct scores; for an entry's own spot, `starts` is its dense rank.
+  // How many stand before, and how many distinct scores; for an entry's own spot, `distinct` is its dense rank.
   Before before(const BoardMemory& memory, Spot spot) const;
   template <class Where>
   Before before(const BoardMemory& memory, const Where& where) const;
@@ -110,6 +111,31 @@ inline uint32_t block_kind_for(uint32_t entries) {
 
 inline Before before_in_block(const Block& block, uint32_t end) {
   return {end, end == 0 ? 0 : 1 + uint64_t{score_changes(block.score, end)}};
+}
+
+template <class Found>
+void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const {
+  constexpr size_t kTogether = 32;
+  std::array<Spot, kTogether> spots;
+  for (size_t begin = 0; begin < players.size(); begin += kTogether) {
+    const size_t end = std::min(players.size(), begin + kTogether);
+    const auto each = [&](auto step) {
+      for (size_t i = begin; i < end; ++i) {
+        if (players[i] != kNone) step(i);
+      }
+    };
+    if (tree_) {
+      each([&](size_t i) { tree_->prefetch_map(players[i]); });
+      each([&](size_t i) { tree_->prefetch_players(players[i]); });
+    }
+    each([&](size_t i) {
+      spots[i - begin] = locate(memory, players[i]);
+      if (tree_ && spots[i - begin].leaf != kNone) tree_->prefetch_place(spots[i - begin]);
+    });
+    each([&](size_t i) {
+      if (spots[i - begin].leaf != kNone) found(i, spots[i - begin]);
+    });
+  }
 }
 
 template <class Where>

@@ -56,7 +56,9 @@ std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
     }
     if (i >= 3 * kAhead && i - 3 * kAhead < count) {
       const size_t ready = i - 3 * kAhead;
-      if (numbers[ready] != kNone) numbers[ready] = players_.find(ids.hash[ready], ids[ready]);
+      if (numbers[ready] != kNone && players_.name(numbers[ready]) != ids[ready]) {
+        numbers[ready] = players_.find(ids.hash[ready], ids[ready]);
+      }
     }
   }
   numbers.resize(count);
@@ -75,12 +77,7 @@ std::optional<Kept> Engine::read_score(const Board* board, std::string_view id) 
 std::vector<std::optional<Kept>> Engine::read_scores(const Board* board, const Ids& ids) const {
   std::vector<std::optional<Kept>> scores(ids.size());
   if (board == nullptr) return scores;
-  const std::vector<uint32_t> numbers = find_players(ids);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (numbers[i] == kNone) continue;
-    const Spot spot = board->locate(memory_, numbers[i]);
-    if (spot.leaf != kNone) scores[i] = board->kept(memory_, spot);
-  }
+  board->locate_many(memory_, find_players(ids), [&](size_t i, Spot spot) { scores[i] = board->kept(memory_, spot); });
   return scores;
 }
 
@@ -90,7 +87,7 @@ Standing Engine::standing_at(const Board& board, Spot spot, Ranking ranking) con
   standing.better = board.better(memory_, spot, before.entries);
   standing.rank = ranking == Ranking::ordinal       ? before.entries + 1
                   : ranking == Ranking::competition ? standing.better + 1
-                                                    : before.starts;
+                                                    : before.distinct;
   return standing;
 }
 
@@ -106,16 +103,7 @@ std::vector<Standing> Engine::read_ranks(const Board* board, const Ids& ids, Ran
   std::vector<Standing> standings(ids.size());
   if (board == nullptr) return standings;
   const std::vector<uint32_t> numbers = find_players(ids);
-  const Tree* tree = board->tree();
-  for (size_t i = 0; i < ids.size() + 2 * kAhead; ++i) {
-    if (tree != nullptr && i < ids.size() && numbers[i] != kNone) tree->prefetch_map(numbers[i]);
-    if (tree != nullptr && i >= kAhead && i - kAhead < ids.size() && numbers[i - kAhead] != kNone) {
-      tree->prefetch_leaf(numbers[i - kAhead]);
-    }
-    if (i < 2 * kAhead || numbers[i - 2 * kAhead] == kNone) continue;
-    const Spot spot = board->locate(memory_, numbers[i - 2 * kAhead]);
-    if (spot.leaf != kNone) standings[i - 2 * kAhead] = standing_at(*board, spot, ranking);
-  }
+  board->locate_many(memory_, numbers, [&](size_t i, Spot spot) { standings[i] = standing_at(*board, spot, ranking); });
   return standings;
 }
 
@@ -126,7 +114,7 @@ void Engine::add_lines(const Board& board, uint64_t first_place, uint64_t count,
   const Before before = board.before(memory_, spot);
   uint64_t rank = ranking == Ranking::ordinal       ? first_place + 1
                   : ranking == Ranking::competition ? board.better(memory_, spot, first_place) + 1
-                                                    : before.starts;
+                                                    : before.distinct;
   uint64_t score = board.key(memory_, spot).score;
   lines.lines.reserve(lines.lines.size() + count);
   for (uint64_t i = 0; i < count; ++i, spot = board.next(spot)) {
@@ -187,12 +175,9 @@ std::vector<FriendLine> Engine::read_friends(const Board* board, const Ids& ids,
   std::vector<FriendLine> friends;
   if (board == nullptr) return friends;
   std::vector<Found> found;
-  const std::vector<uint32_t> numbers = find_players(ids);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (numbers[i] == kNone) continue;
-    const Spot spot = board->locate(memory_, numbers[i]);
-    if (spot.leaf != kNone) found.push_back({board->place(spot), static_cast<uint32_t>(i), spot});
-  }
+  board->locate_many(memory_, find_players(ids), [&](size_t i, Spot spot) {
+    found.push_back({board->place(spot), static_cast<uint32_t>(i), spot});
+  });
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.place < b.place; });
   found.erase(std::unique(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.place == b.place; }),
               found.end());
@@ -217,7 +202,7 @@ uint64_t Engine::read_rank_of_score(const Board* board, const Kept& kept, Rankin
   const Key key = key_of(board->direction(), kept);
   if (ranking == Ranking::ordinal) return board->before(memory_, BehindTies{key}).entries + 1;
   const Before before = board->before(memory_, AtScore{key});
-  return (ranking == Ranking::competition ? before.entries : before.starts) + 1;
+  return (ranking == Ranking::competition ? before.entries : before.distinct) + 1;
 }
 
 uint64_t Engine::read_count(const Board* board, int64_t low, int64_t high) const {

@@ -1,6 +1,8 @@
 #include "tree.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 namespace rankd {
 
@@ -16,8 +18,11 @@ constexpr uint32_t kInnerLoaded = kInnerChildren * 9 / 10;
 // At the ends of the order scores often arrive in order; an even split would leave half-full leaves behind.
 constexpr uint32_t kEdgeEntries = 4;
 
-void prefetch_node(const void* node, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) prefetch_write(static_cast<const std::byte*>(node) + i);
+void prefetch_lines(const void* begin, size_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{63};
+  for (uintptr_t line = first; line < reinterpret_cast<uintptr_t>(begin) + bytes; line += 64) {
+    prefetch(reinterpret_cast<const void*>(line));
+  }
 }
 
 }  // namespace
@@ -66,24 +71,22 @@ uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id) {
   Leaf& leaf = memory_.leaf(leaf_id);
   const bool has_before = at > 0 || leaf.previous != kNone;
   const uint64_t before = at > 0 ? leaf.score[at - 1] : has_before ? last_score(leaf.previous) : 0;
-  const bool is_start = !has_before || before != key.score;
-  int32_t starts = is_start ? 1 : 0;
-  if (is_start) {
-    // The entry behind was a start until now if it has the same score.
-    if (at < leaf.size) {
-      starts -= leaf.score[at] == key.score ? 1 : 0;
-    } else if (leaf.next != kNone && memory_.leaf(leaf.next).score[0] == key.score) {
-      add_along(leaf.next, 0, -1);
+  int32_t repeats = 1;
+  if (!has_before || before != key.score) {
+    // The entry behind, if it has the same score, was no repeat until now.
+    repeats = at < leaf.size && leaf.score[at] == key.score ? 1 : 0;
+    if (at == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score[0] == key.score) {
+      add_along(leaf.next, 0, 1);
     }
   }
   leaf.block().insert(leaf.size, at, key, player);
   ++leaf.size;
   for (uint32_t level = 1; level <= height_; ++level) {
     Inner& inner = memory_.inner(path.node[level]);
-    ++inner.count[path.slot[level]];
-    inner.starts[path.slot[level]] += static_cast<uint32_t>(starts);
+    inner.add_count(path.slot[level], 1);
+    if (repeats != 0) ++inner.repeats[path.slot[level]];
   }
-  if (at == 0) update_first_key(leaf.parent, leaf_id, key, player);
+  if (at == 0) update_first_key(leaf_id, key, player);
   return leaf_id;
 }
 
@@ -94,20 +97,18 @@ void Tree::detach(Spot spot) {
   const uint64_t score = leaf.score[at];
   const bool has_before = at > 0 || leaf.previous != kNone;
   const uint64_t before = at > 0 ? leaf.score[at - 1] : has_before ? last_score(leaf.previous) : 0;
-  const bool was_start = !has_before || before != score;
-  int32_t starts = was_start ? -1 : 0;
-  if (was_start) {
-    // The entry behind becomes a start if it has the same score.
-    if (at + 1 < leaf.size) {
-      starts += leaf.score[at + 1] == score ? 1 : 0;
-    } else if (leaf.next != kNone && memory_.leaf(leaf.next).score[0] == score) {
-      add_along(leaf.next, 0, 1);
+  int32_t repeats = -1;
+  if (!has_before || before != score) {
+    // The entry behind, if it has the same score, is a repeat no longer.
+    repeats = at + 1 < leaf.size && leaf.score[at + 1] == score ? -1 : 0;
+    if (at + 1 == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score[0] == score) {
+      add_along(leaf.next, 0, -1);
     }
   }
   leaf.block().erase(leaf.size, at);
   --leaf.size;
-  add_along(spot.leaf, -1, starts);
-  if (at == 0 && leaf.size > 0) update_first_key(leaf.parent, spot.leaf, leaf.block().key(0), leaf.player[0]);
+  add_along(spot.leaf, -1, repeats);
+  if (at == 0 && leaf.size > 0) update_first_key(spot.leaf, leaf.block().key(0), leaf.player[0]);
   if (leaf.size < kLeafLeast) shrink_leaf(spot.leaf);
 }
 
@@ -116,26 +117,25 @@ uint64_t Tree::last_score(uint32_t leaf_id) const {
   return leaf.score[leaf.size - 1];
 }
 
-void Tree::add_along(uint32_t leaf, int32_t entries, int32_t starts) {
-  uint32_t child = leaf;
-  for (uint32_t node = memory_.leaf(leaf).parent; node != kNone; node = memory_.inner(node).parent) {
+void Tree::add_along(uint32_t leaf_id, int32_t entries, int32_t repeats) {
+  Leaf& leaf = memory_.leaf(leaf_id);
+  uint32_t slot = corrected_slot(memory_.inner(leaf.parent), leaf, leaf_id);
+  for (uint32_t node = leaf.parent;;) {
     Inner& inner = memory_.inner(node);
-    const uint32_t slot = slot_in(inner, child);
-    inner.count[slot] += static_cast<uint32_t>(entries);
-    inner.starts[slot] += static_cast<uint32_t>(starts);
-    child = node;
+    inner.add_count(slot, entries);
+    if (repeats != 0) inner.repeats[slot] += static_cast<uint32_t>(repeats);
+    if (inner.parent == kNone) return;
+    slot = corrected_slot(memory_.inner(inner.parent), inner, node);
+    node = inner.parent;
   }
 }
 
-void Tree::update_first_key(uint32_t node, uint32_t child, const Key& key, uint32_t player) {
-  while (node != kNone) {
-    Inner& inner = memory_.inner(node);
-    const uint32_t slot = slot_in(inner, child);
-    inner.block().set(slot, key, player);
-    if (slot != 0) return;
-    child = node;
-    node = inner.parent;
-  }
+void Tree::update_first_key(uint32_t leaf_id, const Key& key, uint32_t player) {
+  bool is_first = true;
+  climb(leaf_id, [&](Inner& inner, uint32_t slot) {
+    if (is_first) inner.block().set(slot, key, player);
+    is_first = is_first && slot == 0;
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------- growing
@@ -146,12 +146,12 @@ void Tree::split_leaf(uint32_t left_id, uint32_t keep) {
   Leaf& left = memory_.leaf(left_id);
   Leaf& right = memory_.leaf(right_id);
   Inner& parent = memory_.inner(left.parent);
-  const uint32_t slot = slot_in(parent, left_id);
-  const uint32_t left_starts = starts_within(left, keep, parent.starts[slot]);
+  const uint32_t slot = slot_of(parent, left, left_id);
+  const uint32_t left_repeats = repeats_within(left, keep, parent.repeats[slot]);
 
-  right.size = left.size - keep;
+  right.size = static_cast<uint16_t>(left.size - keep);
   right.block().copy(0, left.block(), keep, right.size);
-  left.size = keep;
+  left.size = static_cast<uint16_t>(keep);
   right.parent = left.parent;
   right.previous = left_id;
   right.next = left.next;
@@ -160,10 +160,10 @@ void Tree::split_leaf(uint32_t left_id, uint32_t keep) {
   for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player[i]));
   for (uint32_t i = 0; i < right.size; ++i) map_.assign(page_tag(right.player[i]), right_id);
 
-  const Before below{right.size, parent.starts[slot] - left_starts};
-  parent.count[slot] = keep;
-  parent.starts[slot] = left_starts;
-  insert_child(left.parent, slot + 1, right_id, below);
+  const Below right_below{right.size, parent.repeats[slot] - left_repeats};
+  parent.set_count(slot, keep);
+  parent.repeats[slot] = left_repeats;
+  insert_child(left.parent, slot + 1, right_id, right_below);
 }
 
 // Splits a full node; its parent is given room first, so that counts are right at every step.
@@ -190,24 +190,23 @@ void Tree::split_inner(uint32_t left_id) {
   adopt(right_id, 0);
 
   Inner& parent = memory_.inner(left.parent);
-  const uint32_t slot = slot_in(parent, left_id);
-  const Before left_below = below(left);
-  parent.count[slot] = static_cast<uint32_t>(left_below.entries);
-  parent.starts[slot] = static_cast<uint32_t>(left_below.starts);
+  const uint32_t slot = slot_of(parent, left, left_id);
+  const Below left_below = below(left);
+  parent.set_count(slot, left_below.entries);
+  parent.repeats[slot] = static_cast<uint32_t>(left_below.repeats);
   insert_child(left.parent, slot + 1, right_id, below(right));
 }
 
 // The node must have room; its own count in its parent already includes the child.
-void Tree::insert_child(uint32_t node_id, uint32_t slot, uint32_t child, Before below) {
+void Tree::insert_child(uint32_t node_id, uint32_t slot, uint32_t child, Below below) {
   Inner& node = memory_.inner(node_id);
   copy_children(node, slot + 1, node, slot, node.size - slot);
   ++node.size;
   const Block first = node.level > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
   node.block().set(slot, first.key(0), first.player[0]);
-  node.child[slot] = child;
-  node.count[slot] = static_cast<uint32_t>(below.entries);
-  node.starts[slot] = static_cast<uint32_t>(below.starts);
-  set_parent(node.level, child, node_id);
+  node.link[slot] = below.entries << 32 | child;
+  node.repeats[slot] = static_cast<uint32_t>(below.repeats);
+  set_parent(node.level, child, node_id, slot);
 }
 
 // -------------------------------------------------------------------------------------------------- shrinking
@@ -216,30 +215,30 @@ void Tree::shrink_leaf(uint32_t leaf_id) {
   Leaf& leaf = memory_.leaf(leaf_id);
   const uint32_t parent_id = leaf.parent;
   const Inner& parent = memory_.inner(parent_id);
-  const uint32_t slot = slot_in(parent, leaf_id);
+  const uint32_t slot = slot_of(parent, leaf, leaf_id);
   if (leaf.size == 0) {
     unlink(leaf);
     memory_.leaves.release(leaf_id);
     erase_child(parent_id, slot);
-  } else if (slot + 1 < parent.size && leaf.size + parent.count[slot + 1] <= kLeafJoined) {
+  } else if (slot + 1 < parent.size && leaf.size + parent.count(slot + 1) <= kLeafJoined) {
     join_leaves(parent_id, slot);
-  } else if (slot > 0 && leaf.size + parent.count[slot - 1] <= kLeafJoined) {
+  } else if (slot > 0 && leaf.size + parent.count(slot - 1) <= kLeafJoined) {
     join_leaves(parent_id, slot - 1);
   }
 }
 
 void Tree::join_leaves(uint32_t parent_id, uint32_t left_slot) {
   Inner& parent = memory_.inner(parent_id);
-  const uint32_t left_id = parent.child[left_slot];
-  const uint32_t right_id = parent.child[left_slot + 1];
+  const uint32_t left_id = parent.child(left_slot);
+  const uint32_t right_id = parent.child(left_slot + 1);
   Leaf& left = memory_.leaf(left_id);
   Leaf& right = memory_.leaf(right_id);
   left.block().copy(left.size, right.block(), 0, right.size);
-  left.size += right.size;
+  left.size = static_cast<uint16_t>(left.size + right.size);
   for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player[i]));
   for (uint32_t i = 0; i < right.size; ++i) map_.assign(page_tag(right.player[i]), left_id);
-  parent.count[left_slot] += parent.count[left_slot + 1];
-  parent.starts[left_slot] += parent.starts[left_slot + 1];
+  parent.add_count(left_slot, parent.count(left_slot + 1));
+  parent.repeats[left_slot] += parent.repeats[left_slot + 1];
   unlink(right);
   memory_.leaves.release(right_id);
   erase_child(parent_id, left_slot + 1);
@@ -257,14 +256,18 @@ void Tree::erase_child(uint32_t node_id, uint32_t slot) {
   --node.size;
   if (node_id == root_) {
     if (node.size == 1 && node.level > 1) {
-      root_ = node.child[0];
+      root_ = node.child(0);
       --height_;
       memory_.inner(root_).parent = kNone;
       memory_.inners.release(node_id);
     }
     return;
   }
-  if (slot == 0 && node.size > 0) update_first_key(node.parent, node_id, node.block().key(0), node.player[0]);
+  if (slot == 0 && node.size > 0) {
+    uint32_t leaf = node.child(0);
+    for (uint32_t level = node.level; level > 1; --level) leaf = memory_.inner(leaf).child(0);
+    update_first_key(leaf, node.block().key(0), node.player[0]);
+  }
   if (node.size < kInnerLeast) shrink_inner(node_id);
 }
 
@@ -272,8 +275,8 @@ void Tree::shrink_inner(uint32_t node_id) {
   const uint32_t parent_id = memory_.inner(node_id).parent;
   const Inner& parent = memory_.inner(parent_id);
   const uint32_t size = memory_.inner(node_id).size;
-  const uint32_t slot = slot_in(parent, node_id);
-  const auto joined = [&](uint32_t neighbour) { return size + memory_.inner(parent.child[neighbour]).size; };
+  const uint32_t slot = slot_of(parent, memory_.inner(node_id), node_id);
+  const auto joined = [&](uint32_t neighbour) { return size + memory_.inner(parent.child(neighbour)).size; };
   if (size == 0) {
     memory_.inners.release(node_id);
     erase_child(parent_id, slot);
@@ -286,94 +289,117 @@ void Tree::shrink_inner(uint32_t node_id) {
 
 void Tree::join_inners(uint32_t parent_id, uint32_t left_slot) {
   Inner& parent = memory_.inner(parent_id);
-  const uint32_t left_id = parent.child[left_slot];
-  const uint32_t right_id = parent.child[left_slot + 1];
+  const uint32_t left_id = parent.child(left_slot);
+  const uint32_t right_id = parent.child(left_slot + 1);
   Inner& left = memory_.inner(left_id);
   const Inner& right = memory_.inner(right_id);
   const uint32_t joined_at = left.size;
   copy_children(left, left.size, right, 0, right.size);
   left.size += right.size;
   adopt(left_id, joined_at);
-  parent.count[left_slot] += parent.count[left_slot + 1];
-  parent.starts[left_slot] += parent.starts[left_slot + 1];
+  parent.add_count(left_slot, parent.count(left_slot + 1));
+  parent.repeats[left_slot] += parent.repeats[left_slot + 1];
   memory_.inners.release(right_id);
   erase_child(parent_id, left_slot + 1);
 }
 
 // ------------------------------------------------------------------------------------------------------ nodes
 
-void Tree::set_parent(uint32_t level, uint32_t child, uint32_t parent) {
-  (level > 1 ? memory_.inner(child).parent : memory_.leaf(child).parent) = parent;
+void Tree::set_parent(uint32_t level, uint32_t child, uint32_t parent, uint32_t slot) {
+  if (level > 1) {
+    memory_.inner(child).parent = parent;
+    memory_.inner(child).slot_hint = slot;
+  } else {
+    memory_.leaf(child).parent = parent;
+    memory_.leaf(child).slot_hint = static_cast<uint16_t>(slot);
+  }
 }
 
 void Tree::copy_children(Inner& to, uint32_t at, const Inner& from, uint32_t from_at, uint32_t count) {
   to.block().copy(at, const_cast<Inner&>(from).block(), from_at, count);
-  std::memmove(to.child + at, from.child + from_at, count * sizeof(uint32_t));
-  std::memmove(to.count + at, from.count + from_at, count * sizeof(uint32_t));
-  std::memmove(to.starts + at, from.starts + from_at, count * sizeof(uint32_t));
+  std::memmove(to.link + at, from.link + from_at, count * sizeof(uint64_t));
+  std::memmove(to.repeats + at, from.repeats + from_at, count * sizeof(uint32_t));
 }
 
 void Tree::adopt(uint32_t node_id, uint32_t from) {
   const Inner& node = memory_.inner(node_id);
-  for (uint32_t i = from; i < node.size; ++i) set_parent(node.level, node.child[i], node_id);
-}
-
-Tree::Before Tree::below(const Inner& node) const {
-  return {sum_of(node.count, node.size), sum_of(node.starts, node.size)};
+  for (uint32_t i = from; i < node.size; ++i) set_parent(node.level, node.child(i), node_id, i);
 }
 
 // ---------------------------------------------------------------------------------------------------- reading
 
-Tree::Spot Tree::at(uint64_t place) const {
+Spot Tree::at(uint64_t place) const {
   uint32_t node = root_;
   for (uint32_t level = height_; level > 0; --level) {
     const Inner& inner = memory_.inner(node);
     uint32_t slot = 0;
-    while (place >= inner.count[slot]) place -= inner.count[slot++];
-    node = inner.child[slot];
+    while (place >= inner.count(slot)) place -= inner.count(slot++);
+    node = inner.child(slot);
   }
   return {node, static_cast<uint32_t>(place)};
 }
 
 uint64_t Tree::place(Spot spot) const {
   uint64_t place = spot.index;
-  uint32_t child = spot.leaf;
-  for (uint32_t node = memory_.leaf(spot.leaf).parent; node != kNone; node = memory_.inner(node).parent) {
-    const Inner& inner = memory_.inner(node);
-    place += sum_of(inner.count, slot_in(inner, child));
-    child = node;
-  }
+  climb(spot.leaf, [&](const Inner& inner, uint32_t slot) { place += inner.count_before(slot); });
   return place;
 }
 
-Tree::Before Tree::before(Spot spot) const {
+Before Tree::before(Spot spot) const {
+  const Leaf& leaf = memory_.leaf(spot.leaf);
+  uint64_t entries = spot.index;
+  uint64_t repeats = 0;
+  climb(spot.leaf, [&](const Inner& inner, uint32_t slot) {
+    entries += inner.count_before(slot);
+    repeats += inner.repeats_before(slot);
+    if (inner.level == 1) repeats += repeats_within(leaf, spot.index + 1, inner.repeats[slot]);
+  });
+  return {entries, entries + 1 - repeats};
+}
+
+void Tree::prefetch_players(uint32_t player) const {
+  const uint32_t leaf = map_.find(page_tag(player));
+  if (leaf != kNone) prefetch_lines(&memory_.leaf(leaf), offsetof(Leaf, score));
+}
+
+void Tree::prefetch_place(Spot spot) const {
   const Leaf& leaf = memory_.leaf(spot.leaf);
   const Inner& parent = memory_.inner(leaf.parent);
-  Before before{spot.index, starts_within(leaf, spot.index + 1, parent.starts[slot_in(parent, spot.leaf)])};
-  uint32_t child = spot.leaf;
-  for (uint32_t node = leaf.parent; node != kNone; node = memory_.inner(node).parent) {
-    const Inner& inner = memory_.inner(node);
-    const uint32_t slot = slot_in(inner, child);
-    before.entries += sum_of(inner.count, slot);
-    before.starts += sum_of(inner.starts, slot);
-    child = node;
-  }
-  return before;
+  prefetch(&leaf.score[spot.index]);
+  prefetch(&leaf.tie_low[spot.index]);
+  prefetch(&leaf.tie_high[spot.index]);
+  prefetch(&parent);
+  prefetch_lines(parent.link, (leaf.slot_hint + size_t{1}) * sizeof(uint64_t));
 }
 
-uint32_t Tree::prefetch_leaf(uint32_t player) const {
-  const uint32_t leaf = map_.find(page_tag(player));
-  if (leaf != kNone) prefetch_node(&memory_.leaf(leaf), sizeof(Leaf));
-  return leaf;
+void Tree::prefetch_move(Spot spot) const {
+  const Leaf& leaf = memory_.leaf(spot.leaf);
+  const Inner& parent = memory_.inner(leaf.parent);
+  prefetch_lines(&leaf.score[spot.index], (leaf.size - spot.index) * sizeof(uint64_t));
+  prefetch_lines(&leaf.tie_low[spot.index], (leaf.size - spot.index) * sizeof(uint32_t));
+  prefetch_lines(&leaf.tie_high[spot.index], (leaf.size - spot.index) * sizeof(uint16_t));
+  prefetch(&parent);
+  prefetch(&parent.link[leaf.slot_hint]);
 }
 
-void Tree::prefetch_insert(const Key& key) const {
-  uint32_t node = root_;
-  for (uint32_t level = height_; level > 0; --level) {
-    const Inner& inner = memory_.inner(node);
-    node = inner.child[count_less(inner.score + 1, inner.size - 1, key.score)];
+void Tree::prefetch_inserts(const uint64_t* score_keys, size_t count) const {
+  std::array<const Inner*, kInsertsMost> parent;
+  std::array<uint32_t, kInsertsMost> slot;
+  const auto slot_for = [&](const Inner& inner, size_t i) {
+    return count_less(inner.score + 1, inner.size - 1, score_keys[i]);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    parent[i] = &memory_.inner(root_);
+    for (uint32_t level = height_; level > 1; --level) {
+      parent[i] = &memory_.inner(parent[i]->child(slot_for(*parent[i], i)));
+    }
+    prefetch_lines(parent[i], offsetof(Inner, link));
   }
-  prefetch_node(&memory_.leaf(node), sizeof(Leaf));
+  for (size_t i = 0; i < count; ++i) {
+    slot[i] = slot_for(*parent[i], i);
+    prefetch(&parent[i]->link[slot[i]]);
+  }
+  for (size_t i = 0; i < count; ++i) prefetch_lines(&memory_.leaf(parent[i]->child(slot[i])), sizeof(Leaf));
 }
 
 // ---------------------------------------------------------------------------------------------------- loading
@@ -402,13 +428,14 @@ void Tree::finish() {
   fill_map();
   struct Child {
     uint32_t id;
-    Before below;
+    Below below;
   };
   std::vector<Child> children;
   for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
     const Leaf& leaf = memory_.leaf(id);
     const bool continues = leaf.previous != kNone && last_score(leaf.previous) == leaf.score[0];
-    children.push_back({id, {leaf.size, score_changes(leaf.score, leaf.size) + (continues ? 0u : 1u)}});
+    const uint32_t repeats = leaf.size - 1u - score_changes(leaf.score, leaf.size) + (continues ? 1 : 0);
+    children.push_back({id, {leaf.size, repeats}});
   }
   do {
     ++height_;
@@ -424,7 +451,7 @@ void Tree::finish() {
       }
       insert_child(nodes.back().id, memory_.inner(nodes.back().id).size, children[i].id, children[i].below);
       nodes.back().below.entries += children[i].below.entries;
-      nodes.back().below.starts += children[i].below.starts;
+      nodes.back().below.repeats += children[i].below.repeats;
     }
     children = std::move(nodes);
   } while (children.size() > 1);

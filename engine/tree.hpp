@@ -3,9 +3,10 @@
 // Invariants (check() tests every one):
 //   - leaves are linked in order; entries ascend strictly over all leaves by (score, tie, id);
 //   - an inner node holds, for each child, the first key below it, the number of entries below it, and the number of
-//     `starts` below it: entries whose score differs from that of the entry before, over the whole tree. A prefix sum
-//     of counts is a place, a prefix sum of starts a dense rank;
-//   - a node knows its parent; its slot there is found by looking, so that an insertion there touches no child;
+//     `repeats` among them: entries with the score of the entry before, over the whole tree. A prefix sum of counts is
+//     a place; less the repeats, it is a dense rank. Where scores differ, repeats are never touched;
+//   - a node knows its parent, and has a hint of its slot there: an insertion beside it moves the slot and touches no
+//     sibling, so a hint may be out of date and is corrected by the next writer who comes by;
 //   - the map sends each player to the leaf that holds it. A rank climbs from there: no key is compared, so a million
 //     equal scores cost nothing extra;
 //   - no leaf or inner node is empty, the root is an inner node (smaller boards are a single block, see ladder.hpp).
@@ -34,7 +35,8 @@ struct Leaf {
   uint32_t parent;
   uint32_t previous;
   uint32_t next;
-  uint32_t size;
+  uint16_t size;
+  uint16_t slot_hint;  // where the parent had this child last time
   uint32_t player[kLeafEntries];
   uint64_t score[kLeafEntries];
   uint32_t tie_low[kLeafEntries];
@@ -48,16 +50,34 @@ struct Inner {
   uint32_t parent;
   uint32_t size;
   uint32_t level;  // 1 above the leaves
-  uint32_t unused;
+  uint32_t slot_hint;
   uint64_t score[kInnerChildren];
+  uint64_t link[kInnerChildren];  // the child (low 32 bits) and how many entries are below it, in one line of memory
+  uint32_t repeats[kInnerChildren];
   uint32_t player[kInnerChildren];
   uint32_t tie_low[kInnerChildren];
   uint16_t tie_high[kInnerChildren];
-  uint32_t child[kInnerChildren];
-  uint32_t count[kInnerChildren];
-  uint32_t starts[kInnerChildren];
 
   Block block() { return {score, player, tie_low, tie_high}; }
+  uint32_t child(uint32_t slot) const { return static_cast<uint32_t>(link[slot]); }
+  uint32_t count(uint32_t slot) const { return static_cast<uint32_t>(link[slot] >> 32); }
+  void set_count(uint32_t slot, uint64_t count) { link[slot] = count << 32 | child(slot); }
+  void add_count(uint32_t slot, int64_t entries) { link[slot] += static_cast<uint64_t>(entries) << 32; }
+  uint64_t count_before(uint32_t slot) const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < slot; ++i) sum += link[i] >> 32;
+    return sum;
+  }
+  uint64_t repeats_before(uint32_t slot) const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < slot; ++i) sum += repeats[i];
+    return sum;
+  }
+  uint32_t slot_of(uint32_t wanted) const {
+    uint32_t slot = 0;
+    while (slot < size && child(slot) != wanted) ++slot;
+    return slot;
+  }
 };
 static_assert(sizeof(Inner) <= 2048);
 
@@ -80,19 +100,20 @@ struct TreeMemory {
   SegmentPools segments;
 };
 
+// Where an entry is; nowhere when the leaf is kNone.
+struct Spot {
+  uint32_t leaf = kNone;
+  uint32_t index = 0;
+};
+
+// How many entries stand before a place, and how many distinct scores they have.
+struct Before {
+  uint64_t entries = 0;
+  uint64_t distinct = 0;
+};
+
 class Tree {
  public:
-  // Where an entry is.
-  struct Spot {
-    uint32_t leaf = kNone;
-    uint32_t index = 0;
-  };
-  // How many entries, and how many starts, stand before a place.
-  struct Before {
-    uint64_t entries = 0;
-    uint64_t starts = 0;
-  };
-
   explicit Tree(TreeMemory& memory) : memory_(memory), map_(memory.regions, memory.segments, Purpose::maps) {}
   ~Tree();
   Tree(const Tree&) = delete;
@@ -112,10 +133,13 @@ class Tree {
   // The same as erase and insert, with one change of the map.
   void move(Spot spot, const Key& key, std::string_view id);
 
-  Spot locate(uint32_t player) const {
-    const uint32_t leaf = map_.find(page_tag(player));
-    if (leaf == kNone) return {};
-    return {leaf, index_of(memory_.leaf(leaf).player, memory_.leaf(leaf).size, player)};
+  // `hint` may be where the player was some time ago.
+  Spot locate(uint32_t player, Spot hint = {}) const {
+    const uint32_t id = map_.find(page_tag(player));
+    if (id == kNone) return {};
+    const Leaf& leaf = memory_.leaf(id);
+    if (id == hint.leaf && hint.index < leaf.size && leaf.player[hint.index] == player) return hint;
+    return {id, index_of(leaf.player, leaf.size, player)};
   }
   Key key(Spot spot) const { return memory_.leaf(spot.leaf).block().key(spot.index); }
   uint32_t player(Spot spot) const { return memory_.leaf(spot.leaf).player[spot.index]; }
@@ -127,16 +151,20 @@ class Tree {
     return spot.index + 1 < leaf.size ? Spot{spot.leaf, spot.index + 1} : Spot{leaf.next, 0};
   }
 
-  // What stands before an entry. `starts` counts the entry itself when it is one, so it is the dense rank.
+  // What stands before an entry; here `distinct` counts its own score too, so it is the dense rank.
   Before before(Spot spot) const;
   uint64_t place(Spot spot) const;
   template <class Where>
   Before before(const Where& where) const;
 
-  // For callers with many lookups: each asks for the memory that the next step needs.
+  // For callers with many lookups, in this order; each asks for the memory that the next one, or the work itself, needs.
   void prefetch_map(uint32_t player) const { map_.prefetch_tag(page_tag(player)); }
-  uint32_t prefetch_leaf(uint32_t player) const;
-  void prefetch_insert(const Key& key) const;
+  void prefetch_players(uint32_t player) const;
+  void prefetch_place(Spot spot) const;
+  void prefetch_move(Spot spot) const;
+  // The same for where entries with these score keys will go.
+  static constexpr size_t kInsertsMost = 16;
+  void prefetch_inserts(const uint64_t* score_keys, size_t count) const;
 
   // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
   // their entries. Returns false when nothing was left.
@@ -152,19 +180,46 @@ class Tree {
     uint32_t node[kHeightMax];
     uint32_t slot[kHeightMax];
   };
+  // What a parent says of a child.
+  struct Below {
+    uint64_t entries = 0;
+    uint64_t repeats = 0;
+  };
 
-  uint32_t slot_in(const Inner& parent, uint32_t child) const {
-    return rankd::index_of(parent.child, parent.size, child);
+  template <class Node>
+  static uint32_t slot_of(const Inner& parent, const Node& node, uint32_t node_id) {
+    const uint32_t hint = node.slot_hint;
+    return hint < parent.size && parent.child(hint) == node_id ? hint : parent.slot_of(node_id);
+  }
+  template <class Node>
+  static uint32_t corrected_slot(const Inner& parent, Node& node, uint32_t node_id) {
+    const uint32_t slot = slot_of(parent, node, node_id);
+    node.slot_hint = static_cast<decltype(node.slot_hint)>(slot);
+    return slot;
+  }
+  // Calls visit(inner, slot) for each node above a leaf, from below.
+  template <class Visit>
+  void climb(uint32_t leaf_id, Visit visit) const {
+    const Leaf& leaf = memory_.leaf(leaf_id);
+    uint32_t node = leaf.parent;
+    uint32_t slot = slot_of(memory_.inner(node), leaf, leaf_id);
+    for (;;) {
+      Inner& inner = memory_.inner(node);
+      visit(inner, slot);
+      if (inner.parent == kNone) return;
+      slot = slot_of(memory_.inner(inner.parent), inner, node);
+      node = inner.parent;
+    }
   }
   template <class Where>
   uint32_t descend(const Where& where, Path& path) const;
   uint32_t attach(const Key& key, uint32_t player, std::string_view id);
   void detach(Spot spot);
-  void add_along(uint32_t leaf, int32_t entries, int32_t starts);
-  void update_first_key(uint32_t node, uint32_t child, const Key& key, uint32_t player);
+  void add_along(uint32_t leaf, int32_t entries, int32_t repeats);
+  void update_first_key(uint32_t leaf, const Key& key, uint32_t player);
   void split_leaf(uint32_t leaf, uint32_t keep);
   void split_inner(uint32_t node);
-  void insert_child(uint32_t node, uint32_t slot, uint32_t child, Before below);
+  void insert_child(uint32_t node, uint32_t slot, uint32_t child, Below below);
   void erase_child(uint32_t node, uint32_t slot);
   void shrink_leaf(uint32_t leaf);
   void shrink_inner(uint32_t node);
@@ -172,10 +227,10 @@ class Tree {
   void join_inners(uint32_t parent, uint32_t left_slot);
   void unlink(const Leaf& leaf);
   uint64_t last_score(uint32_t leaf) const;
-  void set_parent(uint32_t level, uint32_t child, uint32_t parent);
+  void set_parent(uint32_t level, uint32_t child, uint32_t parent, uint32_t slot);
   void copy_children(Inner& to, uint32_t at, const Inner& from, uint32_t from_at, uint32_t count);
   void adopt(uint32_t node, uint32_t from);
-  Before below(const Inner& node) const;
+  static Below below(const Inner& node) { return {node.count_before(node.size), node.repeats_before(node.size)}; }
   void fill_map();
 
   TreeMemory& memory_;

@@ -3,18 +3,12 @@
 
 namespace rankd {
 
-inline uint64_t sum_of(const uint32_t* numbers, uint32_t count) {
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < count; ++i) sum += numbers[i];
-  return sum;
-}
-
-// Starts among the first `end` entries of a leaf that has `total` of them. Whether the first entry is one depends on
+// Repeats among the first `end` entries of a leaf that has `total` of them. Whether the first entry is one depends on
 // the leaf before; the total tells.
-inline uint32_t starts_within(const Leaf& leaf, uint32_t end, uint32_t total) {
+inline uint32_t repeats_within(const Leaf& leaf, uint32_t end, uint32_t total) {
   if (end == 0) return 0;
-  const uint32_t first = total - score_changes(leaf.score, leaf.size);
-  return first + score_changes(leaf.score, end);
+  const uint32_t first = total - (leaf.size - 1u - score_changes(leaf.score, leaf.size));
+  return first + (end - 1 - score_changes(leaf.score, end));
 }
 
 template <class Where>
@@ -26,23 +20,24 @@ uint32_t Tree::descend(const Where& where, Path& path) const {
     const uint32_t slot = position(inner.block().from(1), inner.size - 1, where);
     path.node[level] = node;
     path.slot[level] = slot;
-    node = inner.child[slot];
+    node = inner.child(slot);
   }
   return node;
 }
 
 template <class Where>
-Tree::Before Tree::before(const Where& where) const {
+Before Tree::before(const Where& where) const {
   Path path;
   Leaf& leaf = memory_.leaf(descend(where, path));
   const uint32_t at = position(leaf.block(), leaf.size, where);
-  Before before{at, starts_within(leaf, at, memory_.inner(path.node[1]).starts[path.slot[1]])};
+  uint64_t entries = at;
+  uint64_t repeats = repeats_within(leaf, at, memory_.inner(path.node[1]).repeats[path.slot[1]]);
   for (uint32_t level = 1; level <= height_; ++level) {
     const Inner& inner = memory_.inner(path.node[level]);
-    before.entries += sum_of(inner.count, path.slot[level]);
-    before.starts += sum_of(inner.starts, path.slot[level]);
+    entries += inner.count_before(path.slot[level]);
+    repeats += inner.repeats_before(path.slot[level]);
   }
-  return before;
+  return {entries, entries - repeats};
 }
 
 template <class Gone>
@@ -56,7 +51,7 @@ bool Tree::dismantle(uint32_t most, Gone gone) {
     uint32_t child = gone_leaf;
     for (uint32_t node = leaf.parent; node != kNone;) {
       const Inner& inner = memory_.inner(node);
-      if (inner.child[inner.size - 1] != child) break;
+      if (inner.child(inner.size - 1) != child) break;
       child = node;
       const uint32_t parent = inner.parent;
       memory_.inners.release(node);
@@ -75,20 +70,20 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
   map_.check(fail);
   if (map_.size() != size_) fail("tree: the map and the tree differ in size");
 
-  // Leaves in order: keys, links, the map, and starts counted anew.
+  // Leaves in order: keys, links, the map, and repeats counted anew.
   uint64_t entries = 0;
   uint32_t previous = kNone;
   for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
     Leaf& leaf = memory_.leaf(id);
     if (leaf.size == 0 || leaf.size > kLeafEntries) fail("tree: a leaf's size is out of bounds");
     if (leaf.previous != previous) fail("tree: the leaves' links differ");
-    uint32_t starts = 0;
+    uint32_t repeats = 0;
     for (uint32_t i = 0; i < leaf.size; ++i) {
       const bool has_before = i > 0 || previous != kNone;
       const Block other = i > 0 ? leaf.block() : has_before ? memory_.leaf(previous).block() : leaf.block();
       const uint32_t j = i > 0 ? i - 1 : has_before ? memory_.leaf(previous).size - 1 : 0;
       const Block block = leaf.block();
-      starts += !has_before || other.score[j] != block.score[i] ? 1 : 0;
+      repeats += has_before && other.score[j] == block.score[i] ? 1 : 0;
       const Key a = other.key(j);
       const Key b = block.key(i);
       const bool ascends = a.score != b.score ? a.score < b.score
@@ -98,10 +93,10 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
       if (map_.find(page_tag(leaf.player[i])) != id) fail("tree: the map names another leaf");
     }
     const Inner& parent = memory_.inner(leaf.parent);
-    const uint32_t slot = slot_in(parent, id);
+    const uint32_t slot = slot_of(parent, leaf, id);
     if (slot == parent.size) fail("tree: a leaf's parent does not know it");
-    if (parent.count[slot] != leaf.size) fail("tree: a leaf's count is wrong");
-    if (parent.starts[slot] != starts) fail("tree: a leaf's starts are wrong");
+    if (parent.count(slot) != leaf.size) fail("tree: a leaf's count is wrong");
+    if (parent.repeats[slot] != repeats) fail("tree: a leaf's repeats are wrong");
     entries += leaf.size;
     previous = id;
     ++leaves;
@@ -113,15 +108,15 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
   std::vector<uint32_t> level{root_};
   if (memory_.inner(root_).parent != kNone) fail("tree: the root has a parent");
   for (uint32_t height = height_; height > 0; --height) {
-    std::vector<uint32_t> below;
+    std::vector<uint32_t> children;
     for (const uint32_t id : level) {
       Inner& inner = memory_.inner(id);
       ++inners;
       if (inner.level != height) fail("tree: a node is on the wrong level");
       if (inner.size == 0 || inner.size > kInnerChildren) fail("tree: a node's size is out of bounds");
       for (uint32_t slot = 0; slot < inner.size; ++slot) {
-        const uint32_t child = inner.child[slot];
-        below.push_back(child);
+        const uint32_t child = inner.child(slot);
+        children.push_back(child);
         const uint32_t parent = height > 1 ? memory_.inner(child).parent : memory_.leaf(child).parent;
         if (parent != id) fail("tree: a child names another parent");
         const Block first = height > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
@@ -129,12 +124,12 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
           fail("tree: a separator is not the first key below it");
         }
         if (height == 1) continue;
-        const Inner& grandchild = memory_.inner(child);
-        if (inner.count[slot] != sum_of(grandchild.count, grandchild.size)) fail("tree: a node's count is wrong");
-        if (inner.starts[slot] != sum_of(grandchild.starts, grandchild.size)) fail("tree: a node's starts are wrong");
+        const Below sums = below(memory_.inner(child));
+        if (inner.count(slot) != sums.entries) fail("tree: a node's count is wrong");
+        if (inner.repeats[slot] != sums.repeats) fail("tree: a node's repeats are wrong");
       }
     }
-    level = std::move(below);
+    level = std::move(children);
   }
   uint32_t leaf = first_leaf_;
   for (const uint32_t id : level) {

@@ -621,6 +621,26 @@ def test_going_through_the_instances_may_be_mixed_with_writing(make_board: MakeB
     assert list(store.instances()) == []
 
 
+def test_an_instance_that_stays_is_seen_once_while_others_come_and_go(store: RankStore) -> None:
+    boards = [(InstanceKey(f"board{n}"), Rules()) for n in range(2_500)]
+    everywhere = array("I", range(2_500))
+    store.apply(
+        Batch(boards, ["ann"], score=array("q", everywhere), instance=everywhere, player=array("I", bytes(10_000)))
+    )
+
+    seen = []
+    for number, key in enumerate(store.instances()):
+        seen.append(key)
+        if number < 2_000:
+            store.apply(batch_of_rows((InstanceKey(f"new{number}"), Rules()), [("ann", 1)]))
+        if number % 3 == 0:
+            store.drop(key)
+
+    old = [key for key in seen if key.board.startswith("board")]
+    assert sorted(key.text for key in old) == sorted(key.text for key, _ in boards)
+    assert len(seen) == len(set(seen))
+
+
 def test_thousands_of_instances_keep_apart(store: RankStore) -> None:
     boards = [(InstanceKey("arcade", f"daily:{n}"), Rules()) for n in range(3_000)]
     store.apply(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from collections import UserList
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -142,6 +143,14 @@ def test_a_column_that_is_no_contiguous_row_of_numbers_is_refused(
     assert refused.value.row is None
     assert column in str(refused.value)
     assert list(store.instances()) == []
+
+
+def test_the_tables_may_be_any_sequence(store: RankStore) -> None:
+    score = array("q", [1, 2])
+    store.apply(Batch(instances=((KEY, Rules()),), players=("ann", "bob"), score=score))
+    store.apply(Batch(instances=UserList([(KEY, Rules())]), players=UserList(["cid", "dan"]), score=score))
+
+    assert store.scores(KEY, UserList(["dan", "ann"])) == [Kept(2, 0), Kept(1, 0)]
 
 
 def test_a_columns_buffer_is_let_go_after_the_batch(store: RankStore) -> None:

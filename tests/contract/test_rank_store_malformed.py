@@ -11,13 +11,24 @@ import pytest
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, TIE_FIELD_MAX, Keep, Kept, Order, Rules, Ties
 from rankd.errors import MalformedBatch
-from rankd.projection.port import BATCH_ROWS_MAX, SEQUENCE_MAX, Batch, Op, Position, RankStore, Verdict, batch_of_rows
+from rankd.projection.port import (
+    BATCH_ROWS_MAX,
+    INSTANCE_BYTES_MAX,
+    SEQUENCE_MAX,
+    Batch,
+    Op,
+    Position,
+    RankStore,
+    Verdict,
+    batch_of_rows,
+)
 
 if TYPE_CHECKING:
     from tests.contract.conftest import MakeBoard
 
 KEY, OTHER = InstanceKey("arcade"), InstanceKey("puzzle")
 RULES = Rules(keep=Keep.SUM)
+BEFORE_THE_SCOPE = "board@daily@"
 
 
 def good(**fields: Any) -> Batch:
@@ -116,15 +127,34 @@ def test_there_are_only_so_many_players_and_instances(written: RankStore) -> Non
         {"score_min": 1, "score_max": 0},
         {"score_min": SCORE_MIN_POSSIBLE - 1},
         {"score_max": SCORE_MAX_POSSIBLE + 1},
+        {"score_max": 1.5},
+        {"score_min": None},
     ],
 )
-def test_bounds_are_64_bit_and_in_order(written: RankStore, bounds: dict[str, Any]) -> None:
+def test_bounds_are_64_bit_integers_in_order(written: RankStore, bounds: dict[str, Any]) -> None:
     assert refusal(written, good(instances=[(KEY, RULES), (OTHER, replace(RULES, **bounds))])).row is None
 
 
 @pytest.mark.parametrize("pair", [KEY, (KEY,), ("arcade", RULES), (KEY, None), (KEY, RULES, 1), None])
 def test_an_instance_is_a_key_with_its_rules(written: RankStore, pair: object) -> None:
     assert refusal(written, good(instances=[(OTHER, RULES), pair])).row is None
+
+
+@pytest.mark.parametrize(
+    "scope", ["x" * (INSTANCE_BYTES_MAX - len(BEFORE_THE_SCOPE) + 1), "é" * (INSTANCE_BYTES_MAX // 2), "\ud800"]
+)
+def test_a_key_is_utf_8_and_not_too_long(written: RankStore, scope: str) -> None:
+    assert refusal(written, good(instances=[(KEY, RULES), (InstanceKey("board", "daily", scope), RULES)])).row is None
+
+
+def test_a_key_may_be_as_long_as_the_limit(store: RankStore) -> None:
+    key = InstanceKey("board", "daily", "x" * (INSTANCE_BYTES_MAX - len(BEFORE_THE_SCOPE)))
+    store.apply(batch_of_rows((key, RULES), [("ann", 5)]))
+
+    assert len(key.text) == INSTANCE_BYTES_MAX
+    assert list(store.instances()) == [key]
+    assert store.score(key, "ann") == Kept(5, 0)
+    assert store.total(InstanceKey("board", "daily", key.scope + "x")) == 0
 
 
 UNLIKE = [{"order": Order.ASC}, {"ties": Ties.LATEST}]

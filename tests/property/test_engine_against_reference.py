@@ -184,13 +184,17 @@ class EngineBesideReference(RuleBasedStateMachine):
     )
     def grow_past_a_block(self, board: int, size: int, seed: int, spread: int, ranks: Ranking | None) -> None:
         rng = random.Random(seed)
+        everybody = rng.sample(range(size), size)
         self.apply(
-            [
-                (Op.APPLY, board, f"p{n}", rng.randint(-spread, spread), rng.choice(TIES))
-                for n in rng.sample(range(size), size)
-            ],
-            ranks=ranks,
+            [(Op.APPLY, board, f"p{n}", rng.randint(-spread, spread), rng.choice(TIES)) for n in everybody], ranks=ranks
         )
+        # Straight away, since the next rule may well make the board small again.
+        key = KEYS[board]
+        for n in everybody[:2]:
+            self.read_one(key, f"p{n}")
+            self.read_around(key, f"p{n}", above=5, below=5, ranking=rng.choice(list(Ranking)))
+        self.read_many(key, [f"p{n}" for n in everybody[:50]], rng.choice(list(Ranking)))
+        self.read_a_range(key, size // 2, size // 2 + 99, rng.choice(list(Ranking)))
 
     @rule(board=st.integers(0, len(KEYS) - 1), left=st.integers(0, 40), seed=st.integers(0, 2**32))
     def shrink_to_a_few(self, board: int, left: int, seed: int) -> None:
@@ -249,10 +253,11 @@ class EngineBesideReference(RuleBasedStateMachine):
 
     # Reading
 
-    @rule(key=keys, player=players, ranking=rankings)
-    def read_one(self, key: InstanceKey, player: str, ranking: Ranking) -> None:
+    @rule(key=keys, player=players)
+    def read_one(self, key: InstanceKey, player: str) -> None:
         self.both(lambda store: store.score(key, player))
-        self.both(lambda store: store.rank(key, player, ranking))
+        for ranking in Ranking:
+            self.both(lambda store, ranking=ranking: store.rank(key, player, ranking))  # type: ignore[misc]
 
     @rule(key=keys, asked=st.lists(players, max_size=20), ranking=rankings)
     def read_many(self, key: InstanceKey, asked: list[str], ranking: Ranking) -> None:
@@ -321,7 +326,7 @@ SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.fi
 
 class TestEngineBesideReference(EngineBesideReference.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(
-        max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True
+        max_examples=180, stateful_step_count=40, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True
     )
 
 

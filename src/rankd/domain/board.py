@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -109,6 +110,18 @@ class Board:
         return next(iter(self.all_windows.values()))
 
     @cached_property
+    def _recurring(self) -> tuple[Window, ...]:
+        return tuple(window for window in self.all_windows.values() if window.kind is not Kind.PERIOD)
+
+    @cached_property
+    def _period_edges(self) -> list[int]:
+        return sorted({edge for period in self.periods for edge in (period.start, period.end)})
+
+    @cached_property
+    def _periods_between(self) -> dict[int, tuple[Window, ...]]:
+        return {}
+
+    @cached_property
     def _resetting(self) -> tuple[Resetting, ...]:
         return tuple(window for window in self.all_windows.values() if isinstance(window, Resetting))
 
@@ -128,8 +141,20 @@ class Board:
 
     def instances_of(self, reading: Reading) -> list[tuple[Window, str]]:
         """Return each window an event counts in, with the name of its instance."""
-        named = ((window, window.instance_of(reading)) for window in self.all_windows.values())
-        return [(window, instance) for window, instance in named if instance is not None]
+        named = ((window, window.instance_of(reading)) for window in self._recurring)
+        found = [(window, instance) for window, instance in named if instance is not None]
+        found.extend((period, period.name) for period in self._periods_at(reading.at))
+        return found
+
+    def _periods_at(self, at: int) -> tuple[Window, ...]:
+        # Seasons add up over the years; between two edges the same few of them last.
+        gap = bisect_right(self._period_edges, at)
+        lasting = self._periods_between.get(gap)
+        if lasting is None:
+            periods = (window for window in self.all_windows.values() if window.kind is Kind.PERIOD)
+            lasting = tuple(period for period in periods if period.instance_at(at) is not None)
+            self._periods_between[gap] = lasting
+        return lasting
 
     def final_at(self, window: Window, instance: str) -> int | None:
         """Return when an instance takes no more events: its end + late_by; None for what never ends."""

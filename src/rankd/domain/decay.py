@@ -27,8 +27,9 @@ _KEY_BITS = 63
 _SCORE_BITS = 63
 _EXACT = Context(prec=40, rounding=ROUND_FLOOR)
 _LN_2 = _EXACT.ln(Decimal(2))
-# Errors of 40-digit arithmetic are below this; adding it keeps a whole number from being floored to the one below.
-_ROUNDING_GUARD = 1 + Decimal("1e-25")
+# More than the errors of 40-digit arithmetic: they keep a whole number from being floored to the one below.
+_GUARD_STEPS = Decimal("1e-12")
+_GUARD_FACTOR = 1 + Decimal("1e-25")
 _FLOAT_DOUBT = 1e-9
 
 
@@ -64,7 +65,7 @@ class Decay:
         True
         """
         bits = _EXACT.add(_EXACT.divide(_EXACT.ln(Decimal(score)), _LN_2), self._faded_bits(at))
-        return int(_EXACT.to_integral_value(_EXACT.multiply(bits, self._steps()))) + 1
+        return int(_EXACT.add(_EXACT.multiply(bits, self._steps()), _GUARD_STEPS)) + 1
 
     def effective(self, key: int, now: int) -> int:
         """Return floor of what a key is worth at an instant.
@@ -82,7 +83,7 @@ class Decay:
             doubt = near * _FLOAT_DOUBT
             if int(near - doubt) == int(near + doubt):
                 return int(near)
-        exact = _EXACT.multiply(_EXACT.exp(_EXACT.multiply(bits, _LN_2)), _ROUNDING_GUARD)
+        exact = _EXACT.multiply(_EXACT.exp(_EXACT.multiply(bits, _LN_2)), _GUARD_FACTOR)
         return int(exact)
 
     def _faded_bits(self, at: int) -> Decimal:

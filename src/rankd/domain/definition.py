@@ -27,7 +27,7 @@ from rankd.domain.order import (
 )
 from rankd.domain.scope import check_attribute_name
 from rankd.domain.team import Team, TeamBy
-from rankd.domain.text import check_name, check_text
+from rankd.domain.text import NAME_RULE, check_text, is_name
 from rankd.domain.window import Kind
 from rankd.domain.zone import check_time_zone
 from rankd.errors import InvalidValue
@@ -57,7 +57,6 @@ def define_board(board_id: object, definition: object) -> Board:
     title = given.get("title")
     description = given.get("description")
     exact_top = given.get("exact_top")
-    signing = given.get("signing")
     board = Board(
         id=name,
         title=name if title is None else check_text("title", title, TITLE_BYTES_MAX),
@@ -84,13 +83,20 @@ def define_board(board_id: object, definition: object) -> Board:
         team=_team(given.get("team")),
         decay=_decay(given.get("decay")),
         writes=read_choice("writes", given.get("writes", Writes.SERVER), Writes),
-        signing=None if signing is None else check_name("signing", signing),
+        signing=_signing(given.get("signing")),
         open=read_flag("open", given.get("open", True)),
         shards=read_integer("shards", given.get("shards", 1), 1, SHARDS_MAX),
         exact_top=None if exact_top is None else read_integer("exact_top", exact_top, 1, EXACT_TOP_MAX),
     )
     check_consistency(board)
     return board
+
+
+def _signing(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and is_name(value)):
+        return value
+    # What was sent may be the secret itself, so it is not repeated.
+    raise InvalidValue("signing", f"must be the name of a signing key, never the key: {NAME_RULE}")
 
 
 def _scopes(value: object) -> tuple[str, ...]:

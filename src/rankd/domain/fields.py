@@ -64,7 +64,9 @@ def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
 
 def nearest(name: object, known: Collection[str]) -> str:
     """Say which known name was probably meant, else list them all."""
-    near = get_close_matches(str(name), known, n=1, cutoff=0.5)
+    words = sorted(str(name).split("_"))
+    near = [one for one in known if sorted(one.split("_")) == words]  # `max_score` for `score_max`
+    near = near or get_close_matches(str(name), known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known) or 'none'}"
 
 

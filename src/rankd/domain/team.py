@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -26,7 +26,7 @@ class Team(msgspec.Struct, frozen=True):
     attribute: str
     by: TeamBy
 
-    def team_of(self, attributes: dict[str, str]) -> str | None:
+    def team_of(self, attributes: Mapping[str, str]) -> str | None:
         """Return the team an event counts for; None for an event without one, which the board leaves out.
 
         A team stands where a player would, so its name keeps the rule of a player's id.

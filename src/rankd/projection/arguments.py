@@ -22,6 +22,7 @@ from rankd.errors import InvalidValue, MalformedBatch
 from rankd.projection.port import (
     BATCH_ROWS_MAX,
     HISTOGRAM_BUCKETS_MAX,
+    INSTANCE_BYTES_MAX,
     PLAYER_BYTES_MAX,
     QUANTILE_PPM_MAX,
     QUANTILES_MAX,
@@ -248,14 +249,25 @@ def check_rules(instance: InstanceKey, held: Rules, listed: Rules) -> None:
 
 
 def _check_instances(instances: Sequence[object]) -> None:
+    checked: Rules | None = None
     for index, pair in enumerate(instances):
         match pair:
-            case (InstanceKey(), Rules() as rules):
+            case (InstanceKey() as key, Rules() as rules):
                 pass
             case _:
                 _refuse(f"instances[{index}] must be an (InstanceKey, Rules) pair, not {pair!r}")
-        if not SCORE_MIN_POSSIBLE <= rules.score_min <= rules.score_max <= SCORE_MAX_POSSIBLE:
-            _refuse(f"instances[{index}] must have 64-bit bounds, score_min ≤ score_max")
+        text = key.text
+        encoded = text if text.isascii() else _utf8_bytes(text)
+        if encoded is None or len(encoded) > INSTANCE_BYTES_MAX:
+            _refuse(f"instances[{index}] must have a key of at most {INSTANCE_BYTES_MAX} bytes of UTF-8, not {text!r}")
+        if rules is not checked:
+            if not _are_bounds(rules.score_min, rules.score_max):
+                _refuse(f"instances[{index}] must have bounds that are 64-bit integers, score_min ≤ score_max: {rules}")
+            checked = rules  # many entries in a row share their rules
+
+
+def _are_bounds(low: object, high: object) -> bool:
+    return isinstance(low, int) and isinstance(high, int) and SCORE_MIN_POSSIBLE <= low <= high <= SCORE_MAX_POSSIBLE
 
 
 def _column(name: str, column: Buffer, item: _Item, rows: int | None = None) -> memoryview:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PLAYER_BYTES_MAX = 128
+INSTANCE_BYTES_MAX = 510  # of a key's text
 BATCH_ROWS_MAX = 4_000_000  # also the longest table of a batch
 SEQUENCE_MAX = 2**63 - 1  # of partitions, epochs and sequences
 READ_PLAYERS_MAX = 10_000
@@ -98,8 +99,8 @@ class Batch:
     A batch is malformed when one of these is found, looked for in this order, whatever its position would be:
     1. the batch as a whole (row None): partition, epoch, after or upto is not in 0 … SEQUENCE_MAX, upto < after; more
        than BATCH_ROWS_MAX rows, instances or players; a column that is not one contiguous dimension of its item type,
-       or has another length; an instance that is no (InstanceKey, Rules) pair or whose rules have score_min >
-       score_max or bounds that are not 64-bit;
+       or has another length; an instance that is no (InstanceKey, Rules) pair, whose key is more than
+       INSTANCE_BYTES_MAX bytes of UTF-8, or whose bounds are not 64-bit integers with score_min ≤ score_max;
     2. the first bad row: an unknown op, an instance or a player that its table does not have, an id that is not a str
        of 1 … PLAYER_BYTES_MAX bytes of UTF-8, a tie outside 0 … TIE_FIELD_MAX. What an op ignores is not looked at;
     3. an id in `players` that no row looks at and that nobody can have (row None).
@@ -262,7 +263,10 @@ class RankStore(Protocol):
         ...
 
     def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in which somebody stands, each once, in no particular order."""
+        """Go through the instances in which somebody stands, in no particular order.
+
+        None is seen twice, and one in which somebody stands all the while is seen, whatever is written meanwhile.
+        """
         ...
 
     def drop(self, instance: InstanceKey) -> bool:

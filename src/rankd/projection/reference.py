@@ -138,7 +138,7 @@ class ReferenceStore:
             return self._positions.get(partition, START)
 
     def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in which somebody stands, each once, in no particular order."""
+        """Go through the instances in which somebody stands, in no particular order."""
         with self._lock:
             return iter(list(self._instances))
 

@@ -41,7 +41,7 @@ def zones_and_instants(draw: st.DrawFn) -> tuple[str, int]:
     return zone, min(max(0, draw(st.sampled_from([near, near + close, anywhere]))), AT_MS_END - 1)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(zones_and_instants())
 def test_each_instant_is_in_exactly_one_instance_and_its_neighbours_touch_it(zone_and_at: tuple[str, int]) -> None:
     zone, at = zone_and_at
@@ -63,7 +63,7 @@ def test_each_instant_is_in_exactly_one_instance_and_its_neighbours_touch_it(zon
         assert window.following(previous) == window.previous(following) == instance
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(zones_and_instants())
 def test_what_is_stored_with_an_event_names_the_same_instance(zone_and_at: tuple[str, int]) -> None:
     zone, at = zone_and_at
@@ -73,7 +73,7 @@ def test_what_is_stored_with_an_event_names_the_same_instance(zone_and_at: tuple
         assert window.instance_of(reading) == window.instance_at(at)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(zones_and_instants())
 def test_each_hour_lies_in_one_day_and_each_day_in_one_week_month_and_year(zone_and_at: tuple[str, int]) -> None:
     zone, at = zone_and_at

@@ -35,8 +35,8 @@ def test_away_from_changes_the_board_uses_the_offset_of_the_wall_clock(zone: str
 )
 def test_where_clocks_change_on_the_hour_the_board_uses_the_wall_clock_always(zone: str) -> None:
     for spell in zone_named(zone).wall[1:]:
-        for seconds in (spell.start - 1, spell.start, spell.start + 1, spell.start + 1800, spell.end - 1):
-            assert zone_named(zone).offset_at(seconds * 1000) == wall_offset(zone, min(seconds, 2**33) * 1000)
+        for seconds in (spell.start - 1, spell.start, spell.start + 1, spell.start + 1800):
+            assert zone_named(zone).offset_at(seconds * 1000) == wall_offset(zone, seconds * 1000)
 
 
 @settings(max_examples=300)

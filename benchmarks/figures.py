@@ -23,7 +23,7 @@ Verdict = Literal["pass", "miss"]
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What issue 3 asks of a row: so many times less than Redis, or no more than this."""
+    """What a row must reach: so many times less than Redis, or no more than this."""
 
     ratio_min: float | None = None
     cost_max: float | None = None

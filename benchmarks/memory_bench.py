@@ -47,8 +47,12 @@ class Taken(msgspec.Struct, frozen=True):
 
     total_bytes: int
     players_bytes: int
-    boards_bytes: int
     resident_bytes: int
+
+    @property
+    def ranked_bytes(self) -> int:
+        """Everything but the players: names and heads of boards, entries, maps, and what is kept ready."""
+        return self.total_bytes - self.players_bytes
 
 
 def player_rows(arena: Arena) -> Iterator[Row]:
@@ -84,7 +88,7 @@ def small_board_rows(scale: Scale, with_redis: bool) -> Iterator[Row]:
     redis_bytes = _redis_bytes_per_board(scale) if with_redis else None
     grown = full.resident_bytes - empty.resident_bytes
     for name, taken, note in (
-        ("small_boards", full.boards_bytes - empty.boards_bytes, "as the engine accounts for it"),
+        ("small_boards", full.ranked_bytes - empty.ranked_bytes, "as the engine accounts for it"),
         ("small_boards_resident", grown, "growth of a fresh process that knew the players; Redis: used_memory"),
     ):
         series = Series()
@@ -169,7 +173,7 @@ def _small_boards(asked: SmallBoards) -> list[Taken]:
 def _taken(store: EngineStore, before_bytes: int) -> Taken:
     gc.collect()
     memory = store.memory()
-    return Taken(memory.total_bytes, memory.players_bytes, memory.boards_bytes, resident_bytes() - before_bytes)
+    return Taken(memory.total_bytes, memory.players_bytes, resident_bytes() - before_bytes)
 
 
 def _main() -> None:

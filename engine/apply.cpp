@@ -12,7 +12,7 @@ namespace rankd {
 
 namespace {
 
-constexpr size_t kChunkRows = 256;
+constexpr size_t kChunkRows = 64;  // what they touch stays in the cache from the first step to the last
 constexpr uint32_t kLeavesPerBreath = 16;
 
 constexpr uint32_t kFoldSlots = 4 * kChunkRows;
@@ -292,8 +292,8 @@ class Application {
   }
 
   Move& move_of(const Board& board, Spot spot, uint32_t player, uint32_t id) {
-    uint32_t slot = (player * 0x9e3779b1u) >> 22;
-    static_assert(kFoldSlots == 1u << 10);
+    uint32_t slot = (player * 0x9e3779b1u) >> 24;
+    static_assert(kFoldSlots == 1u << 8);
     for (; fold_[slot] != 0; slot = (slot + 1) % kFoldSlots) {
       if (moves_[fold_[slot] - 1u].player == player) return moves_[fold_[slot] - 1u];
     }
@@ -336,7 +336,7 @@ class Application {
     const std::string_view id = (*batch_.players)[move.id];
     const Spot spot = move.was_present ? board.locate(memory_, move.player, move.spot) : Spot{};
     if (move.is_present) {
-      board.put(memory_, spot, move.player, id, move.kept);
+      board.put(memory_, spot, move.player, id, move.old_kept, move.kept);
       if (!move.was_present) engine_.players_.retain(move.player);
     } else {
       board.take(memory_, spot, id);

@@ -239,12 +239,12 @@ class PyEngine {
     return nb::make_tuple(position.epoch, position.sequence);
   }
 
-  nb::tuple names(uint32_t cursor, uint32_t most) const {
+  nb::tuple names(uint64_t cursor, uint32_t most) const {
     std::vector<std::string> names;
     reading([&] { names = engine_.read_names(cursor, most); });
     nb::list list;
     for (const std::string& name : names) list.append(str_of(name));
-    return nb::make_tuple(list, cursor == kNone ? nb::none() : nb::object(nb::int_(cursor)));
+    return nb::make_tuple(list, cursor >= Engine::kNamesEnd ? nb::none() : nb::object(nb::int_(cursor)));
   }
 
   uint64_t total(std::string_view name) const {

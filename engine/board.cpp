@@ -47,12 +47,10 @@ uint64_t Board::rank(const BoardMemory& memory, Spot spot, Ranking ranking) cons
   return place(spot) + 1;
 }
 
-void Board::put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& kept) {
+void Board::put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& old,
+                const Kept& kept) {
   const Key key = key_of(direction_, kept);
-  if (spot.leaf != kNone) {
-    const Kept old = this->kept(memory, spot);
-    digest_ -= entry_digest(old.score, old.tie, id);
-  }
+  if (spot.leaf != kNone) digest_ -= entry_digest(old.score, old.tie, id);
   digest_ += entry_digest(kept.score, kept.tie, id);
 
   if (tree_) {

@@ -34,6 +34,12 @@ struct BoardMemory {
   std::array<std::unique_ptr<Pool>, kBlockCapacities.size()> blocks;
 };
 
+struct LoadedEntry {
+  Key key;
+  uint32_t player;
+  std::string_view id;
+};
+
 class Board {
  public:
   Board() = default;
@@ -67,8 +73,8 @@ class Board {
   uint64_t better(const BoardMemory& memory, Spot spot, uint64_t place) const;
   uint64_t rank(const BoardMemory& memory, Spot spot, Ranking ranking) const;
 
-  // `spot` is where the player is now, or nowhere (leaf kNone).
-  void put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& kept);
+  // `spot` is where the player is now, with `old`, or nowhere.
+  void put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& old, const Kept& kept);
   void take(BoardMemory& memory, Spot spot, std::string_view id);
 
   // Empties the board at once. A tree is handed over, to be dismantled a little at a time; otherwise `gone(player)` is
@@ -76,7 +82,7 @@ class Board {
   template <class Gone>
   std::unique_ptr<Tree> clear(BoardMemory& memory, Gone gone);
 
-  // Fills an empty board in standing order with `count` entries from next() -> pair(Key, player).
+  // Fills an empty board in standing order with `count` entries from next() -> LoadedEntry.
   template <class Next>
   void load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next next);
 
@@ -166,9 +172,9 @@ void Board::load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next
     resize_block(memory, block_kind_for(count));
   }
   for (; size_ < count; ++size_) {
-    const auto [key, player] = next();
+    const auto [key, player, id] = next();
     const Kept kept = kept_of(direction_, key);
-    digest_ += entry_digest(kept.score, kept.tie, memory.players.name(player));
+    digest_ += entry_digest(kept.score, kept.tie, id);
     if (tree_) {
       tree_->append(key, player);
     } else {

@@ -171,7 +171,9 @@ class Engine {
   // Readers; the caller holds the lock. An empty answer is that of an empty board.
   const Board* read_board(std::string_view name) const;
   Position read_position(uint64_t partition) const;
-  std::vector<std::string> read_names(uint32_t& cursor, uint32_t most) const;
+  // Begin with cursor 0; at the end it is kNamesEnd.
+  static constexpr uint64_t kNamesEnd = Interner<Board>::kEnd;
+  std::vector<std::string> read_names(uint64_t& cursor, uint32_t most) const;
   std::optional<Kept> read_score(const Board* board, std::string_view id) const;
   std::vector<std::optional<Kept>> read_scores(const Board* board, const Ids& ids) const;
   Standing read_rank(const Board* board, std::string_view id, Ranking ranking) const;

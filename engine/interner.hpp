@@ -41,6 +41,8 @@ class Interner {
 
   uint64_t hash(std::string_view name) const { return hash_bytes(key_, name); }
   HashKey key() const { return key_; }
+  // Only while it is empty.
+  void set_key(HashKey key) { key_ = key; }
   uint32_t size() const { return index_.size(); }
 
   uint32_t find(uint64_t hash, std::string_view name) const {
@@ -61,6 +63,9 @@ class Interner {
     index_.insert(tag_of(hash), number);
     return number;
   }
+
+  // Makes room for `count` names in an empty interner, so that adding them does not grow it step by step.
+  void reserve(uint32_t count) { index_.reserve(count); }
 
   void forget(uint32_t number) {
     const std::string_view gone = name(number);
@@ -83,9 +88,11 @@ class Interner {
   const Payload& payload(uint32_t number) const { return record(number).payload; }
 
   // A count that reached its maximum stays there: such a player is never forgotten.
-  void retain(uint32_t number) {
+  // Returns whether it is the first reference.
+  bool retain(uint32_t number) {
     uint64_t& place = record(number).place;
     if ((place & kReferenceMask) != kReferenceMask) ++place;
+    return (place & kReferenceMask) == 1;
   }
   // Returns whether nobody refers to it any more.
   bool release(uint32_t number) {
@@ -108,13 +115,12 @@ class Interner {
 
   template <class Visit>
   void each(Visit visit) const {
-    for (uint32_t next = 0; next != kNone;) {
-      next = index_.visit_some(next, kNone - 1, [&](uint32_t, uint32_t number) { visit(number); });
-    }
+    for (uint64_t next = 0; next != kEnd;) next = each_some(next, kNone, visit);
   }
-  // See TagTable::visit_some.
+  // Visits some numbers and returns where to go on; begin at 0, end at kEnd. See TagTable::visit_some.
+  static constexpr uint64_t kEnd = TagTable<false>::kTagsEnd;
   template <class Visit>
-  uint32_t each_some(uint32_t from, uint32_t most, Visit visit) const {
+  uint64_t each_some(uint64_t from, uint32_t most, Visit visit) const {
     return index_.visit_some(from, most, [&](uint32_t, uint32_t number) { visit(number); });
   }
 

@@ -32,7 +32,7 @@ Position Engine::read_position(uint64_t partition) const {
   return found == positions_.end() ? Position{} : found->second;
 }
 
-std::vector<std::string> Engine::read_names(uint32_t& cursor, uint32_t most) const {
+std::vector<std::string> Engine::read_names(uint64_t& cursor, uint32_t most) const {
   std::vector<std::string> names;
   cursor = boards_.each_some(cursor, most, [&](uint32_t number) {
     if (boards_.payload(number).size() > 0) names.emplace_back(boards_.name(number));

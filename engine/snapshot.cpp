@@ -5,15 +5,20 @@
 //   checksum = SipHash-1-3 of type, length, the block's number and the payload: what was flipped, cut, moved or
 //              repeated is seen before it is used
 //
+//   begin       players (8), boards (8), the hash key (16): with it, players in the order of their hashes fill the
+//               index from one end to the other. It is a secret like the file itself
 //   positions   partition, epoch, sequence (8 bytes each), any number
 //   players     count, lengths (2 bytes each), bytes; numbered from 0 over all blocks
 //   board       entries (4), order, ties, name
 //   entries     of the board before: count, scores (8 each), ties (4 + 2), players (4), in standing order
-//   end         players (8), boards (8)
+//   end         nothing; what is missing before it is missing
 //
 // Reading checks everything that would let a later operation go wrong, and recomputes digests.
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <system_error>
@@ -33,9 +38,10 @@ constexpr size_t kPayloadBytesMax = size_t{1} << 20;
 constexpr uint32_t kEntriesPerBlock = 32768;
 constexpr size_t kEntryBytes = 18;
 constexpr uint32_t kPrefetchAhead = 16;
+constexpr uint32_t kTogether = 64;
 static_assert(kEntriesPerBlock * kEntryBytes + 4 <= kPayloadBytesMax);
 
-enum class Type : uint32_t { positions = 1, players = 2, board = 3, entries = 4, end = 5 };
+enum class Type : uint32_t { begin = 1, positions = 2, players = 3, board = 4, entries = 5, end = 6 };
 
 struct BlockHead {
   uint32_t type;
@@ -65,11 +71,13 @@ class SnapshotWriter {
   void write() {
     buffer_.append(kMagic, sizeof(kMagic));
     append(buffer_, kVersion);
+    append(payload_, uint64_t{engine_.players_.size()});
+    append(payload_, uint64_t{engine_.boards_.size()});
+    append(payload_, engine_.players_.key());
+    finish_block(Type::begin);
     write_positions();
     write_players();
     engine_.boards_.each([&](uint32_t number) { write_board(number); });
-    append(payload_, uint64_t{engine_.players_.size()});
-    append(payload_, uint64_t{engine_.boards_.size()});
     finish_block(Type::end);
     flush();
   }
@@ -191,6 +199,8 @@ class SnapshotReader {
                           std::to_string(kVersion));
     }
     if (version == 0) damaged("there is no format 0");
+    if (next_block() != Type::begin) damaged("the file does not say what is in it");
+    read_begin();
     for (;;) {
       const Type type = next_block();
       switch (type) {
@@ -206,8 +216,9 @@ class SnapshotReader {
         case Type::end:
           read_end();
           return;
+        case Type::begin:
         case Type::entries:
-          damaged("entries without their board");
+          damaged("a block is out of its place");
       }
     }
   }
@@ -283,19 +294,44 @@ class SnapshotReader {
     }
   }
 
+  void read_begin() {
+    players_count_ = take<uint64_t>();
+    boards_count_ = take<uint64_t>();
+    const auto key = take<HashKey>();
+    all_taken();
+    if (players_count_ >= kNone || boards_count_ >= kNone) damaged("it holds more than an engine can");
+    // A file that promises more players than it has bytes is not believed.
+    struct stat status {};
+    if (fstat(file_, &status) == 0 && S_ISREG(status.st_mode) &&
+        players_count_ > static_cast<uint64_t>(status.st_size)) {
+      damaged("it promises more players than it has room for");
+    }
+    engine_.players_.set_key(key);
+    engine_.boards_.set_key(key);
+    engine_.players_.reserve(static_cast<uint32_t>(players_count_));
+  }
+
   void read_players() {
     const auto count = take<uint32_t>();
     const char* lengths = take_span(size_t{count} * 2);
+    if (count > players_count_ - players_read_) damaged("there are more players than it says");
+    std::vector<std::string_view> names(count);
+    std::vector<uint64_t> hashes(count);
     for (uint32_t i = 0; i < count; ++i) {
       uint16_t length = 0;
       std::memcpy(&length, lengths + size_t{i} * 2, 2);
       if (length == 0 || length > kPlayerBytesMax) damaged("a player's id has a length that is out of bounds");
-      const std::string_view name(take_span(length), length);
-      const uint64_t hash = engine_.players_.hash(name);
-      if (engine_.players_.find(hash, name) != kNone) damaged("a player occurs twice");
-      numbers_.push_back(engine_.players_.add(hash, name));
+      names[i] = {take_span(length), length};
+      hashes[i] = engine_.players_.hash(names[i]);
     }
     all_taken();
+    for (uint32_t i = 0; i < count; ++i) {
+      if (engine_.players_.find(hashes[i], names[i]) != kNone) damaged("a player occurs twice");
+      // An empty engine numbers its players as they come, so a number in the file is a number here.
+      if (engine_.players_.add(hashes[i], names[i]) != players_read_++) {
+        throw std::logic_error("a snapshot was loaded into an engine that was not empty");
+      }
+    }
   }
 
   void read_board() {
@@ -306,7 +342,7 @@ class SnapshotReader {
     if (order > static_cast<uint8_t>(Order::asc) || ties > static_cast<uint8_t>(Ties::player)) {
       damaged("a board's order is unknown");
     }
-    if (count == 0 || count > numbers_.size()) damaged("a board's size is out of bounds");
+    if (count == 0 || count > players_read_) damaged("a board's size is out of bounds");
     if (name.size() > kBoardNameBytesMax) damaged("a board's name is too long");
     const uint64_t hash = engine_.boards_.hash(name);
     if (engine_.boards_.find(hash, name) != kNone) damaged("a board occurs twice");
@@ -314,9 +350,9 @@ class SnapshotReader {
     board.set_direction({static_cast<Order>(order), static_cast<Ties>(ties)});
 
     column_size_ = column_at_ = 0;
-    seen_.assign(numbers_.size(), false);
+    seen_.assign(players_read_, false);
     has_before_ = false;
-    board.load(engine_.memory_, count, static_cast<uint32_t>(numbers_.size()), [&] {
+    board.load(engine_.memory_, count, players_read_, [&] {
       if (column_at_ == column_size_) next_entries();
       return next_entry();
     });
@@ -334,7 +370,7 @@ class SnapshotReader {
     players_ = take_span(size_t{column_size_} * 4);
     all_taken();
     for (uint32_t i = 0; i < column_size_; ++i) {
-      if (entry<uint32_t>(players_, i) >= numbers_.size()) damaged("an entry's player is unknown");
+      if (entry<uint32_t>(players_, i) >= players_read_) damaged("an entry's player is unknown");
     }
   }
 
@@ -345,42 +381,44 @@ class SnapshotReader {
     return number;
   }
 
-  std::pair<Key, uint32_t> next_entry() {
+  // Players are looked up many at a time, a step for all before the next: one after the other, each would wait for
+  // memory twice.
+  void look_up_names(uint32_t begin) {
+    const uint32_t end = std::min(column_size_, begin + kTogether);
+    for (uint32_t i = begin; i < end; ++i) {
+      players_placed_ += engine_.players_.retain(entry<uint32_t>(players_, i)) ? 1 : 0;
+    }
+    for (uint32_t i = begin; i < end; ++i) names_[i - begin] = engine_.players_.name(entry<uint32_t>(players_, i));
+  }
+
+  LoadedEntry next_entry() {
     const uint32_t i = column_at_++;
-    if (i + 2 * kPrefetchAhead < column_size_) {
-      engine_.players_.prefetch_record(numbers_[entry<uint32_t>(players_, i + 2 * kPrefetchAhead)]);
-    }
-    if (i + kPrefetchAhead < column_size_) {
-      engine_.players_.prefetch_name(numbers_[entry<uint32_t>(players_, i + kPrefetchAhead)]);
-    }
+    if (i % kTogether == 0) look_up_names(i);
     const Key key{entry<uint64_t>(scores_, i),
                   uint64_t{entry<uint16_t>(ties_high_, i)} << 32 | entry<uint32_t>(ties_low_, i)};
-    const auto in_file = entry<uint32_t>(players_, i);
-    if (seen_[in_file]) damaged("a player stands twice in a board");
-    seen_[in_file] = true;
-    const uint32_t player = numbers_[in_file];
+    const auto player = entry<uint32_t>(players_, i);
+    const std::string_view id = names_[i % kTogether];
+    if (seen_[player]) damaged("a player stands twice in a board");
+    seen_[player] = true;
     if (has_before_) {
       const bool ascends = key_before_.score != key.score ? key_before_.score < key.score
-                           : key_before_.tie != key.tie ? key_before_.tie < key.tie
-                                                        : engine_.players_.name(before_) < engine_.players_.name(player);
+                           : key_before_.tie != key.tie   ? key_before_.tie < key.tie
+                                                          : id_before_ < id;
       if (!ascends) damaged("entries are out of order");
     }
     key_before_ = key;
-    before_ = player;
+    id_before_ = id;
     has_before_ = true;
-    engine_.players_.retain(player);
-    return {key, player};
+    return {key, player, id};
   }
 
   void read_end() {
-    if (take<uint64_t>() != numbers_.size()) damaged("players are missing");
-    if (take<uint64_t>() != engine_.boards_.size()) damaged("boards are missing");
     all_taken();
+    if (players_read_ != players_count_) damaged("players are missing");
+    if (engine_.boards_.size() != boards_count_) damaged("boards are missing");
     char more = 0;
     if (try_take_bytes(&more, 1)) damaged("something follows the end");
-    engine_.players_.each([&](uint32_t number) {
-      if (engine_.players_.references(number) == 0) damaged("a player stands nowhere");
-    });
+    if (players_placed_ != players_read_) damaged("a player stands nowhere");
   }
 
   Engine& engine_;
@@ -390,8 +428,11 @@ class SnapshotReader {
   size_t buffer_at_ = 0;
   std::string payload_;
   size_t at_ = 0;
-  std::vector<uint32_t> numbers_;  // number in the file → player's number
-  std::vector<bool> seen_;
+  uint64_t players_count_ = 0;
+  uint64_t boards_count_ = 0;
+  uint32_t players_read_ = 0;
+  uint32_t players_placed_ = 0;  // who stand in a board that was read
+  std::vector<bool> seen_;  // players in the board that is read
   uint32_t column_size_ = 0;
   uint32_t column_at_ = 0;
   const char* scores_ = nullptr;
@@ -400,7 +441,8 @@ class SnapshotReader {
   const char* players_ = nullptr;
   bool has_before_ = false;
   Key key_before_;
-  uint32_t before_ = 0;
+  std::string_view id_before_;
+  std::array<std::string_view, kTogether> names_;
 };
 
 void Engine::save(int file) const {

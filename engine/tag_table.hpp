@@ -161,6 +161,14 @@ class TagTable {
     if (size_ == 0) clear();
   }
 
+  // Makes segments for `count` evenly spread tags at once; the table must be empty. For loads.
+  void reserve(uint32_t count) {
+    constexpr uint32_t kPerSegment = 256;
+    if (count <= kPerSegment) return;
+    while ((count >> depth_) > kPerSegment) double_directory();
+    for (uint32_t i = 0; i < (1u << depth_); ++i) directory()[i] = make_fitting(count >> depth_, depth_);
+  }
+
   // Makes dense pages for the numbers 0 … count − 1 at once; the table must be empty. For loads.
   void reserve_pages(uint32_t count)
     requires kDense
@@ -214,21 +222,28 @@ class TagTable {
     return true;
   }
 
-  // Calls visit(tag, value) for all pairs of directory entries `from` … until `most` pairs were seen, and returns
-  // the entry to go on from, or kNone.
+  static constexpr uint64_t kTagsEnd = uint64_t{1} << 32;
+
+  // Calls visit(tag, value) for the pairs with tags from `from` on, segment by segment, until `most` were seen; returns
+  // the tag to go on from, or kTagsEnd. Segments part but never join, so that a pair which stays is visited exactly
+  // once, whatever comes and goes between two calls.
   template <class Visit>
-  uint32_t visit_some(uint32_t from, uint32_t most, Visit visit) const {
+  uint64_t visit_some(uint64_t from, uint32_t most, Visit visit) const {
     uint32_t seen = 0;
-    uint32_t index = from;
-    for (; index < (1u << depth_) && seen < most; index += span(index)) {
+    while (from < kTagsEnd && seen < most) {
+      const uint32_t index = index_of(static_cast<uint32_t>(from));
       const Entry entry = directory()[index];
-      if (entry.segment() == nullptr) continue;
-      each(entry, [&](uint32_t tag, uint32_t value) {
-        visit(tag, value);
-        ++seen;
-      });
+      if (entry.segment() != nullptr) {
+        each(entry, [&](uint32_t tag, uint32_t value) {
+          if (tag < from) return;
+          visit(tag, value);
+          ++seen;
+        });
+      }
+      const uint64_t width = kTagsEnd >> entry.depth();
+      from = (from / width + 1) * width;
     }
-    return index < (1u << depth_) ? index : kNone;
+    return from;
   }
 
   // Throws what `fail(text)` throws when an invariant does not hold.
@@ -248,7 +263,7 @@ class TagTable {
         if (index_of(tag) < i || index_of(tag) >= i + span(i)) fail("tag table: a tag is in a foreign segment");
         if (find(tag, [&](uint32_t other) { return other == value; }) != value) fail("tag table: a tag is unreachable");
       });
-      if (count != header_of(entry.segment()).count || count == 0) fail("tag table: a segment's count is wrong");
+      if (count != header_of(entry.segment()).count) fail("tag table: a segment's count is wrong");
       if (!entry.is_dense() && count * 5 > capacity(entry) * 4) fail("tag table: a segment is too full");
       total += count;
     }

@@ -37,6 +37,8 @@ OURS_ALONE = {
     "huge_build",
     "huge_rank_p99",
 }
+# At this size, into the region that the first board took.
+FITS_INTO_WHAT_IS_THERE = {"memory_further_board", "small_boards"}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -71,7 +73,8 @@ def test_every_row_yields_figures(report: dict[str, Any]) -> None:
     assert {row["name"] for row in report["rows"]} == AGAINST_REDIS | OURS_ALONE
     for row in report["rows"]:
         assert row["samples"]["rankd"], row["name"]
-        assert all(sample > 0 for sample in row["samples"]["rankd"] if "resident" not in row["name"]), row["name"]
+        may_be_nothing = row["name"] in FITS_INTO_WHAT_IS_THERE or "resident" in row["name"]
+        assert may_be_nothing or all(sample > 0 for sample in row["samples"]["rankd"]), row["name"]
 
 
 def test_redis_stands_beside_every_row_it_can_answer(report: dict[str, Any]) -> None:

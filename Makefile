@@ -1,0 +1,73 @@
+# Each target sets up what it needs and is quick the second time. `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+ENGINE := $(wildcard engine/*.cpp engine/*.hpp) CMakeLists.txt
+
+help:
+	@echo "make run          serve on http://127.0.0.1:8080 (until the service exists: a first board, in this terminal)"
+	@echo "make demo         the same with simulated players"
+	@echo "make test         all tests; what CI runs"
+	@echo "make test-native  the engine alone under its sanitizers"
+	@echo "make test-long    the long variants of the property and stress tests"
+	@echo "make check        format, lint, types, layers; seconds"
+	@echo "make bench        figures beside Redis and sortedcontainers; some ten minutes"
+	@echo "make wheel        build a wheel into dist/"
+	@echo "make clean        remove everything that was built"
+
+$(STAMPS)/tools: constraints.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement requirements-dev.txt
+	@touch $@
+
+# Editable: Python files are used as they are, the engine is compiled anew when it changes.
+$(STAMPS)/rankd: $(STAMPS)/tools $(ENGINE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+setup: $(STAMPS)/rankd
+
+run: setup
+	@$(BIN)/python examples/first_board.py
+	@echo
+	@echo "The HTTP service is not part of this version yet: what there is, is the ranking engine (see README.md)."
+
+demo: run
+
+# Sanitizers want a whole build each, but no Python.
+SANITIZERS := address,undefined thread
+test-native: $(STAMPS)/tools
+	@for sanitizer in $(SANITIZERS); do \
+	  $(BIN)/cmake -S . -B build/native-$$sanitizer -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DRANKD_TESTS=ON -DRANKD_SANITIZER=$$sanitizer > /dev/null && \
+	  $(BIN)/cmake --build build/native-$$sanitizer > build/native-$$sanitizer/build.log || \
+	    { cat build/native-$$sanitizer/build.log; exit 1; }; \
+	  echo "engine tests, -fsanitize=$$sanitizer"; \
+	  build/native-$$sanitizer/engine_tests || exit 1; \
+	done
+
+check: setup
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo > build/layers.log || { cat build/layers.log; exit 1; }
+
+test: check test-native
+	$(BIN)/python -m pytest
+
+test-long: setup
+	$(BIN)/python -m pytest -m long
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+wheel: $(STAMPS)/tools
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.PHONY: help setup run demo test test-native test-long check bench wheel clean

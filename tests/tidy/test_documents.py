@@ -1,0 +1,118 @@
+"""What documents say is there, is there: paths, commands, names, versions; and their examples run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rankd.domain.definition import NAMES
+
+from .repository import ROOT, blocks, documents, files_ending, links, shown, spans
+
+PATH = re.compile(r"\.?[\w-]+(?:/[\w.*-]+)*(?:/|\.(?:py|pyi|md|hpp|cpp|toml|txt|svg|json))")
+MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
+ANSWERED = re.compile(r"^(\w[\w.]*\(.*\)[\w.]*) +# (.+)$", re.MULTILINE)
+ADR_HEADINGS = ["Status", "Context", "Decision", "Rejected", "Consequences"]
+STEP = re.compile(r"`([\w./]+\.(?:py|hpp|cpp))`[^`\n]*((?:`[\w.:]+`(?:, |,? and )?)+)")
+
+
+@pytest.mark.parametrize("document", documents(), ids=shown)
+def test_every_path_exists(document: Path) -> None:
+    places = (document.parent, ROOT, ROOT / "src" / "rankd")
+    for path in [span for span in spans(document) if PATH.fullmatch(span)]:
+        assert any(any(place.glob(path)) for place in places), path
+    for link in [link for link in links(document) if "://" not in link]:
+        assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("document", documents(), ids=shown)
+def test_every_make_target_exists(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    mentioned = {target for text in [*spans(document), *blocks(document)] for target in MAKE.findall(text)}
+
+    assert mentioned <= targets
+
+
+def test_make_help_names_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
+
+    assert set(phony) - {"help", "setup"} == set(re.findall(r'@echo "make ([a-z-]+)', makefile))
+
+
+def test_the_examples_of_the_readme_are_true(tmp_path: Path) -> None:
+    """They run as they stand, and an answer written behind a call is what the call answers."""
+    examples = blocks(ROOT / "README.md", "python")
+    assert examples
+    for example in examples:
+        checked, answers = ANSWERED.subn(r"assert repr(\1) == '''\2'''", example)
+        assert answers
+        script = tmp_path / "example.py"
+        script.write_text(checked)
+        runpy.run_path(str(script))
+
+
+def defined(path: Path) -> set[str]:
+    """Return the names a file defines, methods behind their class."""
+    if path.suffix != ".py":
+        return set(re.findall(r"[\w:]+(?=\()|(?<=class )\w+|(?<=struct )\w+", path.read_text()))
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return names
+
+
+def test_the_score_path_names_what_exists() -> None:
+    steps = STEP.findall((ROOT / "docs" / "score-path.md").read_text())
+    assert len(steps) > 10
+    for path, names in steps:
+        for name in re.findall(r"`([\w.:]+)`", names):
+            assert name in defined(ROOT / path), f"{path} has no {name}"
+
+
+@pytest.mark.parametrize("record", sorted((ROOT / "docs" / "adr").glob("*.md")), ids=shown)
+def test_a_decision_record_says_what_was_rejected_and_why(record: Path) -> None:
+    headings = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
+
+    assert headings == ADR_HEADINGS
+    assert re.fullmatch(r"\d{4}-[a-z0-9-]+", record.stem)
+
+
+def test_decision_records_are_numbered_without_a_gap_and_listed() -> None:
+    records = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    architecture = (ROOT / "docs" / "architecture.md").read_text()
+
+    assert [int(record.stem[:4]) for record in records] == list(range(1, len(records) + 1))
+    assert [record.name for record in records if f"adr/{record.name}" not in architecture] == []
+
+
+def test_the_changelog_speaks_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_word_of_the_glossary_is_used() -> None:
+    words = re.findall(r"^\| \*\*([^*]+)\*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    others = [path for path in files_ending(".py", ".hpp", ".cpp", ".md") if path.name != "glossary.md"]
+    used = "\n".join(path.read_text().lower() for path in others)
+    used = used.replace("_", " ").replace("-", " ")
+
+    assert words == sorted(words, key=str.lower)
+    assert len(words) > 40
+    for word in words:
+        assert re.search(rf"\b{word.replace('-', ' ').lower()}", used), f"nobody says {word}"
+
+
+def test_every_option_of_a_board_is_in_the_glossary() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+
+    assert [name for name in NAMES if f"`{name}`" not in glossary] == []

@@ -1,0 +1,85 @@
+"""What must not stand in any file."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rankd
+
+from .repository import NATIVE, PYTHON, ROOT, documents, files, files_ending, shown
+
+TEXT = (*PYTHON, *NATIVE, ".md", ".toml", ".txt", ".json", ".svg", ".cmake", "")
+# Written in two parts, so that this file does not break its own rules.
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+SLEEP = re.compile(r"\bsle" r"ep\(")
+BLANKET = re.compile(r"#\s*(type:\s*igno" r"re(?!\[)|no" r"qa(?!: ?[A-Z]+\d))")
+MACHINE = re.compile(r"(?<![\w.])/(?:ro" r"ot|wo" r"rk|t" r"mp|ho" r"me)(?:/|\b)")
+REGISTRY = re.compile(r"py" r"pi\.org|python" r"hosted\.org|npm" r"js\.(?:org|com)|crates\." r"io")
+
+
+def found(pattern: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if pattern.search(line):
+                yield f"{shown(path)}:{number}: {line.strip()}"
+
+
+def texts() -> list[Path]:
+    return [path for path in files() if path.suffix in TEXT]
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert not list(found(UNFINISHED, texts()))
+
+
+def test_no_placeholder_is_left_in_a_document() -> None:
+    assert not list(found(re.compile(r"\{\{"), documents())), "fill them with what was measured"
+
+
+def test_tests_wait_for_conditions_not_for_time() -> None:
+    paths = [*files_ending(*PYTHON, under="tests"), *files_ending(*NATIVE, under="engine/tests")]
+
+    assert not list(found(SLEEP, paths)), "wait for a condition with a deadline"
+
+
+def test_a_checker_is_silenced_by_rule_only() -> None:
+    assert not list(found(BLANKET, files_ending(*PYTHON))), "name the rule, such as type: ignore[arg-type]"
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    assert not list(found(MACHINE, texts()))
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert not list(found(REGISTRY, texts())), "where packages come from is set up outside of the project"
+
+
+def modules() -> list[str]:
+    named = [module.name for module in pkgutil.walk_packages(rankd.__path__, "rankd.")]
+    return ["rankd", *(name for name in named if name != "rankd._engine")]
+
+
+def test_every_module_is_found() -> None:
+    assert len(modules()) == len(files_ending(".py", under="src"))
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_are_true(name: str) -> None:
+    failed, _ = doctest.testmod(importlib.import_module(name))
+
+    assert failed == 0
+
+
+def test_the_first_board_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """README.md shows the example's output to the letter."""
+    runpy.run_path(str(ROOT / "examples" / "first_board.py"), run_name="__main__")
+
+    assert capsys.readouterr().out.strip() in (ROOT / "README.md").read_text()

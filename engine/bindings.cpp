@@ -1,7 +1,7 @@
 // The engine for Python: the only file that knows of both.
 //
-// Arguments are copied out of Python objects first, so that the work itself runs without the interpreter's lock and
-// nobody can change a column under it. Answers are copied out of the engine before objects are made of them.
+// Arguments are copied out of Python objects first (bindings_arguments.hpp), answers out of the engine before objects
+// are made of them: neither lock is held for the other's work.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -12,6 +12,7 @@
 #include <random>
 #include <system_error>
 
+#include "bindings_arguments.hpp"
 #include "engine.hpp"
 
 namespace nb = nanobind;
@@ -20,9 +21,6 @@ using namespace nb::literals;
 namespace rankd {
 namespace {
 
-// How many ids are taken between two chances for other Python threads.
-constexpr Py_ssize_t kIdsPerTurn = 8192;
-constexpr Py_ssize_t kIdsAhead = 16;
 // Reads of more lines than this let other Python threads run meanwhile.
 constexpr size_t kShortRead = 128;
 
@@ -30,124 +28,6 @@ HashKey random_key() {
   std::random_device device;
   const auto word = [&] { return uint64_t{device()} << 32 | device(); };
   return {word(), word()};
-}
-
-// ------------------------------------------------------------------------------------------------------ arguments
-
-// The UTF-8 bytes of a str; false when it has none (a lone surrogate).
-bool utf8(PyObject* text, std::string_view& bytes) {
-  if (PyUnicode_IS_COMPACT_ASCII(text)) {
-    bytes = {reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text)), static_cast<size_t>(PyUnicode_GET_LENGTH(text))};
-    return true;
-  }
-  Py_ssize_t length = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(text, &length);
-  if (data == nullptr) {
-    PyErr_Clear();
-    return false;
-  }
-  bytes = {data, static_cast<size_t>(length)};
-  return true;
-}
-
-struct BadId {
-  Py_ssize_t index;
-  std::string problem;
-};
-
-// Takes ids out of a list or tuple. Ids that can never be a player's end up empty when `bad` is null, else the first
-// is reported there.
-void take_ids(nb::handle sequence, const Engine& engine, Ids& ids, BadId* bad) {
-  nb::object fast = nb::steal(PySequence_Fast(sequence.ptr(), "players must be a sequence of str"));
-  if (!fast.is_valid()) nb::raise_python_error();
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
-  ids.end.reserve(static_cast<size_t>(count));
-  ids.text.reserve(static_cast<size_t>(count) * 16);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (i > 0 && i % kIdsPerTurn == 0) {
-      const nb::gil_scoped_release others;
-    }
-    if (PySequence_Fast_GET_SIZE(fast.ptr()) != count) {
-      throw MalformedBatch(-1, "players: the list was changed while it was read");
-    }
-    PyObject** items = PySequence_Fast_ITEMS(fast.ptr());
-    if (i + kIdsAhead < count) {
-      __builtin_prefetch(items[i + kIdsAhead]);
-      __builtin_prefetch(reinterpret_cast<char*>(items[i + kIdsAhead]) + 64);
-    }
-    std::string_view id;
-    const char* problem = nullptr;
-    if (!PyUnicode_Check(items[i])) {
-      if (bad == nullptr) throw nb::type_error("players: every id must be a str");
-      problem = "is not a str";
-    } else if (!utf8(items[i], id)) {
-      problem = "is not valid Unicode: it holds a lone surrogate";
-    } else if (id.empty() || id.size() > kPlayerBytesMax) {
-      problem = "must be 1 to 128 bytes of UTF-8";
-      id = {};
-    }
-    if (problem != nullptr && bad != nullptr && bad->index < 0) *bad = {i, problem};
-    ids.text.append(id);
-    if (ids.text.size() > UINT32_MAX) throw MalformedBatch(-1, "players: too many bytes; send smaller batches");
-    ids.end.push_back(static_cast<uint32_t>(ids.text.size()));
-  }
-  const nb::gil_scoped_release others;
-  ids.hash.resize(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) ids.hash[i] = engine.hash(ids[i]);
-}
-
-// Copies a column. `letters` are the buffer formats of its item type.
-template <class Item>
-void take_column(nb::handle column, const char* name, const char* letters, std::vector<Item>& items) {
-  Py_buffer view;
-  if (PyObject_GetBuffer(column.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
-    PyErr_Clear();
-    throw MalformedBatch(-1, std::string(name) + ": must be contiguous and offer the buffer protocol, such as array.array");
-  }
-  const char* format = view.format == nullptr ? "B" : view.format;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;
-  const bool fits = view.ndim == 1 && view.itemsize == sizeof(Item) && format[0] != '\0' && format[1] == '\0' &&
-                    std::string_view(letters).find(format[0]) != std::string_view::npos;
-  if (fits) {
-    const auto* data = static_cast<const Item*>(view.buf);
-    items.assign(data, data + view.len / static_cast<Py_ssize_t>(sizeof(Item)));
-  }
-  PyBuffer_Release(&view);
-  if (!fits) {
-    throw MalformedBatch(-1, std::string(name) + ": must be one-dimensional with items of " +
-                                 std::to_string(sizeof(Item)) + " bytes and format " + letters[0]);
-  }
-}
-
-struct Columns {
-  std::vector<int64_t> score;
-  std::vector<int64_t> tie;
-  std::vector<uint32_t> instance;
-  std::vector<uint32_t> player;
-  std::vector<uint8_t> op;
-};
-
-template <class Item>
-const Item* take_optional(nb::handle column, const char* name, const char* letters, std::vector<Item>& items,
-                          size_t rows) {
-  if (column.is_none()) return nullptr;
-  take_column(column, name, letters, items);
-  if (items.size() != rows) {
-    throw MalformedBatch(-1, std::string(name) + ": has " + std::to_string(items.size()) + " rows, score has " +
-                                 std::to_string(rows));
-  }
-  return items.data();
-}
-
-void report_bad_id(const BadId& bad, const Batch& batch) {
-  const auto index = static_cast<size_t>(bad.index);
-  const std::string problem = "players[" + std::to_string(index) + "]: " + bad.problem;
-  for (size_t row = 0; row < batch.rows; ++row) {
-    const bool uses = batch.player == nullptr ? row == index : batch.player[row] == index;
-    const bool clears = batch.op != nullptr && batch.op[row] == static_cast<uint8_t>(Op::clear);
-    if (uses && !clears) throw MalformedBatch(static_cast<int64_t>(row), problem);
-  }
-  throw MalformedBatch(-1, problem);
 }
 
 // ---------------------------------------------------------------------------------------------------- answers
@@ -403,14 +283,7 @@ class PyEngine {
 
   void check() const {
     const nb::gil_scoped_release others;
-    engine_.lock().lock_shared();
-    try {
-      engine_.read_check();
-    } catch (...) {
-      engine_.lock().unlock_shared();
-      throw;
-    }
-    engine_.lock().unlock_shared();
+    engine_.check();
   }
 
   void save(int file) const {
@@ -436,22 +309,6 @@ class PyEngine {
     engine_.lock().lock_shared();
     read();
     engine_.lock().unlock_shared();
-  }
-
-  static Batch::Instance take_instance(nb::handle item, size_t index) {
-    const nb::tuple parts = nb::cast<nb::tuple>(item);
-    Batch::Instance instance;
-    nb::handle name = parts[0];
-    if (!utf8(name.ptr(), instance.name) || instance.name.size() > kBoardNameBytesMax) {
-      throw MalformedBatch(-1, "instances[" + std::to_string(index) + "]: the key must be at most " +
-                                   std::to_string(kBoardNameBytesMax) + " bytes of valid Unicode");
-    }
-    instance.rules.keep = static_cast<Keep>(nb::cast<int>(parts[1]));
-    instance.rules.direction.order = static_cast<Order>(nb::cast<int>(parts[2]));
-    instance.rules.direction.ties = static_cast<Ties>(nb::cast<int>(parts[3]));
-    instance.rules.score_min = nb::cast<int64_t>(parts[4]);
-    instance.rules.score_max = nb::cast<int64_t>(parts[5]);
-    return instance;
   }
 
   nb::object kept_object(const std::optional<Kept>& kept) const {
@@ -509,13 +366,13 @@ NB_MODULE(_engine, module) {
   nb::set_leak_warnings(false);  // a store that is alive when the interpreter ends is no mistake
   nb::register_exception_translator(rankd::translate);
   module.doc() = "The native ranking engine; use rankd.projection.engine.";
-  nb::class_<PyEngine>(module, "Engine", "Any number of boards over one set of players.")
+  nb::class_<PyEngine>(module, "Engine", "typing.Any number of boards over one set of players.")
       .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), "entry"_a, "standing"_a, "friend"_a, "kept"_a,
-           nb::sig("def __init__(self, entry: type[Any], standing: type[Any], friend: type[Any], kept: type[Any]) -> None"),
+           nb::sig("def __init__(self, entry: type[typing.Any], standing: type[typing.Any], friend: type[typing.Any], kept: type[typing.Any]) -> None"),
            "The classes of answers, made with positional arguments.")
       .def("apply", &PyEngine::apply, "instances"_a, "players"_a, "score"_a, "tie"_a.none(), "instance"_a.none(),
            "player"_a.none(), "op"_a.none(), "partition"_a, "epoch"_a, "after"_a, "upto"_a, "ranking"_a,
-           nb::sig("def apply(self, instances: list[tuple[str, int, int, int, int, int]], players: Sequence[str], "
+           nb::sig("def apply(self, instances: list[tuple[str, int, int, int, int, int]], players: collections.abc.Sequence[str], "
                    "score: object, tie: object | None, instance: object | None, player: object | None, "
                    "op: object | None, partition: int, epoch: int, after: int, upto: int, ranking: int) -> "
                    "tuple[int, int, int, memoryview, memoryview, memoryview, memoryview | None, memoryview | None]"))
@@ -525,23 +382,23 @@ NB_MODULE(_engine, module) {
       .def("names", &PyEngine::names, "cursor"_a, "most"_a,
            nb::sig("def names(self, cursor: int, most: int) -> tuple[list[str], int | None]"))
       .def("total", &PyEngine::total, "name"_a)
-      .def("score", &PyEngine::score, "name"_a, "player"_a, nb::sig("def score(self, name: str, player: str) -> Any"))
+      .def("score", &PyEngine::score, "name"_a, "player"_a, nb::sig("def score(self, name: str, player: str) -> typing.Any"))
       .def("scores", &PyEngine::scores, "name"_a, "players"_a,
-           nb::sig("def scores(self, name: str, players: Sequence[str]) -> list[Any]"))
+           nb::sig("def scores(self, name: str, players: collections.abc.Sequence[str]) -> list[typing.Any]"))
       .def("rank", &PyEngine::rank, "name"_a, "player"_a, "ranking"_a,
-           nb::sig("def rank(self, name: str, player: str, ranking: int) -> Any"))
+           nb::sig("def rank(self, name: str, player: str, ranking: int) -> typing.Any"))
       .def("ranks", &PyEngine::ranks, "name"_a, "players"_a, "ranking"_a,
-           nb::sig("def ranks(self, name: str, players: Sequence[str], ranking: int) -> list[Any]"))
+           nb::sig("def ranks(self, name: str, players: collections.abc.Sequence[str], ranking: int) -> list[typing.Any]"))
       .def("range", &PyEngine::range, "name"_a, "first"_a, "last"_a, "ranking"_a,
-           nb::sig("def range(self, name: str, first: int, last: int, ranking: int) -> tuple[list[Any], int]"))
+           nb::sig("def range(self, name: str, first: int, last: int, ranking: int) -> tuple[list[typing.Any], int]"))
       .def("following", &PyEngine::following, "name"_a, "score"_a, "tie"_a, "player"_a, "limit"_a, "ranking"_a,
            nb::sig("def following(self, name: str, score: int, tie: int, player: str, limit: int, ranking: int) -> "
-                   "tuple[list[Any], int]"))
+                   "tuple[list[typing.Any], int]"))
       .def("around", &PyEngine::around, "name"_a, "player"_a, "above"_a, "below"_a, "ranking"_a,
            nb::sig("def around(self, name: str, player: str, above: int, below: int, ranking: int) -> "
-                   "tuple[list[Any], Any, list[Any]] | None"))
+                   "tuple[list[typing.Any], typing.Any, list[typing.Any]] | None"))
       .def("friends", &PyEngine::friends, "name"_a, "players"_a, "ranking"_a,
-           nb::sig("def friends(self, name: str, players: Sequence[str], ranking: int) -> list[Any]"))
+           nb::sig("def friends(self, name: str, players: collections.abc.Sequence[str], ranking: int) -> list[typing.Any]"))
       .def("rank_of_score", &PyEngine::rank_of_score, "name"_a, "score"_a, "tie"_a, "ranking"_a,
            nb::sig("def rank_of_score(self, name: str, score: int, tie: int, ranking: int) -> tuple[int, int]"))
       .def("count", &PyEngine::count, "name"_a, "low"_a, "high"_a)

@@ -82,9 +82,10 @@ class Board {
   template <class Gone>
   std::unique_ptr<Tree> clear(BoardMemory& memory, Gone gone);
 
-  // Fills an empty board in standing order with `count` entries from next() -> LoadedEntry.
+  // Fills an empty board in standing order with `count` entries from next() -> LoadedEntry. Returns whether all players
+  // were different; if not, the board can only be thrown away.
   template <class Next>
-  void load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next next);
+  bool load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next next);
 
   // Throws what `fail(text)` throws when an invariant does not hold.
   template <class Fail>
@@ -163,8 +164,7 @@ std::unique_ptr<Tree> Board::clear(BoardMemory& memory, Gone gone) {
 }
 
 template <class Next>
-void Board::load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next next) {
-  if (count == 0) return;
+bool Board::load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next next) {
   if (count > kBlockEntriesMax) {
     tree_ = std::make_unique<Tree>(memory.trees);
     tree_->begin(players_end, count);
@@ -178,10 +178,11 @@ void Board::load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next
     if (tree_) {
       tree_->append(key, player);
     } else {
+      if (index_of(block(memory).player, size_, player) < size_) return false;
       block(memory).set(size_, key, player);
     }
   }
-  if (tree_) tree_->finish();
+  return tree_ == nullptr || tree_->finish();
 }
 
 template <class Fail>

@@ -164,7 +164,10 @@ class Engine {
   // Writers; they take the lock themselves.
   Applied apply(const Batch& batch);
   bool drop(std::string_view name);
+  // These two only keep other writers out: readers go on, however long it takes.
   void save(int file) const;
+  // Throws std::logic_error naming the first invariant that does not hold.
+  void check() const;
   // Only into an engine nobody else knows yet.
   void load(int file);
 
@@ -190,8 +193,6 @@ class Engine {
   std::vector<int64_t> read_quantiles(const Board* board, const std::vector<uint32_t>& ppm) const;
   std::vector<Bucket> read_histogram(const Board* board, uint32_t buckets) const;
   MemoryUse read_memory() const;
-  // Throws std::logic_error naming the first invariant that does not hold.
-  void read_check() const;
 
  private:
   friend class Application;

@@ -253,7 +253,8 @@ MemoryUse Engine::read_memory() const {
           regions_.bytes(Purpose::maps), regions_.idle_bytes()};
 }
 
-void Engine::read_check() const {
+void Engine::check() const {
+  const std::lock_guard<std::mutex> writer(writer_);
   const auto fail = [](const char* text) { throw std::logic_error(text); };
   players_.check(fail);
   boards_.check(fail);

@@ -192,11 +192,11 @@ class SnapshotReader {
     char magic[8];
     uint32_t version = 0;
     take_bytes(magic, sizeof(magic));
-    if (std::memcmp(magic, kMagic, sizeof(magic)) != 0) throw SnapshotDamaged("the file does not begin as a snapshot");
+    if (std::memcmp(magic, kMagic, sizeof(magic)) != 0) throw SnapshotDamaged("the file does not begin as a snapshot; name one that rankd saved");
     take_bytes(&version, sizeof(version));
     if (version > kVersion) {
       throw SnapshotNewer("the file has format " + std::to_string(version) + ", this version of rankd reads up to " +
-                          std::to_string(kVersion));
+                          std::to_string(kVersion) + "; upgrade rankd, or use an older snapshot");
     }
     if (version == 0) damaged("there is no format 0");
     if (next_block() != Type::begin) damaged("the file does not say what is in it");
@@ -225,7 +225,7 @@ class SnapshotReader {
 
  private:
   [[noreturn]] void damaged(const std::string& what) const {
-    throw SnapshotDamaged("block " + std::to_string(blocks_) + ": " + what);
+    throw SnapshotDamaged("block " + std::to_string(blocks_) + ": " + what + "; use an older snapshot");
   }
 
   // Reads ahead a good deal: a system call a block would be many for small boards.
@@ -350,12 +350,12 @@ class SnapshotReader {
     board.set_direction({static_cast<Order>(order), static_cast<Ties>(ties)});
 
     column_size_ = column_at_ = 0;
-    seen_.assign(players_read_, false);
     has_before_ = false;
-    board.load(engine_.memory_, count, players_read_, [&] {
+    const bool all_differ = board.load(engine_.memory_, count, players_read_, [&] {
       if (column_at_ == column_size_) next_entries();
       return next_entry();
     });
+    if (!all_differ) damaged("a player stands twice in a board");
     if (column_at_ != column_size_) damaged("a board has more entries than it says");
   }
 
@@ -381,14 +381,16 @@ class SnapshotReader {
     return number;
   }
 
-  // Players are looked up many at a time, a step for all before the next: one after the other, each would wait for
-  // memory twice.
+  // Players are looked up many at a time, each step for all before the next, while the memory that the following ones
+  // need is on its way: one after the other, each would wait for it twice.
   void look_up_names(uint32_t begin) {
-    const uint32_t end = std::min(column_size_, begin + kTogether);
-    for (uint32_t i = begin; i < end; ++i) {
-      players_placed_ += engine_.players_.retain(entry<uint32_t>(players_, i)) ? 1 : 0;
-    }
-    for (uint32_t i = begin; i < end; ++i) names_[i - begin] = engine_.players_.name(entry<uint32_t>(players_, i));
+    const auto each = [&](uint32_t from, auto step) {
+      for (uint32_t i = from; i < std::min(column_size_, from + kTogether); ++i) step(i, entry<uint32_t>(players_, i));
+    };
+    each(begin + 2 * kTogether, [&](uint32_t, uint32_t player) { engine_.players_.prefetch_record(player); });
+    each(begin + kTogether, [&](uint32_t, uint32_t player) { engine_.players_.prefetch_name(player); });
+    each(begin, [&](uint32_t, uint32_t player) { players_placed_ += engine_.players_.retain(player) ? 1 : 0; });
+    each(begin, [&](uint32_t i, uint32_t player) { names_[i - begin] = engine_.players_.name(player); });
   }
 
   LoadedEntry next_entry() {
@@ -398,8 +400,6 @@ class SnapshotReader {
                   uint64_t{entry<uint16_t>(ties_high_, i)} << 32 | entry<uint32_t>(ties_low_, i)};
     const auto player = entry<uint32_t>(players_, i);
     const std::string_view id = names_[i % kTogether];
-    if (seen_[player]) damaged("a player stands twice in a board");
-    seen_[player] = true;
     if (has_before_) {
       const bool ascends = key_before_.score != key.score ? key_before_.score < key.score
                            : key_before_.tie != key.tie   ? key_before_.tie < key.tie
@@ -432,7 +432,6 @@ class SnapshotReader {
   uint64_t boards_count_ = 0;
   uint32_t players_read_ = 0;
   uint32_t players_placed_ = 0;  // who stand in a board that was read
-  std::vector<bool> seen_;  // players in the board that is read
   uint32_t column_size_ = 0;
   uint32_t column_at_ = 0;
   const char* scores_ = nullptr;

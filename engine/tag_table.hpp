@@ -62,6 +62,7 @@ class TagTable {
   TagTable& operator=(const TagTable&) = delete;
 
   uint32_t size() const { return size_; }
+  bool has_segments() const { return depth_ > 0 || single_.segment() != nullptr; }
 
   void prefetch_tag(uint32_t tag) const {
     const Entry entry = directory()[index_of(tag)];
@@ -184,16 +185,21 @@ class TagTable {
     }
   }
 
-  // Gives pages back that `reserve_pages` made and nobody used.
-  void trim_pages()
+  // Gives pages back that `reserve_pages` made and few used. Returns whether each tag was inserted once: two inserts of
+  // one tag leave a page with fewer values than it counted.
+  bool settle_pages()
     requires kDense
   {
     for (uint32_t i = 0; i < (1u << depth_); ++i) {
       const Entry entry = directory()[i];
       if (entry.segment() == nullptr || !entry.is_dense()) continue;
-      if (header_of(entry.segment()).count < kDenseLeast / 2) rebuild(i);
+      const uint32_t* values = dense_value(entry.segment(), 0);
+      const auto used = kPageSlots - static_cast<uint32_t>(std::count(values, values + kPageSlots, kNone));
+      if (used != header_of(entry.segment()).count) return false;
+      if (used < kDenseLeast / 2) rebuild(i);
     }
     if (size_ == 0) clear();
+    return true;
   }
 
   void clear() {

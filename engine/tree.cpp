@@ -424,8 +424,8 @@ void Tree::append(const Key& key, uint32_t player) {
   ++size_;
 }
 
-void Tree::finish() {
-  fill_map();
+bool Tree::finish() {
+  if (!fill_map()) return false;
   struct Child {
     uint32_t id;
     Below below;
@@ -456,18 +456,24 @@ void Tree::finish() {
     children = std::move(nodes);
   } while (children.size() > 1);
   root_ = children.front().id;
+  return true;
 }
 
-void Tree::fill_map() {
+bool Tree::fill_map() {
+  const bool has_pages = map_.has_segments();
   for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
     const Leaf& leaf = memory_.leaf(id);
     if (leaf.next != kNone) {
       const Leaf& ahead = memory_.leaf(leaf.next);
       for (uint32_t i = 0; i < ahead.size; ++i) map_.prefetch_tag(page_tag(ahead.player[i]));
     }
-    for (uint32_t i = 0; i < leaf.size; ++i) map_.insert(page_tag(leaf.player[i]), id);
+    for (uint32_t i = 0; i < leaf.size; ++i) {
+      // Pages find out at the end, when looking does not mean waiting.
+      if (!has_pages && map_.find(page_tag(leaf.player[i])) != kNone) return false;
+      map_.insert(page_tag(leaf.player[i]), id);
+    }
   }
-  map_.trim_pages();
+  return !has_pages || map_.settle_pages();
 }
 
 }  // namespace rankd

@@ -9,7 +9,7 @@
 //     sibling, so a hint may be out of date and is corrected by the next writer who comes by;
 //   - the map sends each player to the leaf that holds it. A rank climbs from there: no key is compared, so a million
 //     equal scores cost nothing extra;
-//   - no leaf or inner node is empty, the root is an inner node (smaller boards are a single block, see ladder.hpp).
+//   - no leaf or inner node is empty, the root is an inner node (smaller boards are a single block, see board.hpp).
 //
 // Every operation touches O(log n) nodes.
 #pragma once
@@ -125,7 +125,8 @@ class Tree {
   // above every player's number.
   void begin(uint32_t players_end, uint64_t entries);
   void append(const Key& key, uint32_t player);
-  void finish();
+  // Returns whether all players were different; if not, the tree can only be thrown away.
+  bool finish();
 
   // `id` is the player's name; it decides among equal keys.
   void insert(const Key& key, uint32_t player, std::string_view id);
@@ -231,7 +232,7 @@ class Tree {
   void copy_children(Inner& to, uint32_t at, const Inner& from, uint32_t from_at, uint32_t count);
   void adopt(uint32_t node, uint32_t from);
   static Below below(const Inner& node) { return {node.count_before(node.size), node.repeats_before(node.size)}; }
-  void fill_map();
+  bool fill_map();
 
   TreeMemory& memory_;
   TagTable<true> map_;

@@ -22,7 +22,7 @@ inline constexpr Ranking kRankings[] = {Ranking::ordinal, Ranking::competition, 
 struct Row {
   uint32_t board = 0;
   Op op = Op::apply;
-  std::string player;
+  std::string player = {};
   int64_t score = 0;
   uint64_t tie = 0;
 };
@@ -192,9 +192,8 @@ inline size_t bytes_held(const Engine& engine) {
 }
 
 inline void check_sound(const char* file, int line, const Engine& engine) {
-  const std::shared_lock<TurnLock> reading(engine.lock());
   try {
-    engine.read_check();
+    engine.check();
   } catch (const std::logic_error& error) {
     fail(file, line, error.what());
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <sstream>
@@ -69,7 +70,7 @@ class Random {
   }
   template <class Items>
   auto& pick(Items& items) {
-    return items[below(items.size())];
+    return items[below(std::size(items))];
   }
   template <class Items>
   void shuffle(Items& items) {

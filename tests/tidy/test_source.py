@@ -19,7 +19,7 @@ from .repository import NATIVE, PYTHON, ROOT, documents, files, files_ending, sh
 TEXT = (*PYTHON, *NATIVE, ".md", ".toml", ".txt", ".json", ".svg", ".cmake", "")
 # Written in two parts, so that this file does not break its own rules.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
-SLEEP = re.compile(r"\bsle" r"ep\(")
+SLEEP = re.compile(r"\bsle" r"ep(?:_for|_until)?\(")
 BLANKET = re.compile(r"#\s*(type:\s*igno" r"re(?!\[)|no" r"qa(?!: ?[A-Z]+\d))")
 MACHINE = re.compile(r"(?<![\w.])/(?:ro" r"ot|wo" r"rk|t" r"mp|ho" r"me)(?:/|\b)")
 REGISTRY = re.compile(r"py" r"pi\.org|python" r"hosted\.org|npm" r"js\.(?:org|com)|crates\." r"io")

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, TIE_FIELD_MAX, Kept, Rules
+from rankd.domain.player import PLAYER_BYTES_MAX
 from rankd.errors import InvalidValue, MalformedBatch
 from rankd.projection.port import (
     BATCH_ROWS_MAX,
     HISTOGRAM_BUCKETS_MAX,
     INSTANCE_BYTES_MAX,
-    PLAYER_BYTES_MAX,
     QUANTILE_PPM_MAX,
     QUANTILES_MAX,
     READ_ENTRIES_MAX,
@@ -52,10 +52,15 @@ def check_player(player: object) -> None:
         raise TypeError(f"player must be a str, not {type(player).__name__}")
 
 
-def check_players(players: Sequence[object]) -> None:
-    """Refuse too many players, and those that are not text."""
+def check_player_count(players: Sequence[object]) -> None:
+    """Refuse too many players."""
     if len(players) > READ_PLAYERS_MAX:
         raise InvalidValue("players", f"must be at most {READ_PLAYERS_MAX} a call, not {len(players)}")
+
+
+def check_players(players: Sequence[object]) -> None:
+    """Refuse too many players, and those that are not text."""
+    check_player_count(players)
     for player in players:
         if not isinstance(player, str):
             raise TypeError(f"players must be str, not {type(player).__name__}")

@@ -17,10 +17,9 @@ import msgspec
 from rankd import _engine
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
-from rankd.errors import InvalidValue, MalformedBatch
+from rankd.errors import MalformedBatch
 from rankd.projection import arguments
 from rankd.projection.port import (
-    READ_PLAYERS_MAX,
     Applied,
     Around,
     Batch,
@@ -132,7 +131,7 @@ class EngineStore:
 
     def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
         """Return many kept scores of one instant, in request order."""
-        _check_number(players)
+        arguments.check_player_count(players)
         return self._native.scores(instance.text, players)
 
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
@@ -144,7 +143,7 @@ class EngineStore:
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
     ) -> list[Standing | None]:
         """Return where many players stand at one instant, in request order, None for those who are absent."""
-        _check_number(players)
+        arguments.check_player_count(players)
         return self._native.ranks(instance.text, players, _RANKINGS[ranking])
 
     def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
@@ -181,7 +180,7 @@ class EngineStore:
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
     ) -> list[Friend]:
         """Return those of `players` who are in the instance, in standing order, each once."""
-        _check_number(players)
+        arguments.check_player_count(players)
         return self._native.friends(instance.text, players, _RANKINGS[ranking])
 
     def rank_of_score(
@@ -261,7 +260,3 @@ def _native_instance(key: InstanceKey, rules: Rules) -> tuple[str, int, int, int
         rules.score_max,
     )
 
-
-def _check_number(players: Sequence[str]) -> None:
-    if len(players) > READ_PLAYERS_MAX:
-        raise InvalidValue("players", f"must be at most {READ_PLAYERS_MAX} a call, not {len(players)}")

@@ -41,7 +41,6 @@ from rankd.domain.order import Kept, Ranking, Rules
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-PLAYER_BYTES_MAX = 128
 INSTANCE_BYTES_MAX = 510  # of a key's text
 BATCH_ROWS_MAX = 4_000_000  # also the longest table of a batch
 SEQUENCE_MAX = 2**63 - 1  # of partitions, epochs and sequences

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kChunkRows = 64;  // what they touch stays in the cache from the first step to the last
 constexpr uint32_t kLeavesPerBreath = 16;
+constexpr size_t kMovesPerBreath = 8;
 
 constexpr uint32_t kFoldSlots = 4 * kChunkRows;
 
@@ -152,19 +153,24 @@ class Application {
     const Ids& ids = *batch_.players;
     players_ = engine_.find_players(ids);
     if (std::find(players_.begin(), players_.end(), kNone) == players_.end()) return;
+    add_players();
+    // An id that only later rows of a twin added.
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (players_[i] == kNone) players_[i] = engine_.players_.find(ids.hash[i], ids[i]);
+    }
+  }
+
+  void add_players() {
+    const Ids& ids = *batch_.players;
     const std::lock_guard<TurnLock> exclusive(engine_.lock_);
     for (size_t row = 0; row < batch_.rows; ++row) {
+      if (row % 64 == 0) engine_.lock_.breathe();  // whatever the row is about: there may be many to skip
       const Op op = op_of(row);
       if (op != Op::apply && op != Op::put) continue;
       const uint32_t i = player_of(row);
       if (players_[i] != kNone) continue;
       players_[i] = engine_.players_.find(ids.hash[i], ids[i]);  // it may be in the table twice
       if (players_[i] == kNone) players_[i] = engine_.players_.add(ids.hash[i], ids[i]);
-      if (row % 64 == 0) engine_.lock_.breathe();
-    }
-    // An id that only later rows of a twin added.
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (players_[i] == kNone) players_[i] = engine_.players_.find(ids.hash[i], ids[i]);
     }
   }
 
@@ -270,25 +276,27 @@ class Application {
     }
   }
 
-  // Where the chunk's players are now, in steps that each wait for memory once for all of them.
+  // Where the chunk's players are now.
   void locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
-    const Tree* tree = board.tree();
-    const auto each = [&](auto step) {
-      for (uint32_t i = begin; i < end; ++i) {
-        const uint32_t player = players_[player_of(rows_[i])];
-        if (player != kNone) step(i - begin, player);
+    const auto player_at = [&](size_t i) { return players_[player_of(rows_[begin + i])]; };
+    if (const Tree* tree = board.tree(); tree == nullptr) {
+      for (uint32_t i = 0; i < end - begin; ++i) {
+        spots_[i] = player_at(i) == kNone ? Spot{} : board.locate(memory_, player_at(i));
       }
-    };
-    if (tree == nullptr) {
-      each([&](uint32_t i, uint32_t player) { spots_[i] = board.locate(memory_, player); });
-      return;
+    } else {
+      staggered(
+          end - begin,
+          [&](size_t i) {
+            if (player_at(i) != kNone) tree->prefetch_map(player_at(i));
+          },
+          [&](size_t i) {
+            if (player_at(i) != kNone) tree->prefetch_players(player_at(i));
+          },
+          [&](size_t i) {
+            spots_[i] = player_at(i) == kNone ? Spot{} : tree->locate(player_at(i));
+            if (spots_[i].leaf != kNone) tree->prefetch_move(spots_[i]);
+          });
     }
-    each([&](uint32_t, uint32_t player) { tree->prefetch_map(player); });
-    each([&](uint32_t, uint32_t player) { tree->prefetch_players(player); });
-    each([&](uint32_t i, uint32_t player) {
-      spots_[i] = tree->locate(player);
-      if (spots_[i].leaf != kNone) tree->prefetch_move(spots_[i]);
-    });
   }
 
   Move& move_of(const Board& board, Spot spot, uint32_t player, uint32_t id) {
@@ -320,16 +328,19 @@ class Application {
     if (sorted_.empty()) return;
     std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
     const std::lock_guard<TurnLock> exclusive(engine_.lock_);
-    std::array<uint64_t, Tree::kInsertsMost> keys;
-    for (size_t begin = 0; begin < sorted_.size(); begin += keys.size()) {
-      const size_t end = std::min(sorted_.size(), begin + keys.size());
-      if (const Tree* tree = board.tree(); tree != nullptr) {
-        for (size_t i = begin; i < end; ++i) keys[i - begin] = sorted_[i].score_key;
-        tree->prefetch_inserts(keys.data(), end - begin);
-      }
-      for (size_t i = begin; i < end; ++i) apply_move(board, moves_[sorted_[i].move]);
-      engine_.lock_.breathe();
-    }
+    // Each step looks at the tree as it is then: what an earlier one saw may have been split or joined since.
+    staggered(
+        sorted_.size(),
+        [&](size_t i) {
+          if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_parent(sorted_[i].score_key);
+        },
+        [&](size_t i) {
+          if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_leaf(sorted_[i].score_key);
+        },
+        [&](size_t i) {
+          apply_move(board, moves_[sorted_[i].move]);
+          if (i % kMovesPerBreath == 0) engine_.lock_.breathe();
+        });
   }
 
   void apply_move(Board& board, const Move& move) {

@@ -122,7 +122,7 @@ inline Before before_in_block(const Block& block, uint32_t end) {
 
 template <class Found>
 void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const {
-  constexpr size_t kTogether = 32;
+  constexpr size_t kTogether = 32;  // measured better here than `staggered`: each step asks for little
   std::array<Spot, kTogether> spots;
   for (size_t begin = 0; begin < players.size(); begin += kTogether) {
     const size_t end = std::min(players.size(), begin + kTogether);

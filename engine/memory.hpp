@@ -105,6 +105,21 @@ class Pool {
 };
 
 inline void prefetch(const void* address) { __builtin_prefetch(address, 0, 3); }
-inline void prefetch_write(const void* address) { __builtin_prefetch(address, 1, 3); }
+
+// Takes items 0 … count − 1 through several steps, each some items behind the one before it: what a step asks of memory
+// has time to arrive until the next step looks at it. All of one step first would ask for more at once than processors
+// keep track of; they drop the rest.
+template <class... Steps>
+void staggered(size_t count, Steps... steps) {
+  constexpr size_t kBehind = 8;
+  for (size_t now = 0; now < count + kBehind * (sizeof...(steps) - 1); ++now) {
+    size_t behind = 0;
+    const auto take = [&](auto& step) {
+      if (now >= behind && now - behind < count) step(now - behind);
+      behind += kBehind;
+    };
+    (take(steps), ...);
+  }
+}
 
 }  // namespace rankd

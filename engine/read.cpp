@@ -5,13 +5,6 @@
 
 namespace rankd {
 
-namespace {
-
-// How far ahead of its use memory is asked for: enough lookups to cover one access to main memory.
-constexpr size_t kAhead = 12;
-
-}  // namespace
-
 Engine::Engine(HashKey key)
     : players_(regions_, Purpose::players, key),
       memory_(regions_, players_),
@@ -40,28 +33,21 @@ std::vector<std::string> Engine::read_names(uint64_t& cursor, uint32_t most) con
   return names;
 }
 
-// Looks many ids up, three memory accesses deep, without waiting for one before starting the next.
+// A lookup is three accesses to memory, each depending on the one before.
 std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
-  const size_t count = ids.size();
-  std::vector<uint32_t> numbers(count + 2 * kAhead, kNone);
-  for (size_t i = 0; i < count + 3 * kAhead; ++i) {
-    if (i < count) players_.prefetch_index(ids.hash[i]);
-    if (i >= kAhead && i - kAhead < count) {
-      const uint32_t likely = players_.likely_number(ids.hash[i - kAhead]);
-      numbers[i - kAhead] = likely;
-      if (likely != kNone) players_.prefetch_record(likely);
-    }
-    if (i >= 2 * kAhead && i - 2 * kAhead < count && numbers[i - 2 * kAhead] != kNone) {
-      players_.prefetch_name(numbers[i - 2 * kAhead]);
-    }
-    if (i >= 3 * kAhead && i - 3 * kAhead < count) {
-      const size_t ready = i - 3 * kAhead;
-      if (numbers[ready] != kNone && players_.name(numbers[ready]) != ids[ready]) {
-        numbers[ready] = players_.find(ids.hash[ready], ids[ready]);
-      }
-    }
-  }
-  numbers.resize(count);
+  std::vector<uint32_t> numbers(ids.size());
+  staggered(
+      ids.size(), [&](size_t i) { players_.prefetch_index(ids.hash[i]); },
+      [&](size_t i) {
+        numbers[i] = players_.likely_number(ids.hash[i]);
+        if (numbers[i] != kNone) players_.prefetch_record(numbers[i]);
+      },
+      [&](size_t i) {
+        if (numbers[i] != kNone) players_.prefetch_name(numbers[i]);
+      },
+      [&](size_t i) {
+        if (numbers[i] != kNone && players_.name(numbers[i]) != ids[i]) numbers[i] = players_.find(ids.hash[i], ids[i]);
+      });
   return numbers;
 }
 

@@ -382,24 +382,24 @@ void Tree::prefetch_move(Spot spot) const {
   prefetch(&parent.link[leaf.slot_hint]);
 }
 
-void Tree::prefetch_inserts(const uint64_t* score_keys, size_t count) const {
-  std::array<const Inner*, kInsertsMost> parent;
-  std::array<uint32_t, kInsertsMost> slot;
-  const auto slot_for = [&](const Inner& inner, size_t i) {
-    return count_less(inner.score + 1, inner.size - 1, score_keys[i]);
-  };
-  for (size_t i = 0; i < count; ++i) {
-    parent[i] = &memory_.inner(root_);
-    for (uint32_t level = height_; level > 1; --level) {
-      parent[i] = &memory_.inner(parent[i]->child(slot_for(*parent[i], i)));
-    }
-    prefetch_lines(parent[i], offsetof(Inner, link));
+// The node above the leaf for a score. Ties are left aside: whoever only wants memory fetched need not be exact.
+const Inner& Tree::parent_for(uint64_t score_key) const {
+  uint32_t node = root_;
+  for (uint32_t level = height_; level > 1; --level) {
+    const Inner& inner = memory_.inner(node);
+    node = inner.child(count_less(inner.score + 1, inner.size - 1, score_key));
   }
-  for (size_t i = 0; i < count; ++i) {
-    slot[i] = slot_for(*parent[i], i);
-    prefetch(&parent[i]->link[slot[i]]);
-  }
-  for (size_t i = 0; i < count; ++i) prefetch_lines(&memory_.leaf(parent[i]->child(slot[i])), sizeof(Leaf));
+  return memory_.inner(node);
+}
+
+void Tree::prefetch_parent(uint64_t score_key) const {
+  prefetch_lines(&parent_for(score_key), offsetof(Inner, link));
+}
+
+void Tree::prefetch_leaf(uint64_t score_key) const {
+  const Inner& parent = parent_for(score_key);
+  const uint32_t slot = count_less(parent.score + 1, parent.size - 1, score_key);
+  prefetch_lines(&memory_.leaf(parent.child(slot)), sizeof(Leaf));
 }
 
 // ---------------------------------------------------------------------------------------------------- loading

@@ -163,9 +163,9 @@ class Tree {
   void prefetch_players(uint32_t player) const;
   void prefetch_place(Spot spot) const;
   void prefetch_move(Spot spot) const;
-  // The same for where entries with these score keys will go.
-  static constexpr size_t kInsertsMost = 16;
-  void prefetch_inserts(const uint64_t* score_keys, size_t count) const;
+  // The same for where an entry with this score will go.
+  void prefetch_parent(uint64_t score_key) const;
+  void prefetch_leaf(uint64_t score_key) const;
 
   // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
   // their entries. Returns false when nothing was left.
@@ -214,6 +214,7 @@ class Tree {
   }
   template <class Where>
   uint32_t descend(const Where& where, Path& path) const;
+  const Inner& parent_for(uint64_t score_key) const;
   uint32_t attach(const Key& key, uint32_t player, std::string_view id);
   void detach(Spot spot);
   void add_along(uint32_t leaf, int32_t entries, int32_t repeats);

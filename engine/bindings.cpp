@@ -366,7 +366,7 @@ NB_MODULE(_engine, module) {
   nb::set_leak_warnings(false);  // a store that is alive when the interpreter ends is no mistake
   nb::register_exception_translator(rankd::translate);
   module.doc() = "The native ranking engine; use rankd.projection.engine.";
-  nb::class_<PyEngine>(module, "Engine", "typing.Any number of boards over one set of players.")
+  nb::class_<PyEngine>(module, "Engine", "Any number of boards over one set of players.")
       .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), "entry"_a, "standing"_a, "friend"_a, "kept"_a,
            nb::sig("def __init__(self, entry: type[typing.Any], standing: type[typing.Any], friend: type[typing.Any], kept: type[typing.Any]) -> None"),
            "The classes of answers, made with positional arguments.")

@@ -62,6 +62,35 @@ void append(std::string& payload, Number number) {
   payload.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
+// Ids and names leave as text: what is none must be refused here, where somebody asks whether the file is good.
+bool is_utf8(std::string_view text) {
+  const char* at = text.data();
+  const char* end = at + text.size();
+  const auto byte = [&](int i) { return static_cast<unsigned char>(at[i]); };
+  while (at < end) {
+    if (end - at >= 8 && (SipHash13::load(at) & 0x8080808080808080ULL) == 0) {
+      at += 8;
+      continue;
+    }
+    const unsigned char first = byte(0);
+    if (first < 0x80) {
+      ++at;
+      continue;
+    }
+    const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (first < 0xc2 || first > 0xf4 || end - at <= more) return false;
+    // The second byte rules out longer forms than needed, surrogates, and what is above U+10FFFF.
+    const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (byte(1) < low || byte(1) > high) return false;
+    for (int i = 2; i <= more; ++i) {
+      if ((byte(i) & 0xc0) != 0x80) return false;
+    }
+    at += more + 1;
+  }
+  return true;
+}
+
 }  // namespace
 
 class SnapshotWriter {
@@ -322,6 +351,7 @@ class SnapshotReader {
       std::memcpy(&length, lengths + size_t{i} * 2, 2);
       if (length == 0 || length > kPlayerBytesMax) damaged("a player's id has a length that is out of bounds");
       names[i] = {take_span(length), length};
+      if (!is_utf8(names[i])) damaged("a player's id is not UTF-8");
       hashes[i] = engine_.players_.hash(names[i]);
     }
     all_taken();
@@ -343,12 +373,13 @@ class SnapshotReader {
       damaged("a board's order is unknown");
     }
     if (count == 0 || count > players_read_) damaged("a board's size is out of bounds");
-    if (name.size() > kBoardNameBytesMax) damaged("a board's name is too long");
+    if (name.size() > kBoardNameBytesMax || !is_utf8(name)) damaged("a board's name is too long, or not UTF-8");
     const uint64_t hash = engine_.boards_.hash(name);
     if (engine_.boards_.find(hash, name) != kNone) damaged("a board occurs twice");
     Board& board = engine_.boards_.payload(engine_.boards_.add(hash, name));
     board.set_direction({static_cast<Order>(order), static_cast<Ties>(ties)});
 
+    has_ties_ = board.direction().ties != Ties::player;
     column_size_ = column_at_ = 0;
     has_before_ = false;
     const bool all_differ = board.load(engine_.memory_, count, players_read_, [&] {
@@ -398,6 +429,7 @@ class SnapshotReader {
     if (i % kTogether == 0) look_up_names(i);
     const Key key{entry<uint64_t>(scores_, i),
                   uint64_t{entry<uint16_t>(ties_high_, i)} << 32 | entry<uint32_t>(ties_low_, i)};
+    if (!has_ties_ && key.tie != 0) damaged("a tie field stands in a board that has none");
     const auto player = entry<uint32_t>(players_, i);
     const std::string_view id = names_[i % kTogether];
     if (has_before_) {
@@ -438,6 +470,7 @@ class SnapshotReader {
   const char* ties_low_ = nullptr;
   const char* ties_high_ = nullptr;
   const char* players_ = nullptr;
+  bool has_ties_ = false;
   bool has_before_ = false;
   Key key_before_;
   std::string_view id_before_;

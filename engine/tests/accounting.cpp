@@ -47,8 +47,8 @@ using testing::Row;
 std::vector<Row> filled(Random& random, uint32_t boards, uint64_t rows, uint64_t players) {
   std::vector<Row> all;
   for (uint64_t i = 0; i < rows; ++i) {
-    all.push_back({static_cast<uint32_t>(random.below(boards)), Op::apply, "player " + std::to_string(random.below(players)),
-                   random.between(0, 5'000)});
+    const auto board = static_cast<uint32_t>(random.below(boards));
+    all.push_back({board, Op::apply, "player " + std::to_string(random.below(players)), random.between(0, 5'000)});
   }
   return all;
 }

@@ -294,7 +294,8 @@ inline void compare(const Engine& engine, const std::string& name, const Model& 
       const uint64_t below = random.below(20);
       Standing standing;
       uint64_t above_count = 0;
-      const Lines lines = engine.read_around(board, entries[place].player, above, below, ranking, standing, above_count);
+      const std::string& id = entries[place].player;
+      const Lines lines = engine.read_around(board, id, above, below, ranking, standing, above_count);
       check_standing(standing, place);
       CHECK_EQUAL(above_count, std::min(above, place));
       check_lines(lines, place - above_count, above_count + 1 + std::min(below, total - place - 1), ranks);
@@ -315,7 +316,8 @@ inline void compare(const Engine& engine, const std::string& name, const Model& 
       uint64_t expected = 1;
       for (uint64_t at = 0; at < total; ++at) {
         const Kept& other = entries[at].kept;
-        const bool better = direction.order == Order::desc ? other.score > after.kept.score : other.score < after.kept.score;
+        const bool is_more = other.score > after.kept.score;
+        const bool better = other.score != after.kept.score && is_more == (direction.order == Order::desc);
         // Last by id among equals, so whoever is not behind by the tie field stands before.
         const bool level = other.score == after.kept.score &&
                            (direction.ties == Ties::player || other.tie == after.kept.tie ||

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "model.hpp"
 #include "testing.hpp"
@@ -156,23 +157,24 @@ struct Draft {
 };
 
 // Boards of every direction and size; some thousand players, so that there is more than one segment of everything.
-Pair filled_pair(Random& random, size_t rows_count = 6'000) {
+std::unique_ptr<Pair> filled_pair(Random& random, size_t rows_count = 6'000) {
   Boards boards;
   for (const Order order : {Order::desc, Order::asc}) {
     for (const Ties ties : {Ties::earliest, Ties::latest, Ties::value, Ties::player}) {
       boards.emplace_back("board " + std::to_string(boards.size()), Rules{Keep::latest, {order, ties}});
     }
   }
-  Pair pair(boards, {random.bits(), random.bits()});
+  auto pair = std::make_unique<Pair>(boards, HashKey{random.bits(), random.bits()});
   std::vector<Row> rows;
   for (size_t i = 0; i < rows_count; ++i) {
     // The first boards get most of it, the last ones a few entries.
     const auto board = static_cast<uint32_t>(random.below(1 + random.below(boards.size())));
-    const int64_t score = random.once_in(3) ? random.between(testing::kLowest, testing::kHighest) : random.between(-3, 3);
+    const int64_t bound = random.once_in(3) ? testing::kHighest : 3;
+    const int64_t score = random.between(-bound, bound);
     const uint64_t tie = random.once_in(3) ? random.below(kTieFieldMax + 1) : random.below(4);
     rows.push_back({board, Op::apply, "player \xc3\xab" + std::to_string(random.below(rows_count / 2)), score, tie});
   }
-  pair.apply(rows);
+  pair->apply(rows);
   return pair;
 }
 
@@ -180,7 +182,8 @@ Pair filled_pair(Random& random, size_t rows_count = 6'000) {
 
 TEST("what is read back is what was saved") {
   Random random;
-  const Pair pair = filled_pair(random);
+  const std::unique_ptr<Pair> filled = filled_pair(random);
+  const Pair& pair = *filled;
   Engine loaded({random.bits(), random.bits()});
   load(loaded, saved(pair.engine));
   CHECK_SOUND(loaded);
@@ -195,7 +198,8 @@ TEST("what is read back is what was saved") {
 
 TEST("an engine goes on after it was read back") {
   Random random;
-  Pair pair = filled_pair(random, 2'000);
+  const std::unique_ptr<Pair> filled = filled_pair(random, 2'000);
+  Pair& pair = *filled;
   Engine loaded({1, 2});
   load(loaded, saved(pair.engine));
   for (int batch = 0; batch < 3; ++batch) {
@@ -265,7 +269,7 @@ TEST("a file written by hand is read") {
 
 TEST("a file that is cut anywhere is refused") {
   Random random;
-  const std::string whole = saved(filled_pair(random, 600).engine);
+  const std::string whole = saved(filled_pair(random, 600)->engine);
   std::vector<size_t> ends{0, 1, 8, 11, kFileHeadBytes};
   size_t at = kFileHeadBytes;
   for (const FileBlock& block : blocks_of(whole)) {
@@ -275,15 +279,15 @@ TEST("a file that is cut anywhere is refused") {
     ends.push_back(at - 1);
   }
   CHECK_EQUAL(at, whole.size());
-  for (int i = 0; i < 100; ++i) ends.push_back(random.below(whole.size()));
-  for (const size_t end : ends) CHECK(!loads(whole.substr(0, end)));
+  for (int i = 0; i < 40; ++i) ends.push_back(random.below(whole.size()));
+  for (const size_t end : ends) CHECK(end == whole.size() || !loads(whole.substr(0, end)));
   CHECK(!loads(whole + '\0'));
   CHECK(loads(whole));
 }
 
 TEST("two hundred flipped bytes are each refused") {
   Random random;
-  const std::string whole = saved(filled_pair(random, 600).engine);
+  const std::string whole = saved(filled_pair(random, 600)->engine);
   for (size_t i = 0; i < 200 + kFileHeadBytes; ++i) {
     std::string flipped = whole;
     const size_t at = i < kFileHeadBytes ? i : random.below(whole.size());
@@ -294,7 +298,7 @@ TEST("two hundred flipped bytes are each refused") {
 
 TEST("blocks that are swapped, repeated or left out are refused") {
   Random random;
-  const std::string whole = saved(filled_pair(random, 600).engine);
+  const std::string whole = saved(filled_pair(random, 600)->engine);
   std::vector<std::string> parts;
   const std::vector<FileBlock> blocks = blocks_of(whole);
   for (size_t i = 0; i < blocks.size(); ++i) parts.push_back(sealed(blocks[i], i));
@@ -389,11 +393,11 @@ TEST("blocks in the wrong place or of the wrong length are refused, their checks
   for (size_t i = 0; i < right.size(); ++i) {
     std::vector<FileBlock> blocks = right;
     blocks[i].payload += '\0';
-    CHECK(!loads(file_of(blocks)));
+    // Another name is only another name.
+    CHECK(!loads(file_of(blocks)) || right[i].type == kBoard);
     blocks = right;
     if (!blocks[i].payload.empty()) {
       blocks[i].payload.pop_back();
-      // A shorter name is another name.
       CHECK(!loads(file_of(blocks)) || right[i].type == kBoard);
       blocks[i].payload.clear();
       CHECK(!loads(file_of(blocks)) || right[i].type == kPositions);
@@ -431,15 +435,16 @@ TEST("counts inside a block that are far too large are refused") {
 
 TEST("any byte changed under a right checksum is refused or gives a sound engine") {
   Random random;
-  const std::vector<FileBlock> right = blocks_of(saved(filled_pair(random, 600).engine));
+  const std::vector<FileBlock> right = blocks_of(saved(filled_pair(random, 600)->engine));
   int taken = 0;
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 250; ++i) {
     std::vector<FileBlock> blocks = right;
     for (uint64_t changes = 1 + random.below(3); changes > 0; --changes) {
       FileBlock& block = random.pick(blocks);
       if (block.payload.empty()) continue;
-      // Heads and ends of columns more often than what is between.
-      const size_t at = random.below(random.once_in(2) ? std::min<size_t>(block.payload.size(), 12) : block.payload.size());
+      // What stands first more often than the rest: counts.
+      const size_t size = block.payload.size();
+      const size_t at = random.below(random.once_in(2) ? std::min<size_t>(size, 12) : size);
       block.payload[at] = static_cast<char>(random.once_in(3) ? 0xff : random.bits());
     }
     taken += loads(file_of(blocks)) ? 1 : 0;

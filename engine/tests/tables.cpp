@@ -194,7 +194,7 @@ TEST("pages made ahead hold numbers, grow beyond and are given back where nobody
       for (uint32_t number = 0; number < reserved; ++number) {
         if (random.below(100) < share) compared.insert(page_tag(number), number);
       }
-      compared.table.trim_pages();
+      CHECK(compared.table.settle_pages());
       if (compared.tags.empty()) {
         compared.check_empty();
       } else {
@@ -209,6 +209,29 @@ TEST("pages made ahead hold numbers, grow beyond and are given back where nobody
       while (!compared.tags.empty()) compared.erase_at(random.below(compared.tags.size()));
       compared.check_empty();
     }
+  }
+}
+
+TEST("a number that came twice into pages made ahead is noticed") {
+  Random random;
+  for (int round = 0; round < 20; ++round) {
+    Compared<true> compared;
+    compared.table.reserve_pages(5'000);
+    for (uint32_t number = 0; number < 5'000; ++number) compared.table.insert(page_tag(number), number);
+    compared.table.insert(page_tag(static_cast<uint32_t>(random.below(5'000))), 7);
+    CHECK(!compared.table.settle_pages());
+  }
+}
+
+TEST("segments made ahead for hashes hold them, and more of them than announced") {
+  Random random;
+  for (const uint32_t announced : {1u, 256u, 257u, 3'000u, 10'000u}) {
+    Compared<false> compared;
+    compared.table.reserve(announced);
+    for (uint32_t i = 0; i < 4'000; ++i) compared.insert(static_cast<uint32_t>(random.bits()), i);
+    compared.check(random);
+    while (!compared.tags.empty()) compared.erase_at(random.below(compared.tags.size()));
+    compared.check_empty();
   }
 }
 

@@ -116,10 +116,11 @@ class Threads {
 #define RANKD_JOINED_(one, other) one##other
 #define RANKD_JOINED(one, other) RANKD_JOINED_(one, other)
 
-#define TEST(sentence)                                                                                            \
-  static void RANKD_JOINED(test_, __LINE__)();                                                                    \
-  static const ::rankd::testing::Registered RANKD_JOINED(registered_, __LINE__)(sentence, RANKD_JOINED(test_, __LINE__)); \
-  static void RANKD_JOINED(test_, __LINE__)()
+#define TEST(sentence) RANKD_TEST(sentence, RANKD_JOINED(test_, __LINE__), RANKD_JOINED(registered_, __LINE__))
+#define RANKD_TEST(sentence, test, registered)                          \
+  static void test();                                                   \
+  static const ::rankd::testing::Registered registered(sentence, test); \
+  static void test()
 
 #define CHECK(condition)                                                          \
   do {                                                                            \

@@ -259,4 +259,3 @@ def _native_instance(key: InstanceKey, rules: Rules) -> tuple[str, int, int, int
         rules.score_min,
         rules.score_max,
     )
-

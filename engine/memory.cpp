@@ -70,13 +70,13 @@ void Regions::give_piece(std::byte* piece, Purpose purpose) {
 
 std::byte* Regions::take_block(size_t bytes, Purpose purpose) {
   auto* block = static_cast<std::byte*>(::operator new(bytes));
-  bytes_[static_cast<size_t>(purpose)] += bytes;
+  note_taken(bytes, purpose);
   return block;
 }
 
 void Regions::give_block(std::byte* block, size_t bytes, Purpose purpose) {
   ::operator delete(block);
-  bytes_[static_cast<size_t>(purpose)] -= bytes;
+  note_given(bytes, purpose);
 }
 
 Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes)

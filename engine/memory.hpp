@@ -44,6 +44,10 @@ class Regions {
   std::byte* take_block(size_t bytes, Purpose purpose);
   void give_block(std::byte* block, size_t bytes, Purpose purpose);
 
+  // For what is allocated elsewhere and belongs to the account, such as the head of a tree.
+  void note_taken(size_t bytes, Purpose purpose) { bytes_[static_cast<size_t>(purpose)] += bytes; }
+  void note_given(size_t bytes, Purpose purpose) { bytes_[static_cast<size_t>(purpose)] -= bytes; }
+
   size_t bytes(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
   // Pieces of mapped regions that nobody uses now.
   size_t idle_bytes() const { return idle_pieces_ * kPieceBytes; }

@@ -30,6 +30,7 @@ void prefetch_lines(const void* begin, size_t bytes) {
 Tree::~Tree() {
   while (first_leaf_ != kNone && dismantle(kNone, [](uint32_t) {})) {
   }
+  memory_.regions.note_given(sizeof(Tree), Purpose::boards);
 }
 
 void Tree::insert(const Key& key, uint32_t player, std::string_view id) {

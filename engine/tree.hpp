@@ -114,7 +114,9 @@ struct Before {
 
 class Tree {
  public:
-  explicit Tree(TreeMemory& memory) : memory_(memory), map_(memory.regions, memory.segments, Purpose::maps) {}
+  explicit Tree(TreeMemory& memory) : memory_(memory), map_(memory.regions, memory.segments, Purpose::maps) {
+    memory.regions.note_taken(sizeof(Tree), Purpose::boards);
+  }
   ~Tree();
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;

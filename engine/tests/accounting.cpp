@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <new>
 
 #include "model.hpp"
@@ -84,6 +85,30 @@ TEST("what the engine says it holds is what was allocated, but for the lists of 
     }
     CHECK_EQUAL(live_bytes.load(), before);
   }
+}
+
+TEST("a tree accounts for its own head, its nodes and its map") {
+  Regions regions;
+  {
+    Players players(regions, Purpose::players, {1, 2});
+    TreeMemory memory(regions, players);
+    const int64_t before = live_bytes;
+    auto tree = std::make_unique<Tree>(memory);
+    CHECK_EQUAL(live_bytes - before, regions.bytes(Purpose::boards));
+    for (uint64_t i = 0; i < 2 * kLeafEntries; ++i) {
+      const std::string id = std::to_string(1'000 + i);
+      tree->append({i, 0}, players.add(players.hash(id), id));
+    }
+    CHECK(tree->finish());
+    const size_t nodes = memory.leaves.used() * sizeof(Leaf) + memory.inners.used() * sizeof(Inner);
+    CHECK_EQUAL(regions.bytes(Purpose::entries), nodes);
+    CHECK(regions.bytes(Purpose::maps) > 0);
+    tree.reset();
+    for (const Purpose purpose : {Purpose::boards, Purpose::entries, Purpose::maps}) {
+      CHECK_EQUAL(regions.bytes(purpose), 0);
+    }
+  }
+  CHECK_EQUAL(regions.bytes(Purpose::players), 0);
 }
 
 TEST("an engine that is emptied holds nothing, however it is emptied") {

@@ -1,0 +1,186 @@
+"""Beside a writer that never pauses, readers and other Python threads go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Keep, Rules
+from rankd.projection.engine import EngineStore
+from rankd.projection.port import Batch, Op, Verdict
+
+KEY = InstanceKey("arcade")
+BOARD = (KEY, Rules(keep=Keep.LATEST))
+PLAYERS = 100_000
+RUN_SECONDS = 2.0
+TICK_SECONDS = 0.000_5
+WAIT_SECONDS_MAX = 60
+# The engine promises a millisecond; the rest is for the interpreter and for a machine that has other things to do.
+READ_P99_SECONDS_MAX = 0.005
+# A batch of these sizes takes some hundred milliseconds: what is held for all of it cannot hide below this.
+LONG_ROWS = 400_000
+LONG_WAIT_SECONDS_MAX = 0.04
+
+
+def ids(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{n:07}" for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def players() -> list[str]:
+    return ids("p", PLAYERS)
+
+
+@pytest.fixture
+def store(players: list[str]) -> EngineStore:
+    store = EngineStore()
+    store.apply(Batch(instances=[BOARD], players=players, score=array("q", range(PLAYERS))))
+    return store
+
+
+def reads_meanwhile(store: EngineStore, write: Callable[[], None]) -> list[float]:
+    """Read a rank at every tick until the writer is done; return how long after its tick each was there, in order.
+
+    Counted from the tick, a read that waits also delays those behind it: nothing is left out of the figures.
+    """
+    started = threading.Event()
+    done = threading.Event()
+
+    def work() -> None:
+        started.set()
+        try:
+            write()
+        finally:
+            done.set()
+
+    waits = []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        writer = pool.submit(work)
+        assert started.wait(WAIT_SECONDS_MAX)
+        tick = time.perf_counter()
+        while not done.wait(max(0.0, tick - time.perf_counter())):
+            assert store.rank(KEY, "p0000007") is not None
+            waits.append(time.perf_counter() - tick)
+            tick += TICK_SECONDS
+        writer.result(WAIT_SECONDS_MAX)
+    return sorted(waits)
+
+
+def shown(name: str, waits: list[float]) -> None:
+    middle, p99, longest = (f"{waits[part] * 1e3:.2f} ms" for part in (len(waits) // 2, len(waits) * 99 // 100, -1))
+    print(f"{name}: {len(waits)} reads, median {middle}, p99 {p99}, longest {longest}")  # noqa: T201
+
+
+def test_a_reader_hardly_waits_for_batches_without_pause(store: EngineStore, players: list[str]) -> None:
+    batches = [
+        Batch(instances=[BOARD], players=players, score=array("q", [(n * 7919 + turn) % 10**6 for n in range(PLAYERS)]))
+        for turn in range(4)
+    ]
+    applied = 0
+
+    def write() -> None:
+        nonlocal applied
+        deadline = time.monotonic() + RUN_SECONDS
+        while time.monotonic() < deadline:
+            assert store.apply(batches[applied % len(batches)]).verdict is Verdict.APPLIED
+            applied += 1
+
+    waits = reads_meanwhile(store, write)
+    shown(f"{applied} batches of {PLAYERS} rows", waits)
+
+    assert applied > 1
+    assert len(waits) > RUN_SECONDS / TICK_SECONDS / 2
+    assert waits[len(waits) * 99 // 100] < READ_P99_SECONDS_MAX
+    store.check()
+
+
+LONG_BATCHES = {
+    "newcomers": (ids("q", LONG_ROWS), Op.APPLY),
+    "newcomers, every other one known": ([f"{'qp'[n % 2]}{n % PLAYERS:07}" for n in range(LONG_ROWS)], Op.APPLY),
+    "removals of strangers": (ids("stranger", LONG_ROWS), Op.REMOVE),
+    "removals of everybody": (ids("p", PLAYERS)[8:] + ids("p", 7), Op.REMOVE),
+}
+
+
+@pytest.mark.parametrize("name", LONG_BATCHES)
+def test_no_reader_waits_for_a_whole_batch_whatever_it_does(store: EngineStore, name: str) -> None:
+    players, op = LONG_BATCHES[name]
+    rows = len(players)
+    batch = Batch(
+        instances=[BOARD],
+        players=players,
+        score=array("q", [n * 7919 % rows for n in range(rows)]),
+        op=bytes([op]) * rows,
+    )
+    waits = reads_meanwhile(store, lambda: assert_applied(store, batch))
+    shown(name, waits)
+
+    # A pause of the machine's own is forgiven once or twice; a lock that is held too long is long on its own.
+    assert waits[-3] < LONG_WAIT_SECONDS_MAX
+    assert waits[-1] < LONG_WAIT_SECONDS_MAX * 4
+
+
+def assert_applied(store: EngineStore, batch: Batch) -> None:
+    assert store.apply(batch).verdict is Verdict.APPLIED
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """Count in a Python thread, as long as the body runs; the count shows whether that thread was let run."""
+    counted = [0]
+    over = threading.Event()
+
+    def count() -> None:
+        while not over.is_set():
+            counted[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield counted
+    finally:
+        over.set()
+        thread.join(WAIT_SECONDS_MAX)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[EngineStore, Path]:
+    """A store whose whole-store calls take long enough to see whether others run meanwhile."""
+    store, players = EngineStore(), ids("p", LONG_ROWS)
+    store.apply(
+        Batch(instances=[BOARD], players=players, score=array("q", [n * 7919 % LONG_ROWS for n in range(LONG_ROWS)]))
+    )
+    path = tmp_path_factory.mktemp("large") / "boards.rankd"
+    store.save(path)
+    return store, path
+
+
+LONG_CALLS: dict[str, Callable[[EngineStore, Path], object]] = {
+    "check": lambda store, _path: store.check(),
+    "save": lambda store, path: store.save(path.with_suffix(".again")),
+    "load": lambda _store, path: EngineStore.load(path),
+}
+
+
+@pytest.mark.parametrize("name", LONG_CALLS)
+def test_other_python_threads_run_during_a_long_call(large: tuple[EngineStore, Path], name: str) -> None:
+    with counting() as counted:
+        before, began = counted[0], time.perf_counter()
+        LONG_CALLS[name](*large)
+        during, took = counted[0] - before, time.perf_counter() - began
+        before, began = counted[0], time.perf_counter()
+        while time.perf_counter() - began < took:
+            pass
+        beside_python = counted[0] - before
+
+    print(f"{name}: {took * 1e3:.0f} ms, counted to {during}; beside a busy Python thread to {beside_python}")  # noqa: T201
+    # Beside another Python thread it gets half of the interpreter; beside the engine it should get nearly all.
+    assert during > beside_python / 2

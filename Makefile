@@ -8,12 +8,13 @@ ENGINE := $(wildcard engine/*.cpp engine/*.hpp) CMakeLists.txt
 
 help:
 	@echo "make run          serve on http://127.0.0.1:8080 (until the service exists: a first board, in this terminal)"
-	@echo "make demo         the same with simulated players"
+	@echo "make demo         simulated players on a live page (until the service exists: the same as run)"
 	@echo "make test         all tests; what CI runs"
 	@echo "make test-native  the engine alone under its sanitizers"
 	@echo "make test-long    the long variants of the property and stress tests"
 	@echo "make check        format, lint, types, layers; seconds"
 	@echo "make bench        figures beside Redis and sortedcontainers; some ten minutes"
+	@echo "make stub         renew the engine's type stub after a change of its bindings"
 	@echo "make wheel        build a wheel into dist/"
 	@echo "make clean        remove everything that was built"
 
@@ -64,10 +65,14 @@ test-long: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+stub: setup
+	$(BIN)/python -m nanobind.stubgen -q -m rankd._engine -o src/rankd/_engine.pyi
+	$(BIN)/ruff format --quiet src/rankd/_engine.pyi
+
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup run demo test test-native test-long check bench wheel clean
+.PHONY: help setup run demo test test-native test-long check bench stub wheel clean

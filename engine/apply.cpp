@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kChunkRows = 64;  // what they touch stays in the cache from the first step to the last
 constexpr uint32_t kLeavesPerBreath = 16;
 constexpr size_t kMovesPerBreath = 8;
+constexpr size_t kLookupsPerBreath = 64;
 
 constexpr uint32_t kFoldSlots = 4 * kChunkRows;
 
@@ -136,16 +137,16 @@ class Application {
                                      " stands in another order; use a new board, or drop it first");
       }
     }
-    const std::lock_guard<TurnLock> exclusive(engine_.lock_);
+    if (fresh.empty()) return;
+    const Engine::Changing changing(engine_);
     for (size_t i = 0; i < count; ++i) {
+      if (i % kLookupsPerBreath == 0) engine_.lock_.breathe();
       if (!used[i] || boards_[i] != kNone) continue;
       const Batch::Instance& instance = batch_.instances[i];
       boards_[i] = engine_.boards_.find(hashes[i], instance.name);  // it may be in the table twice
-      if (boards_[i] == kNone) {
-        boards_[i] = engine_.boards_.add(hashes[i], instance.name);
-        engine_.boards_.payload(boards_[i]).set_direction(instance.rules.direction);
-      }
-      engine_.lock_.breathe();
+      if (boards_[i] != kNone) continue;
+      boards_[i] = engine_.boards_.add(hashes[i], instance.name);
+      engine_.boards_.payload(boards_[i]).set_direction(instance.rules.direction);
     }
   }
 
@@ -162,9 +163,9 @@ class Application {
 
   void add_players() {
     const Ids& ids = *batch_.players;
-    const std::lock_guard<TurnLock> exclusive(engine_.lock_);
+    const Engine::Changing changing(engine_);
     for (size_t row = 0; row < batch_.rows; ++row) {
-      if (row % 64 == 0) engine_.lock_.breathe();  // whatever the row is about: there may be many to skip
+      if (row % kLookupsPerBreath == 0) engine_.lock_.breathe();  // there may be many rows to skip
       const Op op = op_of(row);
       if (op != Op::apply && op != Op::put) continue;
       const uint32_t i = player_of(row);
@@ -327,7 +328,7 @@ class Application {
     }
     if (sorted_.empty()) return;
     std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
-    const std::lock_guard<TurnLock> exclusive(engine_.lock_);
+    const Engine::Changing changing(engine_);
     // Each step looks at the tree as it is then: what an earlier one saw may have been split or joined since.
     staggered(
         sorted_.size(),
@@ -361,7 +362,7 @@ class Application {
       if (engine_.boards_.payload(group.board).size() == 0) emptied.push_back(group.board);
     }
     engine_.forget(emptied, orphans_);
-    const std::lock_guard<TurnLock> exclusive(engine_.lock_);
+    const Engine::Changing changing(engine_);
     Position& position = engine_.positions_[batch_.partition];
     position = {std::max(position.epoch, batch_.epoch), batch_.upto};
     applied_.position = position;
@@ -384,11 +385,20 @@ class Application {
 
 Applied Engine::apply(const Batch& batch) {
   const std::lock_guard<std::mutex> writer(writer_);
-  return Application(*this, batch).run();
+  refuse_if_broken();
+  has_changed_ = false;
+  try {
+    return Application(*this, batch).run();
+  } catch (...) {
+    // Whatever it was, the rest of the batch is missing.
+    if (has_changed_) broken_.store(true, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 bool Engine::drop(std::string_view name) {
   const std::lock_guard<std::mutex> writer(writer_);
+  refuse_if_broken();
   const uint32_t number = boards_.find(boards_.hash(name), name);
   if (number == kNone) return false;
   std::vector<uint32_t> orphans;
@@ -399,7 +409,7 @@ bool Engine::drop(std::string_view name) {
 
 // Takes everybody out at once for readers; what is left over is dismantled a little at a time.
 void Engine::empty(Board& board, std::vector<uint32_t>& orphans) {
-  const std::lock_guard<TurnLock> exclusive(lock_);
+  const Changing changing(*this);
   const auto gone = [&](uint32_t player) {
     if (players_.release(player)) orphans.push_back(player);
   };
@@ -412,7 +422,7 @@ void Engine::forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& 
   if (boards.empty() && orphans.empty()) return;
   std::sort(orphans.begin(), orphans.end());
   orphans.erase(std::unique(orphans.begin(), orphans.end()), orphans.end());
-  const std::lock_guard<TurnLock> exclusive(lock_);
+  const Changing changing(*this);
   for (const uint32_t board : boards) {
     boards_.forget(board);
     lock_.breathe();

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <random>
+#include <shared_mutex>
 #include <system_error>
 
 #include "bindings_arguments.hpp"
@@ -38,8 +40,14 @@ nb::object str_of(std::string_view text) {
 
 template <class Item>
 nb::object column_of(const std::vector<Item>& items, const char* format) {
-  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(items.data()),
-                                                         static_cast<Py_ssize_t>(items.size() * sizeof(Item))));
+  const size_t size = items.size() * sizeof(Item);
+  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  if (size > 0) {
+    char* room = PyBytes_AS_STRING(bytes.ptr());
+    const nb::gil_scoped_release others;  // nobody knows the object yet
+    std::memcpy(room, items.data(), size);
+  }
   nb::object view = nb::steal(PyMemoryView_FromObject(bytes.ptr()));
   return view.attr("cast")(format);
 }
@@ -87,7 +95,12 @@ class PyEngine {
     batch.after = after;
     batch.upto = upto;
     if (ranking >= 0) batch.ranks = static_cast<Ranking>(ranking);
-    for (const nb::handle item : instances) batch.instances.push_back(take_instance(item, batch.instances.size()));
+    batch.instances.reserve(instances.size());
+    for (const nb::handle item : instances) {
+      batch.instances.push_back(take_instance(item, batch.instances.size()));
+      // The list is the caller's own: see EngineStore.apply.
+      if (batch.instances.size() % kIdsPerTurn == 0) const nb::gil_scoped_release others;
+    }
     Ids ids;
     BadId bad{-1, {}};
     take_ids(players, engine_, ids, &bad);
@@ -301,14 +314,15 @@ class PyEngine {
   template <class Read>
   void reading(Read read, size_t lines = 1) const {
     if (lines <= kShortRead && engine_.lock().try_lock_shared()) {
+      const std::shared_lock<TurnLock> shared(engine_.lock(), std::adopt_lock);
+      engine_.refuse_if_broken();
       read();
-      engine_.lock().unlock_shared();
       return;
     }
     const nb::gil_scoped_release others;
-    engine_.lock().lock_shared();
+    const std::shared_lock<TurnLock> shared(engine_.lock());
+    engine_.refuse_if_broken();
     read();
-    engine_.lock().unlock_shared();
   }
 
   nb::object kept_object(const std::optional<Kept>& kept) const {
@@ -348,6 +362,8 @@ void translate(const std::exception_ptr& thrown, void*) {
     std::rethrow_exception(thrown);
   } catch (const MalformedBatch& error) {
     raise("MalformedBatch", nb::make_tuple(error.row < 0 ? nb::none() : nb::object(nb::int_(error.row)), error.what()));
+  } catch (const EngineBroken& error) {
+    raise("EngineBroken", nb::make_tuple(error.what()));
   } catch (const SnapshotDamaged& error) {
     raise("SnapshotDamaged", nb::make_tuple(error.what()));
   } catch (const SnapshotNewer& error) {

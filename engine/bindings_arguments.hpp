@@ -94,6 +94,7 @@ void take_column(nb::handle column, const char* name, const char* letters, std::
                     std::string_view(letters).find(format[0]) != std::string_view::npos;
   if (fits) {
     const auto* data = static_cast<const Item*>(view.buf);
+    const nb::gil_scoped_release others;  // the view keeps the buffer in its place
     items.assign(data, data + view.len / static_cast<Py_ssize_t>(sizeof(Item)));
   }
   PyBuffer_Release(&view);

@@ -8,7 +8,9 @@
 // `read_…` does not do is take the lock: the caller holds it, so that bindings can choose how to wait.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,6 +43,12 @@ class MalformedBatch : public std::runtime_error {
  public:
   MalformedBatch(int64_t row, const std::string& problem) : std::runtime_error(problem), row(row) {}
   int64_t row;
+};
+
+// Memory ran out in the middle of a change: what is in the engine can no longer be trusted.
+class EngineBroken : public std::runtime_error {
+ public:
+  EngineBroken() : std::runtime_error("memory ran out in the middle of a batch; load the last snapshot") {}
 };
 
 class SnapshotDamaged : public std::runtime_error {
@@ -159,6 +167,10 @@ class Engine {
   ~Engine();
 
   TurnLock& lock() const { return lock_; }
+  // Throws when an earlier change was cut off; every call does so first.
+  void refuse_if_broken() const {
+    if (broken_.load(std::memory_order_relaxed)) throw EngineBroken();
+  }
   uint64_t hash(std::string_view id) const { return players_.hash(id); }
 
   // Writers; they take the lock themselves.
@@ -195,6 +207,26 @@ class Engine {
   MemoryUse read_memory() const;
 
  private:
+  // Keeps readers out while something changes. A change that an exception cuts off breaks the engine, before any reader
+  // can see it.
+  class Changing {
+   public:
+    explicit Changing(Engine& engine) : engine_(engine), exceptions_(std::uncaught_exceptions()) {
+      engine_.lock_.lock();
+      engine_.has_changed_ = true;
+    }
+    ~Changing() {
+      if (std::uncaught_exceptions() > exceptions_) engine_.broken_.store(true, std::memory_order_relaxed);
+      engine_.lock_.unlock();
+    }
+    Changing(const Changing&) = delete;
+    Changing& operator=(const Changing&) = delete;
+
+   private:
+    Engine& engine_;
+    int exceptions_;
+  };
+
   friend class Application;
   friend class SnapshotWriter;
   friend class SnapshotReader;
@@ -206,6 +238,8 @@ class Engine {
   void forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& orphans);
 
   mutable TurnLock lock_;
+  std::atomic<bool> broken_{false};
+  bool has_changed_ = false;  // since the present batch began
   mutable std::mutex writer_;
   Regions regions_;
   Players players_;

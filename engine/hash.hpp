@@ -2,6 +2,7 @@
 // digest (src/rankd/domain/digest.py states it).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -32,6 +33,8 @@ struct Digest {
   }
   bool operator==(const Digest&) const = default;
 };
+
+static_assert(std::endian::native == std::endian::little, "blocks are read, and columns saved, as they are in memory");
 
 class SipHash13 {
  public:
@@ -76,9 +79,6 @@ class SipHash13 {
   static uint64_t load(const char* bytes) {
     uint64_t word = 0;
     std::memcpy(&word, bytes, 8);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
     return word;
   }
 

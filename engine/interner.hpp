@@ -24,6 +24,7 @@ template <class Payload>
 class Interner {
  public:
   static constexpr uint32_t kLengthMax = 510;
+  static constexpr uint32_t kReferencesMax = (1u << 25) - 1;
 
   Interner(Regions& regions, Purpose purpose, HashKey key)
       : regions_(regions),
@@ -143,7 +144,8 @@ class Interner {
     [[no_unique_address]] Payload payload;
   };
   static constexpr uint32_t kReferenceBits = 25;
-  static constexpr uint64_t kReferenceMask = (uint64_t{1} << kReferenceBits) - 1;
+  static constexpr uint64_t kReferenceMask = kReferencesMax;
+  static_assert(kReferencesMax == (1u << kReferenceBits) - 1);
 
   static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
   static uint32_t slot_of(uint64_t place) { return static_cast<uint32_t>(place >> 32); }

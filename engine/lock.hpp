@@ -2,18 +2,21 @@
 //
 // A writer with much to do calls breathe() between two events: it lets waiting readers in when they have waited for
 // long enough to matter, and goes on when they are out. So a reader waits for `kTurn` at most, however long the batch.
+// A writer who finds readers inside waits for a moment without any of them before it keeps new ones out: a long read
+// does not make short ones wait behind the writer. After `kPatience` it no longer waits for the moment to come by itself.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
+#include <thread>
 
 namespace rankd {
 
 class TurnLock {
  public:
   static constexpr std::chrono::microseconds kTurn{100};
+  static constexpr std::chrono::milliseconds kPatience{10};
 
   bool try_lock_shared() {
     uint32_t state = state_.load(std::memory_order_relaxed);
@@ -41,10 +44,12 @@ class TurnLock {
   void lock() {
     // Those who waited for the last turn come first.
     for (uint32_t waiting = waiting_.load(); waiting != 0; waiting = waiting_.load()) waiting_.wait(waiting);
-    uint32_t state = state_.fetch_or(kWriter, std::memory_order_acquire) | kWriter;
-    while (state != kWriter) {
-      state_.wait(state);
-      state = state_.load(std::memory_order_acquire);
+    if (!enter_between_readers()) {
+      uint32_t state = state_.fetch_or(kWriter, std::memory_order_acquire) | kWriter;
+      while (state != kWriter) {
+        state_.wait(state);
+        state = state_.load(std::memory_order_acquire);
+      }
     }
     since_ = std::chrono::steady_clock::now();
   }
@@ -63,6 +68,21 @@ class TurnLock {
 
  private:
   static constexpr uint32_t kWriter = 1u << 31;
+  static constexpr uint32_t kTriesPerYield = 64;
+
+  bool enter_between_readers() {
+    uint32_t nobody = 0;
+    if (state_.compare_exchange_strong(nobody, kWriter, std::memory_order_acquire)) return true;
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    do {
+      for (uint32_t i = 0; i < kTriesPerYield; ++i) {
+        nobody = 0;
+        if (state_.compare_exchange_weak(nobody, kWriter, std::memory_order_acquire)) return true;
+      }
+      std::this_thread::yield();
+    } while (std::chrono::steady_clock::now() < until);
+    return false;
+  }
 
   std::atomic<uint32_t> state_{0};    // kWriter when a writer is in or about to be; below it, readers inside
   std::atomic<uint32_t> waiting_{0};  // readers who were kept out

@@ -36,7 +36,6 @@ Regions::~Regions() {
 std::byte* Regions::take_piece(Purpose purpose) {
   while (hint_ < regions_.size() && regions_[hint_].free == 0) ++hint_;
   if (hint_ == regions_.size()) {
-    regions_.reserve(regions_.size() + 1);
     const Region fresh{map_region(), ~uint32_t{0}};
     const auto where = std::lower_bound(regions_.begin(), regions_.end(), fresh,
                                         [](const Region& a, const Region& b) { return a.memory < b.memory; });
@@ -120,8 +119,13 @@ uint32_t Pool::open_piece() {
     index = vacant_.back();
     vacant_.pop_back();
   }
-  bases_[index] = take_piece();
   pieces_[index] = Piece{};
+  try {
+    bases_[index] = take_piece();
+  } catch (...) {
+    vacant_.push_back(index);
+    throw;
+  }
   pieces_[index].listed = true;
   open_.push_back(index);
   return index;

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <system_error>
 
@@ -28,8 +27,6 @@
 namespace rankd {
 
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "columns are written as they are in memory");
 
 constexpr char kMagic[8] = {'r', 'a', 'n', 'k', 'd', 's', 'n', 'p'};
 constexpr uint32_t kVersion = 1;
@@ -479,6 +476,7 @@ class SnapshotReader {
 
 void Engine::save(int file) const {
   const std::lock_guard<std::mutex> writer(writer_);
+  refuse_if_broken();
   SnapshotWriter(*this, file).write();
 }
 

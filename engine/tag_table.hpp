@@ -211,19 +211,19 @@ class TagTable {
     depth_ = 0;
     single_ = Entry();
     size_ = 0;
+    cleared_ = 0;
   }
 
   // Frees up to `most` segments of a table that nobody uses any more; returns whether that was all.
   bool clear_some(uint32_t most) {
-    uint32_t index = 0;
-    for (; index < (1u << depth_) && most > 0; index += span(index)) {
-      const Entry entry = directory()[index];
+    for (; cleared_ < (1u << depth_) && most > 0; cleared_ += span(cleared_)) {
+      const Entry entry = directory()[cleared_];
       if (entry.segment() == nullptr) continue;
       --most;
       free_segment(entry);
-      replace(index, entry.depth(), Entry(nullptr, 0, entry.depth()));
+      replace(cleared_, entry.depth(), Entry(nullptr, 0, entry.depth()));
     }
-    if (index < (1u << depth_)) return false;
+    if (cleared_ < (1u << depth_)) return false;
     clear();
     return true;
   }
@@ -475,6 +475,7 @@ class TagTable {
     Entry single_ = Entry();
   };
   uint32_t size_ = 0;
+  uint32_t cleared_ = 0;  // how far `clear_some` came
   uint8_t depth_ = 0;
   Purpose purpose_;
 };

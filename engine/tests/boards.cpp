@@ -102,6 +102,20 @@ TEST("scores of every distribution stand in order in a large board") {
   }
 }
 
+TEST("sums stop at their bounds, also where those are the ends of 64 bits") {
+  Random random;
+  const std::array ends{kLowest, kLowest + 1, int64_t{-1}, int64_t{0}, int64_t{1}, kHighest - 1, kHighest};
+  const std::pair<int64_t, int64_t> all_bounds[] = {{kLowest, kHighest}, {-5, kHighest}, {kLowest, 5}};
+  for (const auto& [least, most] : all_bounds) {
+    Pair pair = pair_of(rules_of(Keep::sum, Order::desc, Ties::value, least, most));
+    for (int batch = 0; batch < 3; ++batch) {
+      pair.apply(random_rows(random, 600, 40, [&] { return random.pick(ends); }));
+      CHECK_SOUND(pair.engine);
+    }
+    pair.compare(random);
+  }
+}
+
 TEST("twenty thousand players share one score") {
   Random random;
   for (const Ties ties : {Ties::player, Ties::value}) {

@@ -7,6 +7,7 @@
 #include "memory.cpp"
 #undef rankd
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -70,6 +71,20 @@ TEST("pieces do not overlap, and an empty region goes back to the system") {
   }
   for (size_t purpose = 0; purpose < kPurposes; ++purpose) CHECK_EQUAL(regions.bytes(static_cast<Purpose>(purpose)), 0);
   CHECK_EQUAL(regions.idle_bytes(), 0);
+}
+
+TEST("free pieces are used up before another region is asked for") {
+  Regions regions;
+  std::vector<std::byte*> held(4 * kPiecesPerRegion);
+  for (std::byte*& piece : held) piece = regions.take_piece(Purpose::players);
+  CHECK_EQUAL(regions.idle_bytes(), 0);
+  std::sort(held.begin(), held.end());
+  // An early one, then a late one.
+  for (const size_t given : {size_t{3}, held.size() - 2}) regions.give_piece(held[given], Purpose::players);
+  CHECK_EQUAL(regions.idle_bytes(), 2 * kPieceBytes);
+  for (const size_t taken : {size_t{3}, held.size() - 2}) held[taken] = regions.take_piece(Purpose::players);
+  CHECK_EQUAL(regions.idle_bytes(), 0);
+  for (std::byte* piece : held) regions.give_piece(piece, Purpose::players);
 }
 
 TEST("blocks are accounted for by purpose, byte by byte") {

@@ -276,6 +276,24 @@ TEST("a walk meets every pair that stays exactly once, whatever comes and goes m
   }
 }
 
+TEST("a walk begins at any tag and meets none before it") {
+  Random random;
+  Compared<false> compared;
+  for (uint32_t i = 0; i < 2'000; ++i) compared.insert(static_cast<uint32_t>(random.bits()), i);
+  for (int round = 0; round < 50; ++round) {
+    const uint64_t begin = random.below(compared.table.kTagsEnd);
+    size_t seen = 0;
+    for (uint64_t from = begin; from != compared.table.kTagsEnd;) {
+      from = compared.table.visit_some(from, 100, [&](uint32_t tag, uint32_t) {
+        CHECK(tag >= begin);
+        ++seen;
+      });
+    }
+    const auto is_met = [&](uint32_t tag) { return tag >= begin; };
+    CHECK_EQUAL(seen, std::count_if(compared.tags.begin(), compared.tags.end(), is_met));
+  }
+}
+
 // -------------------------------------------------------------------------------------------------------- interner
 
 TEST("names are found under their numbers until they are forgotten") {

@@ -23,6 +23,8 @@ constexpr auto kRun = 2s;
 // A reader should wait for a tenth of a millisecond; the rest is for a busy machine with two processors, a sanitizer
 // and more threads than processors.
 constexpr auto kWaitMost = 250ms;
+// Whoever waits for others gives up then, so that a lock that lets nobody in fails and does not hang.
+constexpr auto kHangs = 5s;
 
 // ------------------------------------------------------------------------------------------------------- the lock
 
@@ -82,7 +84,7 @@ TEST("a reader waits for a turn at most while a writer never lets go but to brea
   Threads threads;
   threads.start([&] {
     lock.lock();
-    while (!over) lock.breathe();
+    for (const auto end = Clock::now() + kHangs; !over && Clock::now() < end;) lock.breathe();
     lock.unlock();
   });
   std::array<Clock::duration, 2> longest{};
@@ -111,7 +113,7 @@ TEST("a writer comes in although readers come one after the other") {
   Threads threads;
   for (int reader = 0; reader < 3; ++reader) {
     threads.start([&] {
-      while (!over) {
+      for (const auto end = Clock::now() + kHangs; !over && Clock::now() < end;) {
         lock.lock_shared();
         // Long enough that there is always somebody inside.
         for (const auto end = Clock::now() + 50us; Clock::now() < end;) {

@@ -9,6 +9,7 @@
     │   ├── WindowUnknown        the board does not declare this window                 window_unknown
     │   ├── WindowGone           the window is past its retention                       window_gone
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
+    ├── EngineBroken             memory ran out in the middle of a batch                engine_broken
     └── SnapshotUnreadable
         ├── SnapshotDamaged      a checksum does not hold                               snapshot_damaged
         └── SnapshotNewer        written by a newer version                             snapshot_newer
@@ -91,6 +92,12 @@ class ScopeUnknown(NotFound):
     """The board does not declare this scope."""
 
     code = "scope_unknown"
+
+
+class EngineBroken(RankdError):
+    """A batch was cut off half-way, so nothing in memory can be trusted: load the last snapshot and replay."""
+
+    code = "engine_broken"
 
 
 class SnapshotUnreadable(RankdError):

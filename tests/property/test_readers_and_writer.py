@@ -150,7 +150,7 @@ def read_statistics(engine: EngineStore, _rng: random.Random) -> None:
     before = engine.total(key)
     count = engine.count(key, SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE)
     buckets = engine.histogram(key, 20)
-    place = engine.rank_of_score(key, SCORE_MIN_POSSIBLE)
+    place = engine.rank_of_score(key, SCORE_MIN_POSSIBLE, 0)
     after = engine.total(key)
     assert before <= count <= sum(bucket.count for bucket in buckets) <= place.total <= after
     assert place.rank == place.total + 1

@@ -10,6 +10,7 @@ import pytest
 from rankd import errors
 from rankd.errors import (
     DefinitionConflict,
+    EngineBroken,
     InvalidValue,
     MalformedBatch,
     NotFound,
@@ -87,7 +88,7 @@ def test_errors_are_caught_by_the_names_python_has_for_them(error: type[RankdErr
 
 
 def test_what_a_caller_can_repair_is_told_from_what_is_missing_and_what_is_broken() -> None:
-    families = (Refused, NotFound, SnapshotUnreadable)
+    families = (Refused, NotFound, EngineBroken, SnapshotUnreadable)
 
     assert all(
         sum(issubclass(error, family) for family in families) == 1 for error in CLASSES if error is not RankdError

@@ -17,7 +17,17 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from rankd.domain.instance import InstanceKey
-from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, TIE_FIELD_MAX, Kept, Rules
+from rankd.domain.order import (
+    SCORE_MAX_POSSIBLE,
+    SCORE_MIN_POSSIBLE,
+    TIE_FIELD_MAX,
+    Keep,
+    Kept,
+    Order,
+    Ranking,
+    Rules,
+    Ties,
+)
 from rankd.domain.player import PLAYER_BYTES_MAX
 from rankd.errors import InvalidValue, MalformedBatch
 from rankd.projection.port import (
@@ -42,8 +52,7 @@ if TYPE_CHECKING:
 
 def check_partition(partition: int) -> None:
     """Refuse a partition no ledger can have."""
-    if not 0 <= partition <= SEQUENCE_MAX:
-        raise InvalidValue("partition", f"must be 0 … {SEQUENCE_MAX}, not {partition}")
+    _check_whole("partition", partition, 0, SEQUENCE_MAX)
 
 
 def check_player(player: object) -> None:
@@ -52,8 +61,16 @@ def check_player(player: object) -> None:
         raise TypeError(f"player must be a str, not {type(player).__name__}")
 
 
+def check_ranking(ranking: object) -> None:
+    """Refuse a way of counting places that does not exist."""
+    if ranking not in tuple(Ranking):
+        raise InvalidValue("ranking", f"must be one of {', '.join(Ranking)}, not {_shown(ranking)}")
+
+
 def check_player_count(players: Sequence[object]) -> None:
-    """Refuse too many players."""
+    """Refuse too many players, and what is not a sequence of them."""
+    if not _is_list(players):
+        raise TypeError(f"players must be a list or another sequence of str, not {type(players).__name__}")
     if len(players) > READ_PLAYERS_MAX:
         raise InvalidValue("players", f"must be at most {READ_PLAYERS_MAX} a call, not {len(players)}")
 
@@ -68,21 +85,18 @@ def check_players(players: Sequence[object]) -> None:
 
 def places(first: int, last: int) -> int:
     """Return how many places `first` … `last` are, 0 when `last` stands before `first`."""
-    if 1 <= first <= last <= READ_PLACE_MAX and last - first < READ_ENTRIES_MAX:
-        return last - first + 1
-    if not 1 <= first <= READ_PLACE_MAX:
-        raise InvalidValue("first", f"must be 1 … {READ_PLACE_MAX}, not {first}")
-    if last < first:
+    _check_whole("first", first, 1, READ_PLACE_MAX)
+    if isinstance(last, int) and last < first:
         return 0
-    if last > READ_PLACE_MAX:
-        raise InvalidValue("last", f"must be at most {READ_PLACE_MAX}, not {last}")
+    _check_whole("last", last, 0, READ_PLACE_MAX)
+    if last - first < READ_ENTRIES_MAX:
+        return last - first + 1
     raise InvalidValue("last", f"must be at most first + {READ_ENTRIES_MAX - 1}; read the rest with another call")
 
 
 def check_limit(limit: int) -> None:
     """Refuse a page of no entries or of too many."""
-    if not 1 <= limit <= READ_ENTRIES_MAX:
-        raise InvalidValue("limit", f"must be 1 … {READ_ENTRIES_MAX}, not {limit}")
+    _check_whole("limit", limit, 1, READ_ENTRIES_MAX)
 
 
 def check_after(after: tuple[Kept, str] | None) -> None:
@@ -103,22 +117,18 @@ def check_after(after: tuple[Kept, str] | None) -> None:
 
 def check_neighbours(above: int, below: int) -> None:
     """Refuse a negative number of neighbours, and too many."""
-    if 0 <= above <= READ_ENTRIES_MAX and 0 <= below <= READ_ENTRIES_MAX:
-        return
-    field, value = ("below", below) if 0 <= above <= READ_ENTRIES_MAX else ("above", above)
-    raise InvalidValue(field, f"must be 0 … {READ_ENTRIES_MAX}, not {value}")
+    _check_whole("above", above, 0, READ_ENTRIES_MAX)
+    _check_whole("below", below, 0, READ_ENTRIES_MAX)
 
 
 def check_score(field: str, score: int) -> None:
     """Refuse a score that is not a signed 64-bit integer."""
-    if not SCORE_MIN_POSSIBLE <= score <= SCORE_MAX_POSSIBLE:
-        raise InvalidValue(field, f"must be a signed 64-bit integer, not {score}")
+    _check_whole(field, score, SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE)
 
 
 def check_tie(tie: int) -> None:
     """Refuse a tie field that does not fit in its 48 bits."""
-    if not 0 <= tie <= TIE_FIELD_MAX:
-        raise InvalidValue("tie", f"must be 0 … {TIE_FIELD_MAX}, not {tie}")
+    _check_whole("tie", tie, 0, TIE_FIELD_MAX)
 
 
 def check_ppm(ppm: Sequence[int]) -> None:
@@ -126,14 +136,12 @@ def check_ppm(ppm: Sequence[int]) -> None:
     if len(ppm) > QUANTILES_MAX:
         raise InvalidValue("ppm", f"must be at most {QUANTILES_MAX} a call, not {len(ppm)}")
     for quantile in ppm:
-        if not 0 <= quantile <= QUANTILE_PPM_MAX:
-            raise InvalidValue("ppm", f"must each be 0 … {QUANTILE_PPM_MAX}, not {quantile}")
+        _check_whole("ppm", quantile, 0, QUANTILE_PPM_MAX)
 
 
 def check_buckets(buckets: int) -> None:
     """Refuse a histogram of no buckets or of too many."""
-    if not 1 <= buckets <= HISTOGRAM_BUCKETS_MAX:
-        raise InvalidValue("buckets", f"must be 1 … {HISTOGRAM_BUCKETS_MAX}, not {buckets}")
+    _check_whole("buckets", buckets, 1, HISTOGRAM_BUCKETS_MAX)
 
 
 # Batches
@@ -177,9 +185,13 @@ def check_batch(batch: Batch) -> Columns:
     partition, epoch, after, upto = batch.partition, batch.epoch, batch.after, batch.upto
     for name, value in (("partition", partition), ("epoch", epoch), ("after", after), ("upto", upto)):
         if not (isinstance(value, int) and 0 <= value <= SEQUENCE_MAX):
-            _refuse(f"{name} must be an integer of 0 … {SEQUENCE_MAX}, not {value!r}")
+            _refuse(f"{name} must be an integer of 0 … {SEQUENCE_MAX}, not {_shown(value)}")
     if upto < after:
         _refuse(f"upto {upto} must not be less than after {after}")
+    if batch.ranks is not None and batch.ranks not in tuple(Ranking):
+        _refuse(f"ranks must be None or one of {', '.join(Ranking)}, not {_shown(batch.ranks)}")
+    if not _is_list(batch.players):
+        _refuse(f"players must be a list or another sequence of str, not {type(batch.players).__name__}")
     score = _column("score", batch.score, _INT64)
     rows = len(score)
     columns = Columns(
@@ -268,6 +280,8 @@ def _check_instances(instances: Sequence[object]) -> None:
         if rules is not checked:
             if not _are_bounds(rules.score_min, rules.score_max):
                 _refuse(f"instances[{index}] must have bounds that are 64-bit integers, score_min ≤ score_max: {rules}")
+            if not (isinstance(rules.keep, Keep) and isinstance(rules.order, Order) and isinstance(rules.ties, Ties)):
+                _refuse(f"instances[{index}] must have a Keep, an Order and Ties of domain/order.py: {rules}")
             checked = rules  # many entries in a row share their rules
 
 
@@ -304,3 +318,19 @@ def _utf8_bytes(player: str) -> bytes | None:
 
 def _refuse(problem: str) -> NoReturn:
     raise MalformedBatch(None, problem)
+
+
+def _is_list(players: object) -> bool:
+    return isinstance(players, list | tuple) or (isinstance(players, Sequence) and not isinstance(players, str | bytes))
+
+
+def _check_whole(field: str, value: object, low: int, high: int) -> None:
+    if not (isinstance(value, int) and low <= value <= high):
+        raise InvalidValue(field, f"must be an integer of {low} … {high}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    # Python refuses to print integers of thousands of digits, and a reader needs none of them.
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"one of {value.bit_length()} bits"
+    return f"{value!r:.100}"

@@ -8,6 +8,7 @@ It keeps every promise of port.py; what it adds is saving and loading, memory fi
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -36,7 +37,15 @@ from rankd.projection.port import (
 _KEEPS = {keep: number for number, keep in enumerate((Keep.BEST, Keep.LATEST, Keep.SUM, Keep.FIRST))}
 _ORDERS = {order: number for number, order in enumerate((Order.DESC, Order.ASC))}
 _TIES = {ties: number for number, ties in enumerate((Ties.EARLIEST, Ties.LATEST, Ties.VALUE, Ties.PLAYER))}
-_RANKINGS = {ranking: number for number, ranking in enumerate((Ranking.ORDINAL, Ranking.COMPETITION, Ranking.DENSE))}
+
+
+class _Numbers(dict[Ranking, int]):
+    def __missing__(self, ranking: object) -> int:
+        arguments.check_ranking(ranking)
+        raise AssertionError(f"{ranking!r} has no number")
+
+
+_RANKINGS = _Numbers((ranking, number) for number, ranking in enumerate(Ranking))
 _NO_RANKING = -1
 _VERDICTS = (Verdict.APPLIED, Verdict.DUP, Verdict.GAP, Verdict.FENCED)
 _NAMES_PER_STEP = 1_000
@@ -183,9 +192,7 @@ class EngineStore:
         arguments.check_player_count(players)
         return self._native.friends(instance.text, players, _RANKINGS[ranking])
 
-    def rank_of_score(
-        self, instance: InstanceKey, score: int, tie: int = 0, ranking: Ranking = Ranking.ORDINAL
-    ) -> Place:
+    def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
         """Return where a new player with this score and tie field would stand, last by id."""
         arguments.check_score("score", score)
         arguments.check_tie(tie)
@@ -198,9 +205,9 @@ class EngineStore:
         return self._native.count(instance.text, low, high)
 
     def quantiles(self, instance: InstanceKey, ppm: Sequence[int]) -> list[int] | None:
-        """Return the scores below which these parts per million of the players are; None when there are none."""
+        """Return the smallest scores that these parts per million of the players do not exceed; None when empty."""
         arguments.check_ppm(ppm)
-        if not ppm:
+        if len(ppm) == 0:
             return [] if self._native.total(instance.text) else None
         return list(self._native.quantiles(instance.text, list(ppm))) or None
 
@@ -219,11 +226,15 @@ class EngineStore:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file that is complete or absent. Readers go on meanwhile, batches wait."""
         target = Path(path)
-        draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+        # A name of its own for each call: two of them may save to the same path at once.
+        file, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
+        draft = Path(name)
         try:
-            with draft.open("wb", buffering=0) as file:
-                self._native.save(file.fileno())
-                os.fsync(file.fileno())
+            try:
+                self._native.save(file)
+                os.fsync(file)
+            finally:
+                os.close(file)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 INSTANCE_BYTES_MAX = 510  # of a key's text
-BATCH_ROWS_MAX = 4_000_000  # also the longest table of a batch
+BATCH_ROWS_MAX = 1_000_000  # also the longest table of a batch
 SEQUENCE_MAX = 2**63 - 1  # of partitions, epochs and sequences
 READ_PLAYERS_MAX = 10_000
 READ_ENTRIES_MAX = 10_000
@@ -330,10 +330,11 @@ class RankStore(Protocol):
         """Return those of `players` who are in the instance, in standing order, each once."""
         ...
 
-    def rank_of_score(
-        self, instance: InstanceKey, score: int, tie: int = 0, ranking: Ranking = Ranking.ORDINAL
-    ) -> Place:
-        """Return where a new player with this score and tie field would stand, last by id."""
+    def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
+        """Return where a new player with this score and tie field would stand, last by id.
+
+        `tie` is the tie field of now, such as `Board.tie_field(now)`: nobody else knows what time it is.
+        """
         ...
 
     def count(self, instance: InstanceKey, low: int, high: int) -> int:

@@ -168,6 +168,7 @@ class ReferenceStore:
 
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
         """Return where a player stands."""
+        arguments.check_ranking(ranking)
         arguments.check_player(player)
         with self._lock:
             return self._standings(instance, ranking).get(player)
@@ -176,6 +177,7 @@ class ReferenceStore:
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
     ) -> list[Standing | None]:
         """Return where many players stand at one instant, in request order, None for those who are absent."""
+        arguments.check_ranking(ranking)
         arguments.check_players(players)
         with self._lock:
             standings = self._standings(instance, ranking)
@@ -183,6 +185,7 @@ class ReferenceStore:
 
     def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
         """Return the places `first` … `last` (from 1, both included), cut at the end."""
+        arguments.check_ranking(ranking)
         count = arguments.places(first, last)
         with self._lock:
             entries = self._entries(instance, ranking)
@@ -196,6 +199,7 @@ class ReferenceStore:
         ranking: Ranking = Ranking.ORDINAL,
     ) -> Page:
         """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there."""
+        arguments.check_ranking(ranking)
         arguments.check_after(after)
         arguments.check_limit(limit)
         with self._lock:
@@ -208,6 +212,7 @@ class ReferenceStore:
         self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
     ) -> Around | None:
         """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
+        arguments.check_ranking(ranking)
         arguments.check_player(player)
         arguments.check_neighbours(above, below)
         with self._lock:
@@ -222,6 +227,7 @@ class ReferenceStore:
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
     ) -> list[Friend]:
         """Return those of `players` who are in the instance, in standing order, each once."""
+        arguments.check_ranking(ranking)
         arguments.check_players(players)
         wanted = set(players)
         with self._lock:
@@ -232,10 +238,9 @@ class ReferenceStore:
             for rank, entry in zip(ranks, group, strict=True)
         ]
 
-    def rank_of_score(
-        self, instance: InstanceKey, score: int, tie: int = 0, ranking: Ranking = Ranking.ORDINAL
-    ) -> Place:
+    def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
         """Return where a new player with this score and tie field would stand, last by id."""
+        arguments.check_ranking(ranking)
         arguments.check_score("score", score)
         arguments.check_tie(tie)
         with self._lock:

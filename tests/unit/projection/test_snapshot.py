@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -275,3 +276,26 @@ def test_a_store_of_many_players_is_saved_in_several_blocks(path: Path) -> None:
 
     assert digests(loaded) == digests(store)
     assert path.stat().st_size > 2**21
+
+
+def test_saves_to_one_path_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+    store = filled(seed=11)
+    path = tmp_path / "ranks"
+    errors: list[BaseException] = []
+
+    def save() -> None:
+        try:
+            for _ in range(20):
+                store.save(path)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [Thread(target=save) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+    assert digests(EngineStore.load(path)) == digests(store)
+    assert [file.name for file in tmp_path.iterdir()] == ["ranks"]

@@ -1,0 +1,100 @@
+"""What is left of an engine when the machine has no more memory: an error, never a wrong rank and never a hang.
+
+Each test runs in a process of its own whose address space is limited, since memory that ran out cannot be had back.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+WAIT_S = 60
+
+PRELUDE = """
+import resource
+from array import array
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Keep, Rules
+from rankd.errors import EngineBroken
+from rankd.projection.engine import EngineStore
+from rankd.projection.port import Batch
+
+KEY = InstanceKey("arcade")
+RULES = Rules(keep=Keep.SUM)
+store = EngineStore()
+
+def batch(first, count):
+    players = [f"player-{number:0100d}" for number in range(first, first + count)]
+    return Batch([(KEY, RULES)], players, array("q", range(count)))
+
+def limit(more_bytes):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more_bytes, resource.RLIM_INFINITY))
+
+def unlimited():
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+
+
+def run(script: str) -> None:
+    code = PRELUDE + textwrap.dedent(script)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_read_that_cannot_be_answered_leaves_the_store_as_it_was() -> None:
+    run("""
+    store.apply(batch(0, 20_000))
+    limit(256 * 1024)
+    failed = False
+    for _ in range(50):
+        try:
+            store.range(KEY, 1, 10_000)
+        except MemoryError:
+            failed = True
+            break
+    unlimited()
+    assert failed, "memory did not run out; the limit is too high for this test"
+    store.apply(batch(20_000, 10))
+    assert store.total(KEY) == 20_010
+    store.check()
+    """)
+
+
+def test_a_batch_that_runs_out_of_memory_changes_nothing_or_breaks_the_store_for_everybody() -> None:
+    run("""
+    large = batch(0, 200_000)
+    ends = []
+    for more_mib in range(8, 120, 6):
+        store = EngineStore()
+        store.apply(batch(0, 1_000))
+        limit(more_mib << 20)
+        try:
+            store.apply(large)
+            ends.append("applied")
+        except MemoryError:
+            ends.append("refused")
+        unlimited()
+        if ends[-1] == "applied":
+            assert store.total(KEY) == 200_000
+            break
+        try:
+            assert store.total(KEY) == 1_000
+            store.check()
+        except EngineBroken as error:
+            assert "load the last snapshot" in str(error)
+            ends[-1] = "broken"
+            for attempt in (
+                lambda: store.apply(batch(0, 1)),
+                lambda: store.rank(KEY, "anybody"),
+                lambda: store.drop(KEY),
+                lambda: store.save("never"),
+            ):
+                try:
+                    attempt()
+                except EngineBroken:
+                    continue
+                raise AssertionError("a broken store answered")
+    assert {"refused", "broken", "applied"} <= set(ends), ends
+    """)

@@ -11,6 +11,8 @@ namespace rankd {
 
 namespace {
 
+constexpr size_t kPageBytes = 4096;
+
 std::byte* map_region() {
   // Twice the size, then trimmed: a huge page must begin at a multiple of its size.
   void* raw = mmap(nullptr, 2 * kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -29,6 +31,52 @@ std::byte* map_region() {
 
 }  // namespace
 
+RegionSupply::RegionSupply() : thread_([this] { work(); }) {}
+
+RegionSupply::~RegionSupply() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  for (std::byte* region : ready_) munmap(region, kRegionBytes);
+}
+
+std::byte* RegionSupply::take() {
+  std::byte* region = nullptr;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (ready_.empty()) return nullptr;
+    region = ready_.back();
+    ready_.pop_back();
+  }
+  changed_.notify_all();
+  return region;
+}
+
+void RegionSupply::work() {
+  std::unique_lock<std::mutex> guard(mutex_);
+  ready_.reserve(kReadyMost);
+  for (;;) {
+    changed_.wait(guard, [&] { return stopping_ || ready_.size() < kReadyMost; });
+    if (stopping_) return;
+    guard.unlock();
+    std::byte* region = nullptr;
+    try {
+      region = map_region();
+    } catch (const std::bad_alloc&) {
+      return;  // whoever needs the region finds out
+    }
+    // A write to each page makes the system hand it over now.
+    for (size_t at = 0; at < kRegionBytes; at += kPageBytes) *reinterpret_cast<volatile std::byte*>(region + at) = {};
+    guard.lock();
+    ready_.push_back(region);
+  }
+}
+
+void Regions::set_hurry(bool hurry) { supply_ = hurry && !kOneSlotPieces ? std::make_unique<RegionSupply>() : nullptr; }
+
 Regions::~Regions() {
   for (const Region& region : regions_) munmap(region.memory, kRegionBytes);
 }
@@ -36,7 +84,8 @@ Regions::~Regions() {
 std::byte* Regions::take_piece(Purpose purpose) {
   while (hint_ < regions_.size() && regions_[hint_].free == 0) ++hint_;
   if (hint_ == regions_.size()) {
-    const Region fresh{map_region(), ~uint32_t{0}};
+    std::byte* ready = supply_ == nullptr ? nullptr : supply_->take();
+    const Region fresh{ready == nullptr ? map_region() : ready, ~uint32_t{0}};
     const auto where = std::lower_bound(regions_.begin(), regions_.end(), fresh,
                                         [](const Region& a, const Region& b) { return a.memory < b.memory; });
     hint_ = static_cast<size_t>(where - regions_.begin());

@@ -4,12 +4,17 @@
 //             address translation otherwise. Cut into pieces of 64 KiB.
 //   Pool      slots of one size, numbered; takes pieces as it grows and gives a piece back when its last slot goes.
 //
-// Every byte is accounted for by purpose. Nothing here locks: writers exclude readers (see lock.hpp).
+// What grows with players and boards is accounted for by purpose, to the byte; the lists of pieces themselves, some 32
+// bytes for each, are not. Nothing here locks: writers exclude readers (see lock.hpp).
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 namespace rankd {
@@ -30,6 +35,29 @@ inline constexpr bool kOneSlotPieces = true;
 inline constexpr bool kOneSlotPieces = false;
 #endif
 
+// Regions mapped ahead of their use by a thread of its own: fresh memory takes the system as long as a load takes to
+// fill it.
+class RegionSupply {
+ public:
+  RegionSupply();
+  ~RegionSupply();
+  RegionSupply(const RegionSupply&) = delete;
+  RegionSupply& operator=(const RegionSupply&) = delete;
+
+  // A region, or null when none is ready.
+  std::byte* take();
+
+ private:
+  static constexpr size_t kReadyMost = 16;
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::byte*> ready_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
 class Regions {
  public:
   Regions() = default;
@@ -39,6 +67,9 @@ class Regions {
 
   std::byte* take_piece(Purpose purpose);
   void give_piece(std::byte* piece, Purpose purpose);
+
+  // Until they are told otherwise, have regions ready before they are asked for.
+  void set_hurry(bool hurry);
 
   // Plain memory for what must be contiguous and grows by doubling, such as directories.
   std::byte* take_block(size_t bytes, Purpose purpose);
@@ -58,6 +89,7 @@ class Regions {
     uint32_t free = 0;  // one bit a piece
   };
   std::vector<Region> regions_;  // sorted by address
+  std::unique_ptr<RegionSupply> supply_;
   size_t idle_pieces_ = 0;
   size_t hint_ = 0;  // regions before it have no free piece
   std::array<size_t, kPurposes> bytes_{};

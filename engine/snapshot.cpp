@@ -482,7 +482,9 @@ void Engine::save(int file) const {
 
 void Engine::load(int file) {
   const std::lock_guard<std::mutex> writer(writer_);
+  regions_.set_hurry(true);
   SnapshotReader(*this, file).read();
+  regions_.set_hurry(false);
 }
 
 }  // namespace rankd

@@ -91,11 +91,11 @@ TEST("scores of every distribution stand in order in a large board") {
     for (const Order order : kOrders) {
       Pair pair = pair_of(rules_of(Keep::latest, order, random.once_in(2) ? Ties::value : Ties::latest));
       for (int batch = 0; batch < 4; ++batch) {
-        pair.apply(random_rows(random, 1'300, 3'000, distribution, {2, batch < 3 ? 5u : 50u}));
+        pair.apply(random_rows(random, testing::scaled(1'300), 3'000, distribution, {2, batch < 3 ? 5u : 50u}));
         CHECK_SOUND(pair.engine);
       }
       pair.compare(random);
-      pair.apply(random_rows(random, 4'000, 3'000, distribution, {0, 90}));
+      pair.apply(random_rows(random, testing::scaled(4'000), 3'000, distribution, {0, 90}));
       CHECK_SOUND(pair.engine);
       pair.compare(random);
     }
@@ -116,12 +116,14 @@ TEST("sums stop at their bounds, also where those are the ends of 64 bits") {
   }
 }
 
+constexpr uint64_t kCrowd = testing::scaled(20'000);
+
 TEST("twenty thousand players share one score") {
   Random random;
   for (const Ties ties : {Ties::player, Ties::value}) {
     Pair pair = pair_of(rules_of(Keep::latest, Order::desc, ties));
     std::vector<Row> rows;
-    for (uint64_t i = 0; i < 20'000; ++i) rows.push_back({0, Op::apply, player_named(i), 42, 5});
+    for (uint64_t i = 0; i < kCrowd; ++i) rows.push_back({0, Op::apply, player_named(i), 42, 5});
     random.shuffle(rows);
     pair.apply(rows);
     CHECK_SOUND(pair.engine);
@@ -133,7 +135,7 @@ TEST("twenty thousand players share one score") {
       for (int i = 0; i < 1'500; ++i) {
         const int64_t score = random.once_in(2) ? 42 : random.between(41, 43);
         const Op op = random.once_in(4) ? Op::remove : Op::apply;
-        changes.push_back({0, op, player_named(random.below(20'000)), score, 5});
+        changes.push_back({0, op, player_named(random.below(kCrowd)), score, 5});
       }
       pair.apply(changes);
       CHECK_SOUND(pair.engine);
@@ -154,8 +156,8 @@ std::vector<Row> part(const std::vector<Row>& rows, size_t begin, size_t count) 
   return {rows.begin() + static_cast<long>(begin), rows.begin() + static_cast<long>(begin + count)};
 }
 
-// Three levels of inner nodes at the least.
-constexpr uint64_t kTall = 60'000;
+// Three levels of inner nodes.
+constexpr uint64_t kTall = testing::scaled(60'000);
 
 TEST("a board that grows in order at one end shrinks from the other end and from the middle") {
   for (const Order order : kOrders) {
@@ -171,8 +173,8 @@ TEST("a board that grows in order at one end shrinks from the other end and from
     CHECK_EQUAL(engine.read_board("board")->size(), kTall);
     for (Row& row : rows) row.op = Op::remove;
     if (order == Order::asc) std::rotate(rows.begin(), rows.begin() + kTall / 3, rows.end());
-    for (size_t begin = 0; begin < rows.size(); begin += 4'000) {
-      testing::apply(engine, boards, part(rows, begin, 4'000));
+    for (size_t begin = 0; begin < rows.size(); begin += 3'000) {
+      testing::apply(engine, boards, part(rows, begin, 3'000));
       if (begin % 12'000 == 0) CHECK_SOUND(engine);
     }
     CHECK(engine.read_board("board") == nullptr);
@@ -202,7 +204,7 @@ TEST("players of a tall board move anywhere and the counts follow") {
   for (int batch = 0; batch < 8; ++batch) {
     // Into a narrow part, out of it, or far away: nodes fill up here and run empty there.
     const int64_t middle = random.between(0, 1 << 20);
-    rows = random_rows(random, 5'000, kTall, [&] {
+    rows = random_rows(random, testing::scaled(5'000), kTall, [&] {
       return batch % 2 == 0 ? middle + random.between(-10, 10) : random.between(-(1 << 20), 1 << 21);
     }, {0, 20});
     write(rows);
@@ -257,7 +259,7 @@ TEST("a board grows from a block to a tree and back one player at a time") {
 
 TEST("a batch comes to what its rows come to one after the other") {
   Random random;
-  for (int round = 0; round < 12; ++round) {
+  for (uint64_t round = 0; round < testing::scaled(12); ++round) {
     const Rules rules = rules_of(random.pick(kKeeps), random.pick(kOrders), random.pick(kTies), -500, 500);
     Boards boards{{"one", rules}, {"two", rules_of(random.pick(kKeeps))}, {"one", rules}};
     // The same board by another rule and bounds: they belong to the row.

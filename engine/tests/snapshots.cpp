@@ -296,7 +296,7 @@ TEST("a file that is cut anywhere is refused") {
     ends.push_back(at - 1);
   }
   CHECK_EQUAL(at, whole.size());
-  for (int i = 0; i < 40; ++i) ends.push_back(random.below(whole.size()));
+  for (uint64_t i = 0; i < testing::scaled(40); ++i) ends.push_back(random.below(whole.size()));
   for (const size_t end : ends) CHECK(end == whole.size() || !loads(whole.substr(0, end)));
   CHECK(!loads(whole + '\0'));
   CHECK(loads(whole));
@@ -305,7 +305,7 @@ TEST("a file that is cut anywhere is refused") {
 TEST("two hundred flipped bytes are each refused") {
   Random random;
   const std::string whole = saved(filled_pair(random, 600)->engine);
-  for (size_t i = 0; i < 200 + kFileHeadBytes; ++i) {
+  for (size_t i = 0; i < testing::scaled(200) + kFileHeadBytes; ++i) {
     std::string flipped = whole;
     const size_t at = i < kFileHeadBytes ? i : random.below(whole.size());
     flipped[at] = static_cast<char>(flipped[at] ^ static_cast<char>(1 + random.below(255)));
@@ -340,7 +340,7 @@ TEST("blocks that are swapped, repeated or left out are refused") {
 
 TEST("what is no snapshot is refused") {
   Random random;
-  for (int i = 0; i < 100; ++i) {
+  for (uint64_t i = 0; i < testing::scaled(100); ++i) {
     std::string noise(random.below(3'000), '\0');
     for (char& byte : noise) byte = static_cast<char>(random.bits());
     CHECK(!loads(noise));
@@ -476,7 +476,7 @@ TEST("any byte changed under a right checksum is refused or gives a sound engine
   Random random;
   const std::vector<FileBlock> right = blocks_of(saved(filled_pair(random, 600)->engine));
   int taken = 0;
-  for (int i = 0; i < 250; ++i) {
+  for (uint64_t i = 0; i < testing::scaled(250); ++i) {
     std::vector<FileBlock> blocks = right;
     for (uint64_t changes = 1 + random.below(3); changes > 0; --changes) {
       FileBlock& block = random.pick(blocks);

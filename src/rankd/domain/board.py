@@ -194,7 +194,8 @@ class Board:
 
     def shown_score(self, ranked: int, now: int) -> int:
         """Return what a kept number is worth now."""
-        return ranked if self.decay is None else self.decay.effective(ranked, now)
+        # A key is rounded up, so that a fresh score shows itself; above 2^50 that may be a few more than was sent.
+        return ranked if self.decay is None else min(self.score_max, self.decay.effective(ranked, now))
 
     def tie_field(self, at: int, tiebreak: int = 0) -> int:
         """Return the tie field of an event: its step of time, its tiebreak, or 0 where only the id decides.

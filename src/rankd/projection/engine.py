@@ -46,6 +46,8 @@ class _Numbers(dict[Ranking, int]):
 
 
 _RANKINGS = _Numbers((ranking, number) for number, ranking in enumerate(Ranking))
+_ORDINAL = Ranking.ORDINAL
+_ORDINAL_NUMBER = _RANKINGS[_ORDINAL]
 _NO_RANKING = -1
 _VERDICTS = (Verdict.APPLIED, Verdict.DUP, Verdict.GAP, Verdict.FENCED)
 _NAMES_PER_STEP = 1_000
@@ -62,7 +64,7 @@ class MemoryUse(msgspec.Struct, frozen=True):
 
     @property
     def total_bytes(self) -> int:
-        """Everything the engine has taken from the operating system."""
+        """All that grows with players and boards; its own lists, 32 bytes for each 64 KiB, are left out."""
         return self.players_bytes + self.boards_bytes + self.entries_bytes + self.maps_bytes + self.idle_bytes
 
 
@@ -145,7 +147,8 @@ class EngineStore:
 
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
         """Return where a player stands."""
-        standing: Standing | None = self._native.rank(instance.text, player, _RANKINGS[ranking])
+        number = _ORDINAL_NUMBER if ranking is _ORDINAL else _RANKINGS[ranking]  # the usual one without a lookup
+        standing: Standing | None = self._native.rank(instance.text, player, number)
         return standing
 
     def ranks(

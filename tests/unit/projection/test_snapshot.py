@@ -251,21 +251,6 @@ def test_a_save_into_a_folder_that_is_not_there_says_so(store: EngineStore, path
     assert not path.exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere: run the tests as another user to see this one")
-def test_a_save_into_a_folder_that_may_not_be_written_keeps_the_old_file(store: EngineStore, path: Path) -> None:
-    EngineStore().save(path)
-    old = path.read_bytes()
-    path.parent.chmod(0o500)
-    try:
-        with pytest.raises(PermissionError):
-            store.save(path)
-    finally:
-        path.parent.chmod(0o700)
-
-    assert path.read_bytes() == old
-    assert os.listdir(path.parent) == [path.name]
-
-
 def test_a_store_of_many_players_is_saved_in_several_blocks(path: Path) -> None:
     players = [f"player-{n:06}" for n in range(120_000)]
     store = EngineStore()

@@ -99,7 +99,7 @@ class PyEngine {
     for (const nb::handle item : instances) {
       batch.instances.push_back(take_instance(item, batch.instances.size()));
       // The list is the caller's own: see EngineStore.apply.
-      if (batch.instances.size() % kIdsPerTurn == 0) const nb::gil_scoped_release others;
+      if (batch.instances.size() % kIdsPerTurn == 0) let_others_run();
     }
     Ids ids;
     BadId bad{-1, {}};

@@ -5,8 +5,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "engine.hpp"
@@ -18,6 +20,13 @@ namespace nb = nanobind;
 // How many ids are taken between two chances for other Python threads.
 inline constexpr Py_ssize_t kIdsPerTurn = 8192;
 inline constexpr Py_ssize_t kIdsAhead = 16;
+// Gives the interpreter to whoever waits for it. A thread that takes it back at once is faster than the one it woke, so
+// it stays away for as long as waking takes.
+inline void let_others_run() {
+  const nb::gil_scoped_release others;
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
 // The UTF-8 bytes of a str; false when it has none (a lone surrogate).
 inline bool utf8(PyObject* text, std::string_view& bytes) {
   if (PyUnicode_IS_COMPACT_ASCII(text)) {
@@ -48,9 +57,7 @@ inline void take_ids(nb::handle sequence, const Engine& engine, Ids& ids, BadId*
   ids.end.reserve(static_cast<size_t>(count));
   ids.text.reserve(static_cast<size_t>(count) * 16);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (i > 0 && i % kIdsPerTurn == 0) {
-      const nb::gil_scoped_release others;
-    }
+    if (i > 0 && i % kIdsPerTurn == 0) let_others_run();
     if (PySequence_Fast_GET_SIZE(fast.ptr()) != count) {
       throw MalformedBatch(-1, "players: the list was changed while it was read");
     }

@@ -16,6 +16,7 @@ constexpr size_t kChunkRows = 64;  // what they touch stays in the cache from th
 constexpr uint32_t kLeavesPerBreath = 16;
 constexpr size_t kMovesPerBreath = 8;
 constexpr size_t kLookupsPerBreath = 64;
+constexpr size_t kNewcomersTogether = 1024;
 
 constexpr uint32_t kFoldSlots = 4 * kChunkRows;
 
@@ -138,6 +139,7 @@ class Application {
       }
     }
     if (fresh.empty()) return;
+    engine_.regions_.prepare();
     const Engine::Changing changing(engine_);
     for (size_t i = 0; i < count; ++i) {
       if (i % kLookupsPerBreath == 0) engine_.lock_.breathe();
@@ -162,9 +164,16 @@ class Application {
   }
 
   void add_players() {
+    for (size_t begin = 0; begin < batch_.rows; begin += kNewcomersTogether) {
+      engine_.regions_.prepare();
+      add_players(begin, std::min(batch_.rows, begin + kNewcomersTogether));
+    }
+  }
+
+  void add_players(size_t begin, size_t end) {
     const Ids& ids = *batch_.players;
     const Engine::Changing changing(engine_);
-    for (size_t row = 0; row < batch_.rows; ++row) {
+    for (size_t row = begin; row < end; ++row) {
       if (row % kLookupsPerBreath == 0) engine_.lock_.breathe();  // there may be many rows to skip
       const Op op = op_of(row);
       if (op != Op::apply && op != Op::put) continue;
@@ -327,6 +336,7 @@ class Application {
       }
     }
     if (sorted_.empty()) return;
+    engine_.regions_.prepare();
     std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
     const Engine::Changing changing(engine_);
     // Each step looks at the tree as it is then: what an earlier one saw may have been split or joined since.

@@ -12,6 +12,8 @@ namespace rankd {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
+// A chunk of a batch takes a piece or two from each of a few pools.
+constexpr size_t kPiecesAhead = 16;
 
 std::byte* map_region() {
   // Twice the size, then trimmed: a huge page must begin at a multiple of its size.
@@ -27,6 +29,13 @@ std::byte* map_region() {
   madvise(reinterpret_cast<void*>(aligned), kRegionBytes, MADV_HUGEPAGE);
 #endif
   return reinterpret_cast<std::byte*>(aligned);
+}
+
+// A write to each page makes the system hand it over now.
+std::byte* map_touched_region() {
+  std::byte* region = map_region();
+  for (size_t at = 0; at < kRegionBytes; at += kPageBytes) *reinterpret_cast<volatile std::byte*>(region + at) = {};
+  return region;
 }
 
 }  // namespace
@@ -64,12 +73,10 @@ void RegionSupply::work() {
     guard.unlock();
     std::byte* region = nullptr;
     try {
-      region = map_region();
+      region = map_touched_region();
     } catch (const std::bad_alloc&) {
       return;  // whoever needs the region finds out
     }
-    // A write to each page makes the system hand it over now.
-    for (size_t at = 0; at < kRegionBytes; at += kPageBytes) *reinterpret_cast<volatile std::byte*>(region + at) = {};
     guard.lock();
     ready_.push_back(region);
   }
@@ -77,14 +84,21 @@ void RegionSupply::work() {
 
 void Regions::set_hurry(bool hurry) { supply_ = hurry && !kOneSlotPieces ? std::make_unique<RegionSupply>() : nullptr; }
 
+void Regions::prepare() {
+  if (kOneSlotPieces || idle_pieces_ >= kPiecesAhead || spare_.load() != nullptr) return;
+  spare_.store(map_touched_region());
+}
+
 Regions::~Regions() {
+  if (std::byte* spare = spare_.load(); spare != nullptr) munmap(spare, kRegionBytes);
   for (const Region& region : regions_) munmap(region.memory, kRegionBytes);
 }
 
 std::byte* Regions::take_piece(Purpose purpose) {
   while (hint_ < regions_.size() && regions_[hint_].free == 0) ++hint_;
   if (hint_ == regions_.size()) {
-    std::byte* ready = supply_ == nullptr ? nullptr : supply_->take();
+    std::byte* ready = spare_.exchange(nullptr);
+    if (ready == nullptr && supply_ != nullptr) ready = supply_->take();
     const Region fresh{ready == nullptr ? map_region() : ready, ~uint32_t{0}};
     const auto where = std::lower_bound(regions_.begin(), regions_.end(), fresh,
                                         [](const Region& a, const Region& b) { return a.memory < b.memory; });

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,10 @@ class Regions {
   std::byte* take_piece(Purpose purpose);
   void give_piece(std::byte* piece, Purpose purpose);
 
+  // Has a region ready if one may be needed soon. For the writer, before it keeps readers out: the system may take
+  // milliseconds to hand over two megabytes.
+  void prepare();
+
   // Until they are told otherwise, have regions ready before they are asked for.
   void set_hurry(bool hurry);
 
@@ -81,7 +86,7 @@ class Regions {
 
   size_t bytes(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
   // Pieces of mapped regions that nobody uses now.
-  size_t idle_bytes() const { return idle_pieces_ * kPieceBytes; }
+  size_t idle_bytes() const { return idle_pieces_ * kPieceBytes + (spare_.load() == nullptr ? 0 : kRegionBytes); }
 
  private:
   struct Region {
@@ -90,6 +95,7 @@ class Regions {
   };
   std::vector<Region> regions_;  // sorted by address
   std::unique_ptr<RegionSupply> supply_;
+  std::atomic<std::byte*> spare_{nullptr};
   size_t idle_pieces_ = 0;
   size_t hint_ = 0;  // regions before it have no free piece
   std::array<size_t, kPurposes> bytes_{};

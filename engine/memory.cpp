@@ -126,6 +126,10 @@ void Regions::give_piece(std::byte* piece, Purpose purpose) {
     munmap(where->memory, kRegionBytes);
     regions_.erase(where);
     idle_pieces_ -= kPiecesPerRegion;
+    // An engine that holds nothing keeps nothing.
+    if (regions_.empty()) {
+      if (std::byte* spare = spare_.exchange(nullptr); spare != nullptr) munmap(spare, kRegionBytes);
+    }
   }
   hint_ = std::min(hint_, index);
 }

@@ -1,5 +1,9 @@
 """How long one reader waits while batches run without pause, in another thread of the same process.
 
+A read is due at every tick, and counted from its tick: one that waits also delays those behind it, and nothing is left
+out of the figures. A side that cannot answer once a tick falls behind for as long as the round lasts. The figures hold
+the time Python needs to wake the thread up; `engine_wait_max_ns` is the part inside the engine.
+
 A reader that never rests holds Python's lock until it is asked to let go, by default after 5 ms: the writer would
 pause that long between batches. So the switch interval is set to SWITCH_S: batches follow each other at once, which
 is the harder case for the reader. The row `reader_p99_default_switch` shows the same with Python's own setting.
@@ -27,6 +31,7 @@ from benchmarks.workload import Events
 from rankd.projection.port import Verdict
 
 SWITCH_S = 0.0001
+TICK_NS = 1_000_000
 READ_PLAYERS = 100_000
 WRITER_START_S = 30.0
 RING_ROWS_MAX = 1_000_000
@@ -59,6 +64,7 @@ def reader_rows(arena: Arena) -> Iterator[Row]:
 def _row(arena: Arena, name: str, batch_rows: int, switch_s: float, *, with_redis: bool) -> Row:
     series = Series()
     rounds: dict[str, list[Watched]] = {}
+    arena.engine.store.forget_waits()
     for _ in range(min(arena.scale.rounds, arena.scale.reader_rounds_max)):
         sides: list[tuple[str, Call, Writer]] = [(RANKD, arena.engine.rank_call(), engine_writer(arena, batch_rows))]
         if with_redis and arena.redis is not None:
@@ -68,7 +74,14 @@ def _row(arena: Arena, name: str, batch_rows: int, switch_s: float, *, with_redi
             watched = _watch(call, write, arena.workload.ids(READ_PLAYERS), arena.scale.reader_s, switch_s)
             series.add(side, watched.p99_ns)
             rounds.setdefault(side, []).append(watched)
-    extra = {"writer_batch_rows": float(batch_rows), "switch_interval_s": switch_s}
+    inside = arena.engine.store.longest_waits()
+    extra = {
+        "writer_batch_rows": float(batch_rows),
+        "switch_interval_s": switch_s,
+        "engine_wait_max_ns": float(inside.reader_ns),
+        "engine_let_in_max_ns": float(inside.let_in_ns),
+        "engine_work_max_ns": float(inside.work_ns),
+    }
     for side, all_watched in rounds.items():
         extra[f"{side}_p50_ns"] = median(watched.p50_ns for watched in all_watched)
         extra[f"{side}_p99_9_ns"] = median(watched.p999_ns for watched in all_watched)
@@ -156,14 +169,17 @@ def _watch(call: Call, write: Writer, players: list[str], seconds: float, switch
 
 
 def _read(call: Call, players: list[str], stop: threading.Event, until_ns: int) -> list[int]:
-    """Read until the time is over or the writer has stopped, at least once; return how long each read took."""
+    """Read at every tick until the time is over or the writer has stopped; return how long after it each was there."""
     ask, now = call.ask, time.perf_counter_ns
     waits_ns: list[int] = []
+    tick_ns = now()
     for player in cycle(players):
-        began_ns = now()
         ask(player)
         ended_ns = now()
-        waits_ns.append(ended_ns - began_ns)
+        waits_ns.append(ended_ns - tick_ns)
+        tick_ns += TICK_NS
         if ended_ns >= until_ns or stop.is_set():
             break
+        if tick_ns > ended_ns:
+            time.sleep((tick_ns - ended_ns) / 1e9)
     return waits_ns

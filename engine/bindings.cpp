@@ -294,6 +294,17 @@ class PyEngine {
     return dict;
   }
 
+  nb::dict longest_waits() const {
+    const Waits waits = engine_.lock().longest_waits();
+    nb::dict dict;
+    dict["reader_ns"] = waits.reader;
+    dict["let_in_ns"] = waits.let_in;
+    dict["work_ns"] = waits.work;
+    return dict;
+  }
+
+  void forget_waits() const { engine_.lock().forget_waits(); }
+
   void check() const {
     const nb::gil_scoped_release others;
     engine_.check();
@@ -423,6 +434,8 @@ NB_MODULE(_engine, module) {
            nb::sig("def histogram(self, name: str, buckets: int) -> list[tuple[int, int, int]]"))
       .def("digest", &PyEngine::digest, "name"_a, nb::sig("def digest(self, name: str) -> tuple[int, int]"))
       .def("memory", &PyEngine::memory, nb::sig("def memory(self) -> dict[str, int]"))
+      .def("longest_waits", &PyEngine::longest_waits, nb::sig("def longest_waits(self) -> dict[str, int]"))
+      .def("forget_waits", &PyEngine::forget_waits)
       .def("check", &PyEngine::check, "Raises RuntimeError naming the first invariant that does not hold.")
       .def("save", &PyEngine::save, "file"_a)
       .def("load", &PyEngine::load, "file"_a);

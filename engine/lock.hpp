@@ -4,7 +4,14 @@
 // long enough to matter, and goes on when they are out. So a reader waits for `kTurn` at most, however long the batch.
 // A writer who finds readers inside waits for a moment without any of them before it keeps new ones out: a long read
 // does not make short ones wait behind the writer. After `kPatience` it no longer waits for the moment to come by itself.
+//
+// The lock keeps the longest waits, so that the promise can be checked where it is used. A wait holds three things: the
+// rest of the writer's turn, the processor taken from the writer meanwhile, and the time until the reader runs again once
+// it is let in. Only the first is the engine's own; the writer's processor time during the wait shows it.
 #pragma once
+
+#include <pthread.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -12,6 +19,13 @@
 #include <thread>
 
 namespace rankd {
+
+// The longest there was, each on its own, in ns.
+struct Waits {
+  int64_t reader;    // from a reader that is kept out to the same reader inside
+  int64_t let_in;    // from the first reader kept out to the writer letting it in
+  int64_t work;      // processor time the writer used between these two
+};
 
 class TurnLock {
  public:
@@ -28,12 +42,14 @@ class TurnLock {
 
   void lock_shared() {
     if (try_lock_shared()) return;
-    waiting_.fetch_add(1);
+    const auto began = Clock::now();
+    if (waiting_.fetch_add(1) == 0) note_first_waiting(began);
     while (!try_lock_shared()) {
       const uint32_t state = state_.load();
       if ((state & kWriter) != 0) state_.wait(state);
     }
     if (waiting_.fetch_sub(1) == 1) waiting_.notify_all();
+    raise(longest_reader_, Clock::now() - began);
   }
 
   void unlock_shared() {
@@ -44,6 +60,8 @@ class TurnLock {
   void lock() {
     // Those who waited for the last turn come first.
     for (uint32_t waiting = waiting_.load(); waiting != 0; waiting = waiting_.load()) waiting_.wait(waiting);
+    clockid_t clock{};
+    if (pthread_getcpuclockid(pthread_self(), &clock) == 0) writer_clock_ = clock;
     if (!enter_between_readers()) {
       uint32_t state = state_.fetch_or(kWriter, std::memory_order_acquire) | kWriter;
       while (state != kWriter) {
@@ -51,42 +69,83 @@ class TurnLock {
         state = state_.load(std::memory_order_acquire);
       }
     }
-    since_ = std::chrono::steady_clock::now();
+    since_ = Clock::now();
   }
 
   void unlock() {
+    if (waiting_.load(std::memory_order_relaxed) != 0) measure_wait();
     state_.fetch_and(~kWriter, std::memory_order_release);
     state_.notify_all();
   }
 
   void breathe() {
     if (waiting_.load(std::memory_order_relaxed) == 0) return;
-    if (std::chrono::steady_clock::now() - since_ < kTurn) return;
+    if (Clock::now() - since_ < kTurn) return;
     unlock();
     lock();
   }
 
+  Waits longest_waits() const { return {longest_reader_.load(), longest_let_in_.load(), longest_work_.load()}; }
+
+  void forget_waits() {
+    longest_reader_ = 0;
+    longest_let_in_ = 0;
+    longest_work_ = 0;
+  }
+
  private:
+  using Clock = std::chrono::steady_clock;
   static constexpr uint32_t kWriter = 1u << 31;
   static constexpr uint32_t kTriesPerYield = 64;
 
   bool enter_between_readers() {
     uint32_t nobody = 0;
     if (state_.compare_exchange_strong(nobody, kWriter, std::memory_order_acquire)) return true;
-    const auto until = std::chrono::steady_clock::now() + kPatience;
+    const auto until = Clock::now() + kPatience;
     do {
       for (uint32_t i = 0; i < kTriesPerYield; ++i) {
         nobody = 0;
         if (state_.compare_exchange_weak(nobody, kWriter, std::memory_order_acquire)) return true;
       }
       std::this_thread::yield();
-    } while (std::chrono::steady_clock::now() < until);
+    } while (Clock::now() < until);
     return false;
+  }
+
+  // A reader's note for the writer: since when it waits, and what the writer had worked until then.
+  void note_first_waiting(Clock::time_point began) {
+    waiting_work_.store(writer_work());
+    waiting_since_.store(began.time_since_epoch().count());
+  }
+
+  void measure_wait() {
+    const Clock::time_point since{Clock::duration{waiting_since_.load()}};
+    if (since < since_) return;  // a note of an earlier turn: this reader has not written its own yet
+    raise(longest_let_in_, Clock::now() - since);
+    raise(longest_work_, std::chrono::nanoseconds(writer_work() - waiting_work_.load()));
+  }
+
+  int64_t writer_work() const {
+    timespec used{};
+    if (clock_gettime(writer_clock_, &used) != 0) return 0;  // that thread has ended, so it keeps nobody out
+    return int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
+  }
+
+  static void raise(std::atomic<int64_t>& longest, std::chrono::nanoseconds wait) {
+    int64_t before = longest.load(std::memory_order_relaxed);
+    while (before < wait.count() && !longest.compare_exchange_weak(before, wait.count(), std::memory_order_relaxed)) {
+    }
   }
 
   std::atomic<uint32_t> state_{0};    // kWriter when a writer is in or about to be; below it, readers inside
   std::atomic<uint32_t> waiting_{0};  // readers who were kept out
-  std::chrono::steady_clock::time_point since_;
+  Clock::time_point since_;
+  std::atomic<clockid_t> writer_clock_{CLOCK_MONOTONIC};
+  std::atomic<int64_t> waiting_since_{0};
+  std::atomic<int64_t> waiting_work_{0};
+  std::atomic<int64_t> longest_reader_{0};
+  std::atomic<int64_t> longest_let_in_{0};
+  std::atomic<int64_t> longest_work_{0};
 };
 
 }  // namespace rankd

@@ -68,6 +68,18 @@ class MemoryUse(msgspec.Struct, frozen=True):
         return self.players_bytes + self.boards_bytes + self.entries_bytes + self.maps_bytes + self.idle_bytes
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """The longest that a batch kept a reader out, inside the engine, each figure on its own.
+
+    A reader's wait holds the rest of the writer's turn, and what the machine adds: the processor taken from the writer
+    meanwhile, and the time until the reader runs again. `work_ns` is the engine's own part.
+    """
+
+    reader_ns: int  # from being kept out to being inside
+    let_in_ns: int  # from the first reader being kept out to the writer letting it in
+    work_ns: int  # processor time the writer used between these two
+
+
 class EngineStore:
     """Every board of a process, ranked in memory; see port.py for what it promises.
 
@@ -258,6 +270,14 @@ class EngineStore:
     def memory(self) -> MemoryUse:
         """Return the bytes the engine holds, each counted where it was taken."""
         return MemoryUse(**self._native.memory())
+
+    def longest_waits(self) -> Waits:
+        """Return how long readers had to wait for batches, at most, since the start or `forget_waits`."""
+        return Waits(**self._native.longest_waits())
+
+    def forget_waits(self) -> None:
+        """Begin to look for the longest waits anew."""
+        self._native.forget_waits()
 
     def check(self) -> None:
         """Test every invariant of every structure; RuntimeError names the first that does not hold. For tests."""

@@ -23,11 +23,11 @@ PLAYERS = 100_000
 RUN_SECONDS = 2.0
 TICK_SECONDS = 0.000_5
 WAIT_SECONDS_MAX = 60
-# The engine promises a millisecond; the rest is for the interpreter and for a machine that has other things to do.
-READ_P99_SECONDS_MAX = 0.005
-# A batch of these sizes takes some hundred milliseconds: what is held for all of it cannot hide below this.
+# What the engine promises. The longest wait of all may also hold a pause of the machine, which has other things to do:
+# that is no work of the engine's, and forgiven up to MACHINE_NS_MAX.
+WAIT_NS_MAX = 1_000_000
+MACHINE_NS_MAX = 40_000_000
 LONG_ROWS = 400_000
-LONG_WAIT_SECONDS_MAX = 0.04
 
 
 def ids(prefix: str, count: int) -> list[str]:
@@ -74,9 +74,13 @@ def reads_meanwhile(store: EngineStore, write: Callable[[], None]) -> list[float
     return sorted(waits)
 
 
-def shown(name: str, waits: list[float]) -> None:
+def assert_nobody_waited_long(name: str, store: EngineStore, waits: list[float]) -> None:
     middle, p99, longest = (f"{waits[part] * 1e3:.2f} ms" for part in (len(waits) // 2, len(waits) * 99 // 100, -1))
-    print(f"{name}: {len(waits)} reads, median {middle}, p99 {p99}, longest {longest}")  # noqa: T201
+    inside = store.longest_waits()
+    print(f"{name}: {len(waits)} reads, median {middle}, p99 {p99}, longest {longest}; {inside}")  # noqa: T201
+    assert inside.work_ns < WAIT_NS_MAX
+    assert inside.let_in_ns < MACHINE_NS_MAX
+    assert inside.reader_ns < MACHINE_NS_MAX
 
 
 def test_a_reader_hardly_waits_for_batches_without_pause(store: EngineStore, players: list[str]) -> None:
@@ -94,11 +98,11 @@ def test_a_reader_hardly_waits_for_batches_without_pause(store: EngineStore, pla
             applied += 1
 
     waits = reads_meanwhile(store, write)
-    shown(f"{applied} batches of {PLAYERS} rows", waits)
+    assert_nobody_waited_long(f"{applied} batches of {PLAYERS} rows", store, waits)
 
     assert applied > 1
     assert len(waits) > RUN_SECONDS / TICK_SECONDS / 2
-    assert waits[len(waits) * 99 // 100] < READ_P99_SECONDS_MAX
+    assert waits[len(waits) * 99 // 100] * 1e9 < WAIT_NS_MAX
     store.check()
 
 
@@ -121,11 +125,7 @@ def test_no_reader_waits_for_a_whole_batch_whatever_it_does(store: EngineStore, 
         op=bytes([op]) * rows,
     )
     waits = reads_meanwhile(store, lambda: assert_applied(store, batch))
-    shown(name, waits)
-
-    # A pause of the machine's own is forgiven once or twice; a lock that is held too long is long on its own.
-    assert waits[-3] < LONG_WAIT_SECONDS_MAX
-    assert waits[-1] < LONG_WAIT_SECONDS_MAX * 4
+    assert_nobody_waited_long(name, store, waits)
 
 
 def assert_applied(store: EngineStore, batch: Batch) -> None:

@@ -85,6 +85,8 @@ class TurnLock {
     lock();
   }
 
+  uint32_t readers_waiting() const { return waiting_.load(); }
+
   Waits longest_waits() const { return {longest_reader_.load(), longest_let_in_.load(), longest_work_.load()}; }
 
   void forget_waits() {

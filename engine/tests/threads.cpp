@@ -3,9 +3,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "model.hpp"
@@ -118,21 +120,24 @@ TEST("the lock knows the longest wait, and how much of it the writer worked") {
   const auto wait_once = [&](const std::function<void(Clock::time_point)>& hold) {
     lock.forget_waits();
     lock.lock();
-    std::atomic<bool> asks{false};
     Threads threads;
     threads.start([&] {
-      asks = true;
       lock.lock_shared();
       lock.unlock_shared();
     });
-    while (!asks) std::this_thread::yield();
-    std::this_thread::sleep_for(kHeld);  // the reader waits by now
+    while (lock.readers_waiting() == 0) std::this_thread::yield();
     hold(Clock::now() + kHeld);
     lock.unlock();
     threads.join();
     return lock.longest_waits();
   };
-  const Waits idle = wait_once([](auto until) { std::this_thread::sleep_until(until); });
+  const Waits idle = wait_once([](auto until) {
+    std::mutex mutex;
+    std::unique_lock held(mutex);
+    std::condition_variable never;
+    while (never.wait_until(held, until) != std::cv_status::timeout) {
+    }
+  });
   const Waits busy = wait_once([](auto until) {
     while (Clock::now() < until) {
     }

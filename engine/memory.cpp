@@ -230,4 +230,17 @@ void Pool::release(uint32_t id) {
   }
 }
 
+bool Pool::clear_some(uint32_t most) {
+  for (; most > 0 && !bases_.empty(); --most) {
+    if (bases_.back() != nullptr) give_piece(bases_.back());
+    bases_.pop_back();
+    pieces_.pop_back();
+  }
+  if (!bases_.empty()) return false;
+  open_.clear();
+  vacant_.clear();
+  used_ = 0;
+  return true;
+}
+
 }  // namespace rankd

@@ -20,8 +20,8 @@
 
 namespace rankd {
 
-enum class Purpose : uint8_t { players, boards, entries, maps };
-inline constexpr size_t kPurposes = 4;
+enum class Purpose : uint8_t { players, boards, entries, maps, captures, saving };
+inline constexpr size_t kPurposes = 6;
 inline constexpr uint32_t kNone = 0xffffffffu;
 
 inline constexpr size_t kRegionBytes = size_t{2} << 20;
@@ -116,6 +116,10 @@ class Pool {
     return bases_[piece] + static_cast<size_t>(id - piece * slots_per_piece_) * slot_bytes_;
   }
   size_t used() const { return used_; }
+  // Above every id there is now.
+  uint32_t ids_end() const { return static_cast<uint32_t>(bases_.size()) * slots_per_piece_; }
+  // Gives up to `most` pieces back, whoever uses their slots; returns whether that was all.
+  bool clear_some(uint32_t most);
   uint32_t slot_bytes() const { return slot_bytes_; }
 
  private:

@@ -37,18 +37,19 @@ void append(std::string& payload, Number number) {
   payload.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// A short hold of the lock by a save. It stays behind everybody who is in a hurry: it tries again and again before it
-// joins the readers that a writer must let in.
+// A short hold of the lock by a save. It stays behind everybody who is in a hurry: it lets a writer who waits go first,
+// and tries again and again before it joins the readers that a writer must let in.
 class Slice {
  public:
   Slice(const Engine& engine, const Saving& saving) {
+    TurnLock& lock = engine.lock();
     uint32_t tries = 0;
-    while (tries < kTriesMost && !engine.lock().try_lock_shared()) {
+    while (tries < kTriesMost && (lock.has_waiting_writer() || !lock.try_lock_shared())) {
       ++tries;
       std::this_thread::yield();
     }
-    if (tries == kTriesMost) engine.lock().lock_shared();
-    held_ = std::shared_lock<TurnLock>(engine.lock(), std::adopt_lock);
+    if (tries == kTriesMost) lock.lock_shared();
+    held_ = std::shared_lock<TurnLock>(lock, std::adopt_lock);
     until_ = Clock::now() + kHeldMost;
     engine.refuse_if_broken();
     saving.refuse_if_interrupted();

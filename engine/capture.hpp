@@ -1,7 +1,7 @@
 // The places of one instant: for each player of a board, where they stood.
 //
-// A place lasts as long as its entry: whoever is taken out of the board has none when they come back. So a player's number
-// that is used again never shows another's place.
+// A place lasts as long as its entry: whoever is taken out of the board has none when they come back. So a player's
+// number that is used again never shows another's place.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Strings, each stored once and numbered: players, and the names of boards.
 //
 //   find: hash → TagTable → number → record → bytes. A record packs where the bytes are and how many references there
-//   are; what is referenced by nobody can be forgotten, and its number is used again. What is unlisted is no longer found,
-//   but keeps its number and its name until it is buried: for a save that still has to write it.
+//   are; what is referenced by nobody can be forgotten, and its number is used again. What is unlisted is no longer
+//   found, but keeps its number and its name until it is buried: for a save that still has to write it.
 //
 // `Payload` stands beside the record: boards are found by name and live there.
 #pragma once

@@ -3,17 +3,17 @@
 // The save goes through players and boards a slice at a time, sharing the lock with readers. What has changed since it
 // began is noted here by the writer, before the change:
 //
-//   an entry     that the save has not come to yet: what was kept, in a record found by board and player. The save passes
-//                over entries that have a record and puts the records' own in their places, so that what it writes is in
-//                order and whole
+//   an entry     that the save has not come to yet: what was kept, in a record found by board and player. The save
+//                passes over entries that have a record and puts the records' own in their places, so that what it
+//                writes is in order and whole
 //   a board      that is emptied at once: its entries are handed over as they are
 //   a capture    that is replaced or forgotten: handed over as well
-//   a name       of a player or board that nobody needs any more: unlisted, and buried when the save is over, so that no
-//                number comes to mean another
+//   a name       of a player or board that nobody needs any more: unlisted, and buried when the save is over, so that
+//                no number comes to mean another
 //   a newcomer   player or board: marked, and passed over
 //
-// Nothing here locks. The writer's part runs while readers are kept out, the save's part while it shares the lock; other
-// readers look at nothing of it. No call of the writer's throws: a save that cannot go on is interrupted.
+// Nothing here locks. The writer's part runs while readers are kept out, the save's part while it shares the lock;
+// other readers look at nothing of it. No call of the writer's throws: a save that cannot go on is interrupted.
 #pragma once
 
 #include <atomic>
@@ -142,18 +142,19 @@ class Saving {
     Key key;
     std::string_view id;
   };
-  std::optional<Cursor> cursor() const { return has_cursor_ ? std::optional<Cursor>({cursor_key_, cursor_id_}) : std::nullopt; }
+  std::optional<Cursor> cursor() const {
+    if (!has_cursor_) return {};
+    return Cursor{cursor_key_, cursor_id_};
+  }
   // What to go through: the board, or what it was emptied of.
   const Board& entries_of(uint32_t board, const Board& live) const;
   const Capture* capture_of(uint32_t board, const Capture* live) const;
   uint32_t size_of(uint32_t board, const Board& live) const;
-  // Calls take(old entry) for the next record of the present board whose entry has yet to be written; false when there is
-  // none.
+  // Calls take(old entry) for the next record of the present board whose entry has yet to be written; false when there
+  // is none.
   template <class Take>
   bool take_record(Take take);
-  bool has_changed(uint32_t player) const {
-    return changed_.size() > 0 && find(current_, player) != kNone;
-  }
+  bool has_changed(uint32_t player) const { return changed_.size() > 0 && find(current_, player) != kNone; }
   void prefetch_changed(uint32_t player) const {
     if (changed_.size() > 0) changed_.prefetch_tag(tag_of(current_, player));
   }
@@ -211,8 +212,8 @@ class Saving {
   SegmentPools segments_;
   Pool records_;
   Pool heads_;
-  TagTable<false> changed_;   // board and player → record
-  TagTable<true> head_of_;    // board → head
+  TagTable<false> changed_;  // board and player → record
+  TagTable<true> head_of_;   // board → head
 
   uint32_t current_ = kNone;  // the board the save is at
   uint32_t taking_ = kNone;   // record of it

@@ -1,4 +1,4 @@
-// A file becomes an engine. Reading checks everything that would let a later operation go wrong, and recomputes digests.
+// A file becomes an engine. Reading checks all that would let a later operation go wrong, and recomputes digests.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,8 +65,8 @@ class SnapshotReader {
     }
     if (version == 0) damaged("there is no format 0");
     if (version < kVersion) {
-      throw SnapshotDamaged("the file has format " + std::to_string(version) + " from before the first release, this rankd reads " +
-                            std::to_string(kVersion) + "; rebuild it from the ledger");
+      throw SnapshotDamaged("the file has format " + std::to_string(version) + " from before the first release, this " +
+                            "version of rankd reads " + std::to_string(kVersion) + "; save it anew from the ledger");
     }
     if (next_block() != Type::begin) damaged("the file does not say what is in it");
     read_begin();

@@ -1,8 +1,8 @@
 // An engine becomes a file that shows it as it was when the save began, while batches and readers go on.
 //
-// Everything is gone through in slices: for some 20 µs the save shares the lock with readers and copies what it finds, then
-// it writes it down with no lock at all. A batch finds its way in between two slices. What has changed since the save began
-// is known to saving.hpp.
+// Everything is gone through in slices: for some 20 µs the save shares the lock with readers and copies what it finds,
+// then it writes it down with no lock at all. A batch finds its way in between two slices. What has changed since the
+// save began is known to saving.hpp.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,20 +37,22 @@ void append(std::string& payload, Number number) {
   payload.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// A short hold of the lock by a save. It stays behind everybody who is in a hurry: it lets a writer who waits go first,
-// and tries again and again before it joins the readers that a writer must let in.
+// A short hold of the lock by a save. It lets a writer who waits go first, and looks out for the moment between two of
+// a writer's turns: waking up takes longer than they do. Only when the moment does not come, as where the machine runs
+// something else in the writer's place, does it join the readers that a writer must let in.
 class Slice {
  public:
   Slice(const Engine& engine, const Saving& saving) {
     TurnLock& lock = engine.lock();
-    uint32_t tries = 0;
-    while (tries < kTriesMost && (lock.has_waiting_writer() || !lock.try_lock_shared())) {
-      ++tries;
-      std::this_thread::yield();
+    const auto began = Clock::now();
+    auto now = began;
+    while (now - began < kPatience && (lock.has_waiting_writer() || !lock.try_lock_shared())) {
+      if (now - began > kWatched) std::this_thread::yield();
+      now = Clock::now();
     }
-    if (tries == kTriesMost) lock.lock_shared();
+    if (now - began >= kPatience) lock.lock_shared();
     held_ = std::shared_lock<TurnLock>(lock, std::adopt_lock);
-    until_ = Clock::now() + kHeldMost;
+    until_ = now + kHeldMost;
     engine.refuse_if_broken();
     saving.refuse_if_interrupted();
   }
@@ -64,8 +66,9 @@ class Slice {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kHeldMost{20};
+  static constexpr std::chrono::microseconds kWatched{200};
+  static constexpr std::chrono::milliseconds kPatience{2};
   static constexpr uint32_t kStepsPerLook = 16;
-  static constexpr uint32_t kTriesMost = 2000;
 
   std::shared_lock<TurnLock> held_;
   Clock::time_point until_;
@@ -257,8 +260,8 @@ class SnapshotWriter {
     return size;
   }
 
-  // Goes on through a board: entries as they stand but for those that have changed, and what these were in their places.
-  // Returns whether it came to the end.
+  // Goes on through a board: entries as they stand but for those that have changed, and what these were in their
+  // places. Returns whether it came to the end.
   bool collect(uint32_t number, Slice& slice) {
     // All of them first: what is owed must be known before anything that stands behind it is written.
     while (saving_.take_record([&](const OldEntry& old) { owed_.push(old); })) {

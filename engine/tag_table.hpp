@@ -212,11 +212,12 @@ class TagTable {
       if (from.segment() == nullptr) continue;
       --most;
       const bool dense = from.is_dense();
-      const Entry to = dense ? make_dense(page_of(from.segment()), from.depth()) : make_sparse(from.kind(), from.depth());
+      const uint32_t depth = from.depth();
+      const Entry to = dense ? make_dense(page_of(from.segment()), depth) : make_sparse(from.kind(), depth);
       const size_t bytes = dense ? kPageSlots * sizeof(uint32_t) : capacity(from) * sizeof(uint64_t);
       std::memcpy(words(to.segment()), words(from.segment()), bytes);
       header_of(to.segment()).count = header_of(from.segment()).count;
-      replace(reached_, from.depth(), to);
+      replace(reached_, depth, to);
       size_ += header_of(from.segment()).count;
     }
     if (size_ < other.size_) return false;

@@ -16,7 +16,7 @@ const Boards kBoards{{"large", {Keep::latest, {Order::desc, Ties::earliest}}},
                      {"small", {Keep::latest, {Order::asc, Ties::value}}},
                      {"other", {Keep::sum, {Order::desc, Ties::player}}}};
 
-std::string player(uint64_t number) { return "player " + std::to_string(number); }
+std::string player(int64_t number) { return "player " + std::to_string(number); }
 
 std::vector<Row> random_rows(Random& random, size_t count, uint64_t players) {
   std::vector<Row> rows;
@@ -81,7 +81,7 @@ TEST("a number that is used again shows nobody else's place") {
 TEST("a capture takes about four bytes a player of a full board, and gives them back") {
   Engine engine({1, 2});
   std::vector<Row> rows;
-  for (uint64_t i = 0; i < 20'480; ++i) rows.push_back({0, Op::put, player(i), static_cast<int64_t>(i * 7919 % 20'480)});
+  for (int64_t i = 0; i < 20'480; ++i) rows.push_back({0, Op::put, player(i), i * 7919 % 20'480});
   testing::apply(engine, {{"board", Rules{}}}, rows);
   const MemoryUse before = memory_of(engine);
   CHECK_EQUAL(before.captures, 0);

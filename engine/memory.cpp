@@ -85,8 +85,14 @@ void RegionSupply::work() {
 void Regions::set_hurry(bool hurry) { supply_ = hurry && !kOneSlotPieces ? std::make_unique<RegionSupply>() : nullptr; }
 
 void Regions::prepare() {
-  if (kOneSlotPieces || idle_pieces_ >= kPiecesAhead || spare_.load() != nullptr) return;
-  spare_.store(map_touched_region());
+  is_short_ = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
+  if (!is_short_) return;
+  try {
+    spare_.store(map_touched_region());
+    is_short_ = false;
+  } catch (const std::bad_alloc&) {
+    // Whoever needs it finds out; what is left may be enough.
+  }
 }
 
 Regions::~Regions() {

@@ -72,6 +72,8 @@ class Regions {
   // Has a region ready if one may be needed soon. For the writer, before it keeps readers out: the system may take
   // milliseconds to hand over two megabytes.
   void prepare();
+  // Whether the system had nothing when it was last asked. Who can do without memory should leave what there is.
+  bool is_short() const { return is_short_; }
 
   // Until they are told otherwise, have regions ready before they are asked for.
   void set_hurry(bool hurry);
@@ -96,6 +98,7 @@ class Regions {
   std::vector<Region> regions_;  // sorted by address
   std::unique_ptr<RegionSupply> supply_;
   std::atomic<std::byte*> spare_{nullptr};
+  bool is_short_ = false;
   size_t idle_pieces_ = 0;
   size_t hint_ = 0;  // regions before it have no free piece
   std::array<size_t, kPurposes> bytes_{};

@@ -56,6 +56,10 @@ void Saving::note(uint32_t board, uint32_t size, uint32_t player, std::string_vi
     interrupt(kTooMuchChanged);
     return;
   }
+  if (regions_.is_short()) {
+    interrupt(kMemoryRanOut);
+    return;
+  }
   const Capture* at_begin = capture_of(board, capture);
   try {
     add_record(board, size, player, owed, at_begin == nullptr ? Capture::kNowhere : at_begin->place(player));

@@ -63,7 +63,8 @@ class Application {
     uint32_t id;  // index into the batch's players
     bool was_present;
     bool is_present;
-    Spot spot;  // before the chunk
+    bool was_removed;  // for a while, or for good
+    Spot spot;         // before the chunk
     Kept old_kept;
     Kept kept;
   };
@@ -148,6 +149,7 @@ class Application {
       boards_[i] = engine_.boards_.find(hashes[i], instance.name);  // it may be in the table twice
       if (boards_[i] != kNone) continue;
       boards_[i] = engine_.boards_.add(hashes[i], instance.name);
+      if (engine_.saving_ != nullptr) engine_.saving_->add_board(boards_[i]);
       engine_.boards_.payload(boards_[i]).set_direction(instance.rules.direction);
     }
   }
@@ -180,7 +182,9 @@ class Application {
       const uint32_t i = player_of(row);
       if (players_[i] != kNone) continue;
       players_[i] = engine_.players_.find(ids.hash[i], ids[i]);  // it may be in the table twice
-      if (players_[i] == kNone) players_[i] = engine_.players_.add(ids.hash[i], ids[i]);
+      if (players_[i] != kNone) continue;
+      players_[i] = engine_.players_.add(ids.hash[i], ids[i]);
+      if (engine_.saving_ != nullptr) engine_.saving_->add_player(players_[i]);
     }
   }
 
@@ -235,20 +239,20 @@ class Application {
     Board& board = engine_.boards_.payload(group.board);
     for (uint32_t begin = group.begin; begin < group.end;) {
       if (op_of(rows_[begin]) == Op::clear) {
-        clear(board, rows_[begin]);
+        clear(group.board, rows_[begin]);
         ++begin;
         continue;
       }
       uint32_t end = begin;
       while (end < group.end && end - begin < kChunkRows && op_of(rows_[end]) != Op::clear) ++end;
       fold(board, begin, end);
-      apply_moves(board);
+      apply_moves(group.board, board);
       begin = end;
     }
   }
 
-  void clear(Board& board, uint32_t row) {
-    if (board.size() == 0) return;
+  void clear(uint32_t board, uint32_t row) {
+    if (engine_.boards_.payload(board).size() == 0) return;
     applied_.flags[row] = kSet;
     engine_.empty(board, orphans_);
   }
@@ -270,6 +274,7 @@ class Application {
       }
       if (op_of(row) == Op::remove) {
         flags |= move.is_present ? kSet : 0;
+        move.was_removed = move.was_removed || move.is_present;
         move.is_present = false;
       } else {
         const Rules& rules = batch_.instances[instance_of(row)].rules;
@@ -315,7 +320,7 @@ class Application {
     for (; fold_[slot] != 0; slot = (slot + 1) % kFoldSlots) {
       if (moves_[fold_[slot] - 1u].player == player) return moves_[fold_[slot] - 1u];
     }
-    Move move{player, id, false, false, spot, {}, {}};
+    Move move{player, id, false, false, false, spot, {}, {}};
     if (spot.leaf != kNone) {
       move.was_present = move.is_present = true;
       move.old_kept = move.kept = board.kept(memory_, spot);
@@ -325,12 +330,13 @@ class Application {
     return moves_.back();
   }
 
-  void apply_moves(Board& board) {
+  void apply_moves(uint32_t number, Board& board) {
     sorted_.clear();
     for (const Move& move : moves_) {
+      const bool loses_place = move.was_removed && board.is_captured();
       if (!move.was_present && !move.is_present) {
         orphans_.push_back(move.player);  // came and went within the chunk, or was never here
-      } else if (move.was_present != move.is_present || move.kept != move.old_kept) {
+      } else if (move.was_present != move.is_present || move.kept != move.old_kept || loses_place) {
         const auto index = static_cast<uint32_t>(&move - moves_.data());
         sorted_.push_back({score_key(board.direction().order, move.kept.score), index});
       }
@@ -339,6 +345,8 @@ class Application {
     engine_.regions_.prepare();
     std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
     const Engine::Changing changing(engine_);
+    Capture* capture = board.is_captured() ? engine_.captures_.at(number).get() : nullptr;
+    Saving* saving = engine_.saving_ != nullptr && engine_.saving_->wants(number) ? engine_.saving_.get() : nullptr;
     // Each step looks at the tree as it is then: what an earlier one saw may have been split or joined since.
     staggered(
         sorted_.size(),
@@ -349,9 +357,19 @@ class Application {
           if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_leaf(sorted_[i].score_key);
         },
         [&](size_t i) {
-          apply_move(board, moves_[sorted_[i].move]);
+          const Move& move = moves_[sorted_[i].move];
+          if (saving != nullptr) note(*saving, number, board, move, capture);
+          if (capture != nullptr && move.was_removed) capture->forget(move.player);
+          apply_move(board, move);
           if (i % kMovesPerBreath == 0) engine_.lock_.breathe();
         });
+  }
+
+  void note(Saving& saving, uint32_t number, const Board& board, const Move& move, const Capture* capture) const {
+    const Key old = key_of(board.direction(), move.old_kept);
+    const Key fresh = key_of(board.direction(), move.kept);
+    saving.note(number, board.size(), move.player, (*batch_.players)[move.id], move.was_present ? &old : nullptr,
+                move.is_present ? &fresh : nullptr, capture);
   }
 
   void apply_move(Board& board, const Move& move) {
@@ -412,14 +430,22 @@ bool Engine::drop(std::string_view name) {
   const uint32_t number = boards_.find(boards_.hash(name), name);
   if (number == kNone) return false;
   std::vector<uint32_t> orphans;
-  empty(boards_.payload(number), orphans);
+  empty(number, orphans);
   forget({number}, orphans);
   return true;
 }
 
-// Takes everybody out at once for readers; what is left over is dismantled a little at a time.
-void Engine::empty(Board& board, std::vector<uint32_t>& orphans) {
+// Takes everybody out at once for readers. What is left over goes to a save that needs it.
+void Engine::empty(uint32_t number, std::vector<uint32_t>& orphans) {
   const Changing changing(*this);
+  Board& board = boards_.payload(number);
+  std::unique_ptr<Capture> capture = take_capture(number);
+  if (saving_ == nullptr || !saving_->seal(number, board, capture)) dismantle(board, orphans);
+  dismantle(std::move(capture));
+}
+
+// A little at a time, though nobody sees it any more.
+void Engine::dismantle(Board& board, std::vector<uint32_t>& orphans) {
   const auto gone = [&](uint32_t player) {
     if (players_.release(player)) orphans.push_back(player);
   };
@@ -434,11 +460,23 @@ void Engine::forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& 
   orphans.erase(std::unique(orphans.begin(), orphans.end()), orphans.end());
   const Changing changing(*this);
   for (const uint32_t board : boards) {
-    boards_.forget(board);
+    std::unique_ptr<Capture> capture = take_capture(board);
+    if (saving_ != nullptr && saving_->keeps_board(board)) {
+      if (capture != nullptr) saving_->seal_capture(board, capture);
+      boards_.unlist(board);
+    } else {
+      boards_.forget(board);
+    }
+    dismantle(std::move(capture));
     lock_.breathe();
   }
   for (const uint32_t player : orphans) {
-    if (players_.references(player) == 0) players_.forget(player);
+    if (players_.references(player) > 0) continue;
+    if (saving_ != nullptr && saving_->keeps_player(player)) {
+      players_.unlist(player);
+    } else {
+      players_.forget(player);
+    }
     lock_.breathe();
   }
 }

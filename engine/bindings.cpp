@@ -1,8 +1,9 @@
 // The engine for Python: the only file that knows of both.
 //
 // Arguments are copied out of Python objects first (bindings_arguments.hpp), answers out of the engine before objects
-// are made of them: neither lock is held for the other's work.
+// are made of them (bindings_answers.hpp): neither lock is held for the other's work.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 #include <shared_mutex>
 #include <system_error>
 
+#include "bindings_answers.hpp"
 #include "bindings_arguments.hpp"
 #include "engine.hpp"
 
@@ -31,38 +33,6 @@ HashKey random_key() {
   const auto word = [&] { return uint64_t{device()} << 32 | device(); };
   return {word(), word()};
 }
-
-// ---------------------------------------------------------------------------------------------------- answers
-
-nb::object str_of(std::string_view text) {
-  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr));
-}
-
-template <class Item>
-nb::object column_of(const std::vector<Item>& items, const char* format) {
-  const size_t size = items.size() * sizeof(Item);
-  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-  if (!bytes.is_valid()) nb::raise_python_error();
-  if (size > 0) {
-    char* room = PyBytes_AS_STRING(bytes.ptr());
-    const nb::gil_scoped_release others;  // nobody knows the object yet
-    std::memcpy(room, items.data(), size);
-  }
-  nb::object view = nb::steal(PyMemoryView_FromObject(bytes.ptr()));
-  return view.attr("cast")(format);
-}
-
-// Makes an instance of a Python class from positional arguments, as cheaply as the interpreter allows.
-template <class... Arguments>
-nb::object make(nb::handle type, const Arguments&... arguments) {
-  PyObject* values[] = {arguments.ptr()...};
-  nb::object made = nb::steal(PyObject_Vectorcall(type.ptr(), values, sizeof...(arguments), nullptr));
-  if (!made.is_valid()) nb::raise_python_error();
-  return made;
-}
-
-nb::object whole(uint64_t number) { return nb::steal(PyLong_FromUnsignedLongLong(number)); }
-nb::object signed_whole(int64_t number) { return nb::steal(PyLong_FromLongLong(number)); }
 
 struct Types {
   nb::object entry;
@@ -290,6 +260,8 @@ class PyEngine {
     dict["boards_bytes"] = use.boards;
     dict["entries_bytes"] = use.entries;
     dict["maps_bytes"] = use.maps;
+    dict["captures_bytes"] = use.captures;
+    dict["saving_bytes"] = use.saving;
     dict["idle_bytes"] = use.idle;
     return dict;
   }
@@ -310,9 +282,47 @@ class PyEngine {
     engine_.check();
   }
 
-  void save(int file) const {
+  void capture(std::string_view name) {
+    const std::string copy(name);
     const nb::gil_scoped_release others;
-    engine_.save(file);
+    engine_.capture(copy);
+  }
+
+  nb::object captured(std::string_view name, nb::str player) const {
+    std::string_view id;
+    if (!utf8(player.ptr(), id)) return nb::none();
+    uint32_t place = Capture::kNowhere;
+    reading([&] { place = engine_.read_captured(name, id); });
+    return place == Capture::kNowhere ? nb::none() : whole(place);
+  }
+
+  void forget_capture(std::string_view name) {
+    const std::string copy(name);
+    const nb::gil_scoped_release others;
+    engine_.forget_capture(copy);
+  }
+
+  nb::tuple begin_save(std::optional<size_t> undo_bytes_max) {
+    SaveBegun begun;
+    {
+      const nb::gil_scoped_release others;
+      begun = engine_.begin_save(undo_bytes_max);
+    }
+    nb::list positions;
+    for (const auto& [partition, position] : begun.positions) {
+      positions.append(nb::make_tuple(partition, position.epoch, position.sequence));
+    }
+    return nb::make_tuple(begun.number, positions);
+  }
+
+  void write_save(uint64_t number, int file) {
+    const nb::gil_scoped_release others;
+    engine_.write_save(number, file);
+  }
+
+  void abandon_save(uint64_t number) {
+    const nb::gil_scoped_release others;
+    engine_.abandon_save(number);
   }
 
   void load(int file) {
@@ -375,6 +385,10 @@ void translate(const std::exception_ptr& thrown, void*) {
     raise("MalformedBatch", nb::make_tuple(error.row < 0 ? nb::none() : nb::object(nb::int_(error.row)), error.what()));
   } catch (const EngineBroken& error) {
     raise("EngineBroken", nb::make_tuple(error.what()));
+  } catch (const SaveUnderWay& error) {
+    raise("SaveUnderWay", nb::make_tuple(error.what()));
+  } catch (const SaveInterrupted& error) {
+    raise("SaveInterrupted", nb::make_tuple(error.what()));
   } catch (const SnapshotDamaged& error) {
     raise("SnapshotDamaged", nb::make_tuple(error.what()));
   } catch (const SnapshotNewer& error) {
@@ -437,6 +451,14 @@ NB_MODULE(_engine, module) {
       .def("longest_waits", &PyEngine::longest_waits, nb::sig("def longest_waits(self) -> dict[str, int]"))
       .def("forget_waits", &PyEngine::forget_waits)
       .def("check", &PyEngine::check, "Raises RuntimeError naming the first invariant that does not hold.")
-      .def("save", &PyEngine::save, "file"_a)
+      .def("capture", &PyEngine::capture, "name"_a)
+      .def("captured", &PyEngine::captured, "name"_a, "player"_a,
+           nb::sig("def captured(self, name: str, player: str) -> int | None"))
+      .def("forget_capture", &PyEngine::forget_capture, "name"_a)
+      .def("begin_save", &PyEngine::begin_save, "undo_bytes_max"_a.none(),
+           nb::sig("def begin_save(self, undo_bytes_max: int | None) -> tuple[int, list[tuple[int, int, int]]]"),
+           "Returns the save's number, and its positions as (partition, epoch, sequence).")
+      .def("write_save", &PyEngine::write_save, "number"_a, "file"_a)
+      .def("abandon_save", &PyEngine::abandon_save, "number"_a)
       .def("load", &PyEngine::load, "file"_a);
 }

@@ -43,6 +43,12 @@ struct Block {
   Block from(uint32_t i) const { return {score + i, player + i, tie_low + i, tie_high + i}; }
 };
 
+// Entries that stand one behind the other in memory.
+struct Run {
+  Block block;
+  uint32_t size;
+};
+
 // Bytes of a block with room for `capacity` entries that is laid out by `block_at`.
 inline constexpr uint32_t block_bytes(uint32_t capacity) { return (capacity * 18 + 7) / 8 * 8; }
 

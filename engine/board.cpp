@@ -1,5 +1,7 @@
 #include "board.hpp"
 
+#include <utility>
+
 namespace rankd {
 
 Spot Board::locate(const BoardMemory& memory, uint32_t player, Spot hint) const {
@@ -90,6 +92,24 @@ void Board::take(BoardMemory& memory, Spot spot, std::string_view id) {
   } else if (block_kind_ > 1 && size_ <= kBlockCapacities[block_kind_ - 2]) {
     resize_block(memory, block_kind_ - 1u);
   }
+}
+
+Run Board::run(const BoardMemory& memory, Spot spot, Spot& behind) const {
+  if (tree_) {
+    behind = tree_->next_leaf(spot);
+    return tree_->run(spot);
+  }
+  behind = {};
+  return {block(memory).from(spot.index), size_ - spot.index};
+}
+
+void Board::hand_over(Board& other) {
+  other.digest_ = std::exchange(digest_, {});
+  other.tree_ = std::move(tree_);
+  other.block_ = std::exchange(block_, kNone);
+  other.block_kind_ = std::exchange(block_kind_, uint8_t{0});
+  other.size_ = std::exchange(size_, 0);
+  other.direction_ = direction_;
 }
 
 void Board::resize_block(BoardMemory& memory, uint32_t kind) {

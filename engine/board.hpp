@@ -54,6 +54,10 @@ class Board {
   // Only while nobody stands in it.
   void set_direction(Direction direction) { direction_ = direction; }
 
+  // Whether the engine keeps a capture of it.
+  bool is_captured() const { return is_captured_; }
+  void set_captured(bool is_captured) { is_captured_ = is_captured; }
+
   Spot locate(const BoardMemory& memory, uint32_t player, Spot hint = {}) const;
   // Calls found(index, spot) for each of the players who is here, overlapping the waits for memory.
   template <class Found>
@@ -64,6 +68,8 @@ class Board {
   Spot at(uint64_t place) const { return tree_ ? tree_->at(place) : Spot{0, static_cast<uint32_t>(place)}; }
   Spot next(Spot spot) const;
   uint64_t place(Spot spot) const { return tree_ ? tree_->place(spot) : spot.index; }
+  // From the entry at the spot on; the next run begins at `behind`, which is nowhere at the end.
+  Run run(const BoardMemory& memory, Spot spot, Spot& behind) const;
 
   // How many stand before, and how many distinct scores; for an entry's own spot, `distinct` is its dense rank.
   Before before(const BoardMemory& memory, Spot spot) const;
@@ -81,6 +87,8 @@ class Board {
   // called for each entry.
   template <class Gone>
   std::unique_ptr<Tree> clear(BoardMemory& memory, Gone gone);
+  // Gives all entries to an empty board.
+  void hand_over(Board& other);
 
   // Fills an empty board in standing order with `count` entries from next() -> LoadedEntry. Returns whether all players
   // were different; if not, the board can only be thrown away.
@@ -107,6 +115,7 @@ class Board {
   uint32_t size_ = 0;
   Direction direction_;
   uint8_t block_kind_ = 0;
+  bool is_captured_ = false;
 };
 static_assert(sizeof(Board) <= 40);
 

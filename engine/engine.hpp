@@ -1,8 +1,10 @@
 // The ranking engine: any number of boards over one set of players.
 //
-//   apply.cpp      batches in
-//   read.cpp       ranks out
-//   snapshot.cpp   the whole engine to a file and back
+//   apply.cpp            batches in
+//   read.cpp             ranks out
+//   captures.cpp         places of an instant
+//   snapshot_write.cpp   the whole engine to a file, while batches go on (saving.hpp)
+//   snapshot_read.cpp    and back
 //
 // Threads: any. One writer works at a time; it excludes readers for at most a turn (lock.hpp). What a method named
 // `read_…` does not do is take the lock: the caller holds it, so that bindings can choose how to wait.
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,9 +24,11 @@
 #include <vector>
 
 #include "board.hpp"
+#include "capture.hpp"
 #include "interner.hpp"
 #include "lock.hpp"
 #include "order.hpp"
+#include "saving.hpp"
 
 namespace rankd {
 
@@ -59,12 +64,6 @@ class SnapshotDamaged : public std::runtime_error {
 class SnapshotNewer : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-};
-
-struct Position {
-  uint64_t epoch = 0;
-  uint64_t sequence = 0;
-  bool operator==(const Position&) const = default;
 };
 
 // Player ids, one behind the other, with their hashes.
@@ -157,7 +156,17 @@ struct MemoryUse {
   size_t boards = 0;
   size_t entries = 0;
   size_t maps = 0;
+  size_t captures = 0;
+  size_t saving = 0;
   size_t idle = 0;
+
+  size_t total() const { return players + boards + entries + maps + captures + saving + idle; }
+};
+
+// A save that has begun: it will show the engine as it was then.
+struct SaveBegun {
+  uint64_t number = 0;
+  Positions positions;
 };
 
 class Engine {
@@ -177,9 +186,21 @@ class Engine {
   Applied apply(const Batch& batch);
   bool drop(std::string_view name);
   // These two only keep other writers out: readers go on, however long it takes.
-  void save(int file) const;
+  void capture(std::string_view name);
   // Throws std::logic_error naming the first invariant that does not hold.
   void check() const;
+  void forget_capture(std::string_view name);
+
+  // A save begins at an instant and is written later, or abandoned; other writers go on meanwhile. What it remembers of
+  // their changes takes at most `undo_bytes_max`, by default a quarter of what the engine holds, or 256 MiB if that is
+  // more. Throws SaveUnderWay when another has begun and not ended.
+  SaveBegun begin_save(std::optional<size_t> undo_bytes_max = {});
+  // Ends the save, whatever comes of it. Throws SaveInterrupted when it cannot be finished, std::system_error from the
+  // file. `pause` is called again and again while the save holds no lock.
+  void write_save(uint64_t number, int file, const std::function<void()>& pause = {});
+  // Makes write_save give up if it is at work; no matter if the save has ended.
+  void abandon_save(uint64_t number);
+  void save(int file) { write_save(begin_save().number, file); }
   // Only into an engine nobody else knows yet.
   void load(int file);
 
@@ -204,6 +225,7 @@ class Engine {
   uint64_t read_count(const Board* board, int64_t low, int64_t high) const;
   std::vector<int64_t> read_quantiles(const Board* board, const std::vector<uint32_t>& ppm) const;
   std::vector<Bucket> read_histogram(const Board* board, uint32_t buckets) const;
+  uint32_t read_captured(std::string_view name, std::string_view id) const;
   MemoryUse read_memory() const;
 
  private:
@@ -234,8 +256,15 @@ class Engine {
   std::vector<uint32_t> find_players(const Ids& ids) const;
   Standing standing_at(const Board& board, Spot spot, Ranking ranking) const;
   void add_lines(const Board& board, uint64_t first_place, uint64_t count, Ranking ranking, Lines& lines) const;
-  void empty(Board& board, std::vector<uint32_t>& orphans);
+  void empty(uint32_t number, std::vector<uint32_t>& orphans);
   void forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& orphans);
+  const Capture* capture_of(uint32_t number) const;
+  void fill_capture(const Board& board, std::unique_ptr<Capture>& capture);
+  void end_save();
+  // While readers are kept out.
+  std::unique_ptr<Capture> take_capture(uint32_t number);
+  void dismantle(Board& board, std::vector<uint32_t>& orphans);
+  void dismantle(std::unique_ptr<Capture> capture);
 
   mutable TurnLock lock_;
   std::atomic<bool> broken_{false};
@@ -245,7 +274,11 @@ class Engine {
   Players players_;
   BoardMemory memory_;
   Interner<Board> boards_;
-  std::map<uint64_t, Position> positions_;  // by partition
+  Positions positions_;
+  SegmentPools capture_segments_;
+  std::map<uint32_t, std::unique_ptr<Capture>> captures_;  // by board
+  std::unique_ptr<Saving> saving_;
+  uint64_t saves_begun_ = 0;
 };
 
 }  // namespace rankd

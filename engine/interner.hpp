@@ -1,7 +1,8 @@
 // Strings, each stored once and numbered: players, and the names of boards.
 //
 //   find: hash → TagTable → number → record → bytes. A record packs where the bytes are and how many references there
-//   are; what is referenced by nobody can be forgotten, and its number is used again.
+//   are; what is referenced by nobody can be forgotten, and its number is used again. What is unlisted is no longer
+//   found, but keeps its number and its name until it is buried: for a save that still has to write it.
 //
 // `Payload` stands beside the record: boards are found by name and live there.
 #pragma once
@@ -45,6 +46,8 @@ class Interner {
   // Only while it is empty.
   void set_key(HashKey key) { key_ = key; }
   uint32_t size() const { return index_.size(); }
+  // Above every number there is now.
+  uint32_t numbers_end() const { return records_.ids_end(); }
 
   uint32_t find(uint64_t hash, std::string_view name) const {
     return index_.find(tag_of(hash), [&](uint32_t number) { return this->name(number) == name; });
@@ -69,8 +72,15 @@ class Interner {
   void reserve(uint32_t count) { index_.reserve(count); }
 
   void forget(uint32_t number) {
-    const std::string_view gone = name(number);
-    index_.erase(tag_of(hash(gone)), number);
+    unlist(number);
+    bury(number);
+  }
+  void unlist(uint32_t number) {
+    index_.erase(tag_of(hash(name(number))), number);
+    ++unlisted_;
+  }
+  void bury(uint32_t number) {
+    --unlisted_;
     const uint64_t place = record(number).place;
     strings(units_of(place)).release(slot_of(place));
     record(number).~Record();
@@ -128,10 +138,10 @@ class Interner {
   template <class Fail>
   void check(Fail fail) const {
     index_.check(fail);
-    if (records_.used() != size()) fail("interner: records and index differ in number");
+    if (records_.used() != size() + unlisted_) fail("interner: records and index differ in number");
     size_t stored = 0;
     for (const auto& pool : strings_) stored += pool == nullptr ? 0 : pool->used();
-    if (stored != size()) fail("interner: strings and index differ in number");
+    if (stored != size() + unlisted_) fail("interner: strings and index differ in number");
     each([&](uint32_t number) {
       if (find(hash(name(number)), name(number)) != number) fail("interner: a name is found under another number");
     });
@@ -165,6 +175,7 @@ class Interner {
   SegmentPools segments_;
   TagTable<false> index_;
   Pool records_;
+  uint32_t unlisted_ = 0;
   std::array<std::unique_ptr<Pool>, 65> strings_;  // by units of eight bytes
 };
 

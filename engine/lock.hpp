@@ -62,15 +62,23 @@ class TurnLock {
     for (uint32_t waiting = waiting_.load(); waiting != 0; waiting = waiting_.load()) waiting_.wait(waiting);
     clockid_t clock{};
     if (pthread_getcpuclockid(pthread_self(), &clock) == 0) writer_clock_ = clock;
-    if (!enter_between_readers()) {
-      uint32_t state = state_.fetch_or(kWriter, std::memory_order_acquire) | kWriter;
-      while (state != kWriter) {
-        state_.wait(state);
-        state = state_.load(std::memory_order_acquire);
+    uint32_t nobody = 0;
+    if (!state_.compare_exchange_strong(nobody, kWriter, std::memory_order_acquire)) {
+      writer_waits_.store(true, std::memory_order_relaxed);
+      if (!enter_between_readers()) {
+        uint32_t state = state_.fetch_or(kWriter, std::memory_order_acquire) | kWriter;
+        while (state != kWriter) {
+          state_.wait(state);
+          state = state_.load(std::memory_order_acquire);
+        }
       }
+      writer_waits_.store(false, std::memory_order_relaxed);
     }
     since_ = Clock::now();
   }
+
+  // For readers who come again and again and have time: they let the writer in first.
+  bool has_waiting_writer() const { return writer_waits_.load(std::memory_order_relaxed); }
 
   void unlock() {
     if (waiting_.load(std::memory_order_relaxed) != 0) measure_wait();
@@ -101,12 +109,10 @@ class TurnLock {
   static constexpr uint32_t kTriesPerYield = 64;
 
   bool enter_between_readers() {
-    uint32_t nobody = 0;
-    if (state_.compare_exchange_strong(nobody, kWriter, std::memory_order_acquire)) return true;
     const auto until = Clock::now() + kPatience;
     do {
       for (uint32_t i = 0; i < kTriesPerYield; ++i) {
-        nobody = 0;
+        uint32_t nobody = 0;
         if (state_.compare_exchange_weak(nobody, kWriter, std::memory_order_acquire)) return true;
       }
       std::this_thread::yield();
@@ -141,6 +147,7 @@ class TurnLock {
 
   std::atomic<uint32_t> state_{0};    // kWriter when a writer is in or about to be; below it, readers inside
   std::atomic<uint32_t> waiting_{0};  // readers who were kept out
+  std::atomic<bool> writer_waits_{false};
   Clock::time_point since_;
   std::atomic<clockid_t> writer_clock_{CLOCK_MONOTONIC};
   std::atomic<int64_t> waiting_since_{0};

@@ -85,8 +85,14 @@ void RegionSupply::work() {
 void Regions::set_hurry(bool hurry) { supply_ = hurry && !kOneSlotPieces ? std::make_unique<RegionSupply>() : nullptr; }
 
 void Regions::prepare() {
-  if (kOneSlotPieces || idle_pieces_ >= kPiecesAhead || spare_.load() != nullptr) return;
-  spare_.store(map_touched_region());
+  is_short_ = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
+  if (!is_short_) return;
+  try {
+    spare_.store(map_touched_region());
+    is_short_ = false;
+  } catch (const std::bad_alloc&) {
+    // Whoever needs it finds out; what is left may be enough.
+  }
 }
 
 Regions::~Regions() {
@@ -228,6 +234,19 @@ void Pool::release(uint32_t id) {
     piece.listed = true;
     open_.push_back(index);
   }
+}
+
+bool Pool::clear_some(uint32_t most) {
+  for (; most > 0 && !bases_.empty(); --most) {
+    if (bases_.back() != nullptr) give_piece(bases_.back());
+    bases_.pop_back();
+    pieces_.pop_back();
+  }
+  if (!bases_.empty()) return false;
+  open_.clear();
+  vacant_.clear();
+  used_ = 0;
+  return true;
 }
 
 }  // namespace rankd

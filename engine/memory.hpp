@@ -20,8 +20,8 @@
 
 namespace rankd {
 
-enum class Purpose : uint8_t { players, boards, entries, maps };
-inline constexpr size_t kPurposes = 4;
+enum class Purpose : uint8_t { players, boards, entries, maps, captures, saving };
+inline constexpr size_t kPurposes = 6;
 inline constexpr uint32_t kNone = 0xffffffffu;
 
 inline constexpr size_t kRegionBytes = size_t{2} << 20;
@@ -72,6 +72,8 @@ class Regions {
   // Has a region ready if one may be needed soon. For the writer, before it keeps readers out: the system may take
   // milliseconds to hand over two megabytes.
   void prepare();
+  // Whether the system had nothing when it was last asked. Who can do without memory should leave what there is.
+  bool is_short() const { return is_short_; }
 
   // Until they are told otherwise, have regions ready before they are asked for.
   void set_hurry(bool hurry);
@@ -96,6 +98,7 @@ class Regions {
   std::vector<Region> regions_;  // sorted by address
   std::unique_ptr<RegionSupply> supply_;
   std::atomic<std::byte*> spare_{nullptr};
+  bool is_short_ = false;
   size_t idle_pieces_ = 0;
   size_t hint_ = 0;  // regions before it have no free piece
   std::array<size_t, kPurposes> bytes_{};
@@ -116,6 +119,10 @@ class Pool {
     return bases_[piece] + static_cast<size_t>(id - piece * slots_per_piece_) * slot_bytes_;
   }
   size_t used() const { return used_; }
+  // Above every id there is now.
+  uint32_t ids_end() const { return static_cast<uint32_t>(bases_.size()) * slots_per_piece_; }
+  // Gives up to `most` pieces back, whoever uses their slots; returns whether that was all.
+  bool clear_some(uint32_t most);
   uint32_t slot_bytes() const { return slot_bytes_; }
 
  private:

@@ -8,7 +8,8 @@ namespace rankd {
 Engine::Engine(HashKey key)
     : players_(regions_, Purpose::players, key),
       memory_(regions_, players_),
-      boards_(regions_, Purpose::boards, key) {}
+      boards_(regions_, Purpose::boards, key),
+      capture_segments_(regions_, Purpose::captures) {}
 
 Engine::~Engine() {
   boards_.each([&](uint32_t number) { boards_.payload(number).clear(memory_, [](uint32_t) {}); });
@@ -236,7 +237,8 @@ std::vector<Bucket> Engine::read_histogram(const Board* board, uint32_t buckets)
 
 MemoryUse Engine::read_memory() const {
   return {regions_.bytes(Purpose::players), regions_.bytes(Purpose::boards), regions_.bytes(Purpose::entries),
-          regions_.bytes(Purpose::maps), regions_.idle_bytes()};
+          regions_.bytes(Purpose::maps), regions_.bytes(Purpose::captures), regions_.bytes(Purpose::saving),
+          regions_.idle_bytes()};
 }
 
 void Engine::check() const {
@@ -248,13 +250,29 @@ void Engine::check() const {
   size_t inners = 0;
   std::array<size_t, kBlockCapacities.size()> blocks{};
   std::map<uint32_t, uint32_t> references;
+  size_t captured = 0;
+  const auto check_board = [&](const Board& board, const Capture* capture) {
+    board.check(memory_, fail, leaves, inners, blocks);
+    uint32_t placed = 0;
+    for (Spot spot = board.at(0); spot.leaf != kNone; spot = board.next(spot)) {
+      const uint32_t player = board.player(memory_, spot);
+      ++references[player];
+      placed += capture != nullptr && capture->place(player) != Capture::kNowhere ? 1 : 0;
+    }
+    if (capture == nullptr) return;
+    ++captured;
+    capture->check(fail);
+    if (placed != capture->size()) fail("engine: somebody has a captured place who is not there");
+  };
   boards_.each([&](uint32_t number) {
     const Board& board = boards_.payload(number);
-    board.check(memory_, fail, leaves, inners, blocks);
-    for (Spot spot = board.at(0); spot.leaf != kNone; spot = board.next(spot)) {
-      ++references[board.player(memory_, spot)];
-    }
+    if (board.is_captured() != captures_.contains(number)) fail("engine: a board and its capture are apart");
+    check_board(board, capture_of(number));
   });
+  if (captured != captures_.size()) fail("engine: a capture of no board is kept");
+  if (saving_ != nullptr) {
+    for (const auto& [number, board] : saving_->sealed()) check_board(board, nullptr);
+  }
   if (leaves != memory_.trees.leaves.used()) fail("engine: leaves were lost");
   if (inners != memory_.trees.inners.used()) fail("engine: inner nodes were lost");
   for (size_t i = 0; i < blocks.size(); ++i) {

@@ -13,44 +13,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
-#include <memory>
 
 #include "memory.hpp"
+#include "segments.hpp"
 
 namespace rankd {
-
-inline constexpr std::array<uint16_t, 15> kSparseCapacities{8,   12,  16,  24,  32,  48,  64, 96,
-                                                            128, 192, 256, 320, 384, 448, 510};
-inline constexpr uint32_t kSegmentHeaderBytes = 16;
-inline constexpr uint32_t kPageBits = 10;
-inline constexpr uint32_t kPageSlots = 1u << kPageBits;
-inline constexpr uint32_t kDenseLeast = 384;  // below this many of a page, sparse is smaller
-
-// A bijection: the number's page, its bits reversed so that neighbouring pages part at the first bit, then the place
-// in the page.
-inline uint32_t page_tag(uint32_t number) {
-  uint32_t bits = number >> kPageBits;
-  bits = ((bits >> 1) & 0x55555555u) | ((bits & 0x55555555u) << 1);
-  bits = ((bits >> 2) & 0x33333333u) | ((bits & 0x33333333u) << 2);
-  bits = ((bits >> 4) & 0x0f0f0f0fu) | ((bits & 0x0f0f0f0fu) << 4);
-  bits = __builtin_bswap32(bits);
-  return bits | (number & (kPageSlots - 1));
-}
-
-class SegmentPools {
- public:
-  SegmentPools(Regions& regions, Purpose purpose) : dense(regions, purpose, kSegmentHeaderBytes + 4 * kPageSlots) {
-    for (size_t i = 0; i < kSparseCapacities.size(); ++i) {
-      sparse[i] = std::make_unique<Pool>(regions, purpose, kSegmentHeaderBytes + 8 * kSparseCapacities[i]);
-    }
-  }
-  std::array<std::unique_ptr<Pool>, kSparseCapacities.size()> sparse;
-  Pool dense;
-};
 
 template <bool kDense>
 class TagTable {
@@ -211,20 +180,48 @@ class TagTable {
     depth_ = 0;
     single_ = Entry();
     size_ = 0;
-    cleared_ = 0;
+    reached_ = 0;
   }
 
   // Frees up to `most` segments of a table that nobody uses any more; returns whether that was all.
   bool clear_some(uint32_t most) {
-    for (; cleared_ < (1u << depth_) && most > 0; cleared_ += span(cleared_)) {
-      const Entry entry = directory()[cleared_];
+    for (; reached_ < (1u << depth_) && most > 0; reached_ += span(reached_)) {
+      const Entry entry = directory()[reached_];
       if (entry.segment() == nullptr) continue;
       --most;
       free_segment(entry);
-      replace(cleared_, entry.depth(), Entry(nullptr, 0, entry.depth()));
+      replace(reached_, entry.depth(), Entry(nullptr, 0, entry.depth()));
     }
-    if (cleared_ < (1u << depth_)) return false;
+    if (reached_ < (1u << depth_)) return false;
     clear();
+    return true;
+  }
+
+  // Makes up to `most` of the segments that `other` has, with the same tags and values; returns whether that was all.
+  // Begins with an empty table; `other` must stay as it is until the end.
+  bool copy_some(const TagTable& other, uint32_t most) {
+    if (size_ == 0 && other.depth_ > depth_) {
+      const uint32_t entries = 1u << other.depth_;
+      auto* many = reinterpret_cast<Entry*>(regions_->take_block(entries * sizeof(Entry), purpose_));
+      for (uint32_t i = 0; i < entries; ++i) many[i] = Entry(nullptr, 0, other.many_[i].depth());
+      many_ = many;
+      depth_ = other.depth_;
+    }
+    for (; size_ < other.size_ && most > 0; reached_ += span(reached_)) {
+      const Entry from = other.directory()[reached_];
+      if (from.segment() == nullptr) continue;
+      --most;
+      const bool dense = from.is_dense();
+      const uint32_t depth = from.depth();
+      const Entry to = dense ? make_dense(page_of(from.segment()), depth) : make_sparse(from.kind(), depth);
+      const size_t bytes = dense ? kPageSlots * sizeof(uint32_t) : capacity(from) * sizeof(uint64_t);
+      std::memcpy(words(to.segment()), words(from.segment()), bytes);
+      header_of(to.segment()).count = header_of(from.segment()).count;
+      replace(reached_, depth, to);
+      size_ += header_of(from.segment()).count;
+    }
+    if (size_ < other.size_) return false;
+    reached_ = 0;
     return true;
   }
 
@@ -475,7 +472,7 @@ class TagTable {
     Entry single_ = Entry();
   };
   uint32_t size_ = 0;
-  uint32_t cleared_ = 0;  // how far `clear_some` came
+  uint32_t reached_ = 0;  // how far `clear_some` or `copy_some` came
   uint8_t depth_ = 0;
   Purpose purpose_;
 };

@@ -154,6 +154,14 @@ class Tree {
     return spot.index + 1 < leaf.size ? Spot{spot.leaf, spot.index + 1} : Spot{leaf.next, 0};
   }
 
+  // The entries of its leaf from there on, and where the leaf behind it begins.
+  Run run(Spot spot) const {
+    Leaf& leaf = memory_.leaf(spot.leaf);
+    return {leaf.block().from(spot.index), leaf.size - spot.index};
+  }
+  Spot next_leaf(Spot spot) const { return {memory_.leaf(spot.leaf).next, 0}; }
+  const TagTable<true>& map() const { return map_; }
+
   // What stands before an entry; here `distinct` counts its own score too, so it is the dense rank.
   Before before(Spot spot) const;
   uint64_t place(Spot spot) const;

@@ -187,8 +187,7 @@ inline MemoryUse memory_of(const Engine& engine) {
 }
 
 inline size_t bytes_held(const Engine& engine) {
-  const MemoryUse use = memory_of(engine);
-  return use.players + use.boards + use.entries + use.maps + use.idle;
+  return memory_of(engine).total();
 }
 
 inline void check_sound(const char* file, int line, const Engine& engine) {
@@ -367,19 +366,56 @@ inline void compare(const Engine& engine, const std::string& name, const Model& 
   }
 }
 
+// What some boards hold at an instant.
+struct State {
+  std::vector<Model> models;
+  std::vector<std::map<std::string, uint64_t>> captured;  // places, by board and player
+};
+
+inline void compare(const Engine& engine, const Boards& boards, const State& state, Random& random) {
+  for (size_t i = 0; i < boards.size(); ++i) {
+    compare(engine, boards[i].first, state.models[i], random);
+    const std::shared_lock<TurnLock> reading(engine.lock());
+    for (const auto& [player, kept] : state.models[i].kept()) {
+      const auto found = state.captured[i].find(player);
+      const uint64_t place = found == state.captured[i].end() ? Capture::kNowhere : found->second;
+      CHECK_EQUAL(engine.read_captured(boards[i].first, player), place);
+    }
+  }
+}
+
 // Boards of one engine beside their models; each batch goes to both.
 class Pair {
  public:
   explicit Pair(Boards boards, HashKey key = {0x0123456789abcdef, 0xfedcba9876543210})
       : engine(key), boards_(std::move(boards)) {
-    for (const auto& [name, rules] : boards_) models_.emplace_back(rules);
+    for (const auto& [name, rules] : boards_) state_.models.emplace_back(rules);
+    state_.captured.resize(boards_.size());
+  }
+
+  void drop(size_t board) {
+    CHECK_EQUAL(engine.drop(boards_[board].first), model(board).size() > 0);
+    state_.models[board].apply({0, Op::clear});
+    state_.captured[board].clear();
+  }
+  void capture(size_t board) {
+    engine.capture(boards_[board].first);
+    state_.captured[board].clear();
+    for (const Entry& entry : model(board).standings()) {
+      const uint64_t place = state_.captured[board].size() + 1;
+      state_.captured[board][entry.player] = place;
+    }
+  }
+  void forget_capture(size_t board) {
+    engine.forget_capture(boards_[board].first);
+    state_.captured[board].clear();
   }
 
   void apply(const std::vector<Row>& rows, std::optional<Ranking> ranks = {}) {
     const auto all_ranks = [&] {
-      std::vector<std::map<std::string, uint64_t>> all(models_.size());
-      for (size_t i = 0; ranks && i < models_.size(); ++i) {
-        const std::vector<Entry> entries = models_[i].standings();
+      std::vector<std::map<std::string, uint64_t>> all(boards_.size());
+      for (size_t i = 0; ranks && i < boards_.size(); ++i) {
+        const std::vector<Entry> entries = model(i).standings();
         const std::vector<uint64_t> places = ranks_of(entries, *ranks);
         for (size_t at = 0; at < entries.size(); ++at) all[i][entries[at].player] = places[at];
       }
@@ -390,7 +426,9 @@ class Pair {
     CHECK(applied.verdict == Verdict::applied);
     CHECK_EQUAL(applied.flags.size(), rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
-      const Model::Answer answer = models_[rows[i].board].apply(rows[i]);
+      const Model::Answer answer = state_.models[rows[i].board].apply(rows[i]);
+      if (rows[i].op == Op::clear) state_.captured[rows[i].board].clear();
+      if (rows[i].op == Op::remove) state_.captured[rows[i].board].erase(rows[i].player);
       CHECK_EQUAL(int{applied.flags[i]}, int{answer.flags});
       if (answer.flags & kWasPresent) CHECK_EQUAL(applied.old_score[i], answer.old_score);
       if (answer.flags & kIsPresent) CHECK_EQUAL(applied.new_score[i], answer.new_score);
@@ -407,17 +445,16 @@ class Pair {
     }
   }
 
-  void compare(Random& random) const {
-    for (size_t i = 0; i < models_.size(); ++i) testing::compare(engine, boards_[i].first, models_[i], random);
-  }
-  const Model& model(size_t board = 0) const { return models_[board]; }
+  void compare(Random& random) const { testing::compare(engine, boards_, state_, random); }
+  const Model& model(size_t board = 0) const { return state_.models[board]; }
+  const State& state() const { return state_; }
   const Boards& boards() const { return boards_; }
 
   Engine engine;
 
  private:
   Boards boards_;
-  std::vector<Model> models_;
+  State state_;
 };
 
 }  // namespace rankd::testing

@@ -1,10 +1,8 @@
 // Saved and read back; and files that are cut, flipped, invented or spoiled by somebody who knows the format.
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstring>
 #include <memory>
 
+#include "files.hpp"
 #include "model.hpp"
 #include "testing.hpp"
 
@@ -12,44 +10,11 @@ namespace rankd {
 namespace {
 
 using testing::Boards;
+using testing::load;
 using testing::Pair;
 using testing::Random;
 using testing::Row;
-
-// A file without a name, gone when it is closed.
-class OwnFile {
- public:
-  OwnFile() : file_(std::tmpfile()) { CHECK(file_ != nullptr); }
-  ~OwnFile() { std::fclose(file_); }
-  OwnFile(const OwnFile&) = delete;
-  OwnFile& operator=(const OwnFile&) = delete;
-
-  int descriptor() const { return fileno(file_); }
-  void write(const std::string& bytes) const {
-    CHECK_EQUAL(pwrite(descriptor(), bytes.data(), bytes.size(), 0), bytes.size());
-  }
-  std::string read() const {
-    std::string bytes(static_cast<size_t>(lseek(descriptor(), 0, SEEK_END)), '\0');
-    CHECK_EQUAL(pread(descriptor(), bytes.data(), bytes.size(), 0), bytes.size());
-    return bytes;
-  }
-
- private:
-  std::FILE* file_;
-};
-
-std::string saved(const Engine& engine) {
-  const OwnFile file;
-  engine.save(file.descriptor());
-  return file.read();
-}
-
-void load(Engine& engine, const std::string& bytes) {
-  const OwnFile file;
-  file.write(bytes);
-  lseek(file.descriptor(), 0, SEEK_SET);
-  engine.load(file.descriptor());
-}
+using testing::saved;
 
 // Whether it was taken; what was taken must be sound, and what was not must not have crashed anything.
 bool loads(const std::string& bytes, Engine& engine) {
@@ -95,7 +60,7 @@ std::string sealed(const FileBlock& block, uint64_t number) {
          block.payload;
 }
 
-std::string file_of(const std::vector<FileBlock>& blocks, uint32_t version = 1) {
+std::string file_of(const std::vector<FileBlock>& blocks, uint32_t version = 2) {
   std::string bytes = "rankdsnp" + bytes_of(version);
   for (size_t i = 0; i < blocks.size(); ++i) bytes += sealed(blocks[i], i);
   return bytes;
@@ -116,6 +81,7 @@ struct FileLine {
   uint64_t score;
   uint64_t tie;
   uint32_t player;
+  uint32_t place = 0;
 };
 
 FileBlock players_block(const std::vector<std::string>& players) {
@@ -128,26 +94,29 @@ FileBlock players_block(const std::vector<std::string>& players) {
   return {kPlayers, bytes_of(static_cast<uint32_t>(players.size())) + lengths + ids};
 }
 
-FileBlock entries_block(const std::vector<FileLine>& lines) {
+FileBlock entries_block(const std::vector<FileLine>& lines, bool captured = false) {
   std::string scores;
   std::string ties_low;
   std::string ties_high;
   std::string numbers;
+  std::string places;
   for (const FileLine& line : lines) {
     scores += bytes_of(line.score);
     ties_low += bytes_of(static_cast<uint32_t>(line.tie));
     ties_high += bytes_of(static_cast<uint16_t>(line.tie >> 32));
     numbers += bytes_of(line.player);
+    if (captured) places += bytes_of(line.place);
   }
-  return {kEntries, bytes_of(static_cast<uint32_t>(lines.size())) + scores + ties_low + ties_high + numbers};
+  return {kEntries, bytes_of(static_cast<uint32_t>(lines.size())) + scores + ties_low + ties_high + numbers + places};
 }
 
 FileBlock begin_block(uint64_t players, uint64_t boards) {
   return {kBegin, bytes_of(players) + bytes_of(boards) + bytes_of(HashKey{1, 2})};
 }
 
-FileBlock board_block(uint32_t entries, const std::string& name, uint8_t order = 0, uint8_t ties = 0) {
-  return {kBoard, bytes_of(entries) + bytes_of(order) + bytes_of(ties) + name};
+FileBlock board_block(uint32_t entries, const std::string& name, uint8_t order = 0, uint8_t ties = 0,
+                      uint8_t captured = 0) {
+  return {kBoard, bytes_of(entries) + bytes_of(order) + bytes_of(ties) + bytes_of(captured) + name};
 }
 
 // What a small file says, as it can be written down right or wrong.
@@ -158,6 +127,7 @@ struct Draft {
   uint32_t entries_said = 3;
   uint8_t order = 0;
   uint8_t ties = 0;
+  uint8_t captured = 0;
   std::string name = "board@all_time@global";
   std::vector<FileLine> lines{{10, 0, 0}, {10, 5, 1}, {20, 0, 2}};
 
@@ -166,8 +136,8 @@ struct Draft {
         begin_block(players_said, boards_said),
         {kPositions, bytes_of(uint64_t{0}) + bytes_of(uint64_t{3}) + bytes_of(uint64_t{99})},
         players_block(players),
-        board_block(entries_said, name, order, ties),
-        entries_block(lines),
+        board_block(entries_said, name, order, ties, captured),
+        entries_block(lines, captured == 1),
         {kEnd, ""},
     };
   }
@@ -200,7 +170,7 @@ std::unique_ptr<Pair> filled_pair(Random& random, size_t rows_count = 6'000) {
 TEST("what is read back is what was saved") {
   Random random;
   const std::unique_ptr<Pair> filled = filled_pair(random);
-  const Pair& pair = *filled;
+  Pair& pair = *filled;
   Engine loaded({random.bits(), random.bits()});
   load(loaded, saved(pair.engine));
   CHECK_SOUND(loaded);
@@ -282,6 +252,17 @@ TEST("a file written by hand is read") {
   CHECK(engine.read_position(0) == (Position{3, 99}));
 }
 
+TEST("captured places written by hand are read") {
+  Draft draft;
+  draft.captured = 1;
+  draft.lines = {{10, 0, 0, 3}, {10, 5, 1, 0}, {20, 0, 2, 1}};
+  Engine engine({3, 4});
+  CHECK(loads(file_of(draft.blocks()), engine));
+  CHECK_EQUAL(engine.read_captured(draft.name, "ann"), 3);
+  CHECK_EQUAL(engine.read_captured(draft.name, "bob"), Capture::kNowhere);
+  CHECK_EQUAL(engine.read_captured(draft.name, "eve"), 1);
+}
+
 // ---------------------------------------------------------------------------------------------------------- damage
 
 TEST("a file that is cut anywhere is refused") {
@@ -344,14 +325,15 @@ TEST("what is no snapshot is refused") {
     std::string noise(random.below(3'000), '\0');
     for (char& byte : noise) byte = static_cast<char>(random.bits());
     CHECK(!loads(noise));
-    CHECK(!loads("rankdsnp" + bytes_of(uint32_t{1}) + noise));
+    CHECK(!loads("rankdsnp" + bytes_of(uint32_t{2}) + noise));
   }
 }
 
-TEST("a newer format is refused as newer, and there is no format 0") {
+TEST("a newer format is refused as newer, an older one is refused, and there is no format 0") {
   Engine engine({1, 2});
-  CHECK_THROWS(SnapshotNewer, load(engine, file_of(Draft().blocks(), 2)));
+  CHECK_THROWS(SnapshotNewer, load(engine, file_of(Draft().blocks(), 3)));
   CHECK_THROWS(SnapshotNewer, load(engine, file_of({}, ~uint32_t{0})));
+  CHECK_THROWS(SnapshotDamaged, load(engine, file_of(Draft().blocks(), 1)));
   CHECK_THROWS(SnapshotDamaged, load(engine, file_of(Draft().blocks(), 0)));
 }
 
@@ -399,6 +381,11 @@ TEST("nonsense under a right checksum is refused") {
   refused("no such order", [](Draft& draft) { draft.order = 2; });
   refused("no such ties", [](Draft& draft) { draft.ties = 4; });
   refused("a tie field where ties are by player", [](Draft& draft) { draft.ties = 3; });
+  refused("something between captured and not", [](Draft& draft) { draft.captured = 2; });
+  refused("a captured place out of bounds", [](Draft& draft) {
+    draft.captured = 1;
+    draft.lines[1].place = kNone;
+  });
   refused("a name that is too long", [](Draft& draft) { draft.name = std::string(kBoardNameBytesMax + 1, 'x'); });
   refused("a name that is not UTF-8", [](Draft& draft) { draft.name = "board\xc0\x80"; });
 }

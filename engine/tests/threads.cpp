@@ -323,7 +323,7 @@ Applied apply_at(Engine& engine, const std::vector<Row>& rows, uint64_t batch_nu
   return engine.apply(batch);
 }
 
-void save(const Engine& engine) {
+void save(Engine& engine) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   engine.save(fileno(file.get()));
 }

@@ -10,6 +10,9 @@
     │   ├── WindowGone           the window is past its retention                       window_gone
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
     ├── EngineBroken             memory ran out in the middle of a batch                engine_broken
+    ├── SnapshotUnwritten
+    │   ├── SaveUnderWay         another save has begun and not ended                   save_under_way
+    │   └── SaveInterrupted      too much changed meanwhile, or it was abandoned        save_interrupted
     └── SnapshotUnreadable
         ├── SnapshotDamaged      a checksum does not hold                               snapshot_damaged
         └── SnapshotNewer        written by a newer version                             snapshot_newer
@@ -98,6 +101,24 @@ class EngineBroken(RankdError):
     """A batch was cut off half-way, so nothing in memory can be trusted: load the last snapshot and replay."""
 
     code = "engine_broken"
+
+
+class SnapshotUnwritten(RankdError):
+    """A save left no file; the store is as it should be, and what was saved before is still there."""
+
+    code = "snapshot_unwritten"
+
+
+class SaveUnderWay(SnapshotUnwritten):
+    """A store takes one save at a time: wait for the other one, or abandon it."""
+
+    code = "save_under_way"
+
+
+class SaveInterrupted(SnapshotUnwritten):
+    """The save was abandoned, or more changed while it was written than it may remember: begin another."""
+
+    code = "save_interrupted"
 
 
 class SnapshotUnreadable(RankdError):

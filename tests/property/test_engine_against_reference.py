@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import (
@@ -28,7 +28,7 @@ from rankd.domain.order import (
     Ties,
 )
 from rankd.errors import InvalidValue, MalformedBatch
-from rankd.projection.engine import EngineStore
+from rankd.projection.engine import EngineStore, Saving
 from rankd.projection.port import READ_ENTRIES_MAX, Applied, Batch, Op, RankStore, walk
 from rankd.projection.reference import ReferenceStore
 
@@ -96,6 +96,17 @@ def outcome(call: Callable[[], object]) -> object:
     return answer
 
 
+def copy_of(store: ReferenceStore) -> ReferenceStore:
+    """A reference that holds the same, and keeps it."""
+    copy = ReferenceStore()
+    copy._positions = dict(store._positions)
+    copy._instances = {
+        key: replace(instance, kept=dict(instance.kept), captured=dict(instance.captured))
+        for key, instance in store._instances.items()
+    }
+    return copy
+
+
 class EngineBesideReference(RuleBasedStateMachine):
     """Every rule does one thing to both stores and compares what they answer."""
 
@@ -105,6 +116,7 @@ class EngineBesideReference(RuleBasedStateMachine):
         self.reference = ReferenceStore()
         self.board_rules: list[Rules] = []
         self.folder = tempfile.TemporaryDirectory()
+        self.saving: tuple[Saving, ReferenceStore] | None = None
 
     def teardown(self) -> None:
         self.folder.cleanup()
@@ -245,17 +257,53 @@ class EngineBesideReference(RuleBasedStateMachine):
     def change_the_bounds(self, board: int, bounds: tuple[int, int]) -> None:
         self.board_rules[board] = replace(self.board_rules[board], score_min=bounds[0], score_max=bounds[1])
 
+    @rule(key=keys)
+    def capture(self, key: InstanceKey) -> None:
+        self.both(lambda store: store.capture(key))
+
+    @rule(key=keys)
+    def forget_capture(self, key: InstanceKey) -> None:
+        self.both(lambda store: store.forget_capture(key))
+
+    @precondition(lambda self: self.saving is None)
     @rule()
     def save_and_load(self) -> None:
         path = Path(self.folder.name) / "snapshot"
         self.engine.save(path)
         self.engine = EngineStore.load(path)
 
+    @precondition(lambda self: self.saving is None)
+    @rule()
+    def begin_a_save(self) -> None:
+        self.saving = self.engine.begin_save(), copy_of(self.reference)
+
+    @precondition(lambda self: self.saving is not None)
+    @rule()
+    def write_the_save(self) -> None:
+        """Whatever was done since it began, the file shows what the reference held then."""
+        assert self.saving is not None
+        (save, then), self.saving = self.saving, None
+        path = Path(self.folder.name) / "background"
+        save.write(path)
+        loaded = EngineStore.load(path)
+        loaded.check()
+        assert [loaded.position(partition) for partition in range(PARTITIONS)] == [
+            then.position(partition) for partition in range(PARTITIONS)
+        ]
+        assert set(loaded.instances()) == set(then.instances())
+        for key in then.instances():
+            entries = list(walk(then, key, READ_ENTRIES_MAX))
+            assert list(walk(loaded, key, READ_ENTRIES_MAX)) == entries
+            assert loaded.digest(key) == then.digest(key)
+            for entry in entries:
+                assert loaded.captured(key, entry.player) == then.captured(key, entry.player)
+
     # Reading
 
     @rule(key=keys, player=players)
     def read_one(self, key: InstanceKey, player: str) -> None:
         self.both(lambda store: store.score(key, player))
+        self.both(lambda store: store.captured(key, player))
         for ranking in Ranking:
             self.both(lambda store, ranking=ranking: store.rank(key, player, ranking))  # type: ignore[misc]
 

@@ -17,6 +17,7 @@ from rankd.errors import (
     RankdError,
     Refused,
     SnapshotUnreadable,
+    SnapshotUnwritten,
     WindowGone,
 )
 
@@ -88,7 +89,7 @@ def test_errors_are_caught_by_the_names_python_has_for_them(error: type[RankdErr
 
 
 def test_what_a_caller_can_repair_is_told_from_what_is_missing_and_what_is_broken() -> None:
-    families = (Refused, NotFound, EngineBroken, SnapshotUnreadable)
+    families = (Refused, NotFound, EngineBroken, SnapshotUnwritten, SnapshotUnreadable)
 
     assert all(
         sum(issubclass(error, family) for family in families) == 1 for error in CLASSES if error is not RankdError

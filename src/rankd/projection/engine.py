@@ -21,6 +21,7 @@ from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
 from rankd.errors import MalformedBatch
 from rankd.projection import arguments
 from rankd.projection.port import (
+    START,
     Applied,
     Around,
     Batch,
@@ -60,12 +61,14 @@ class MemoryUse(msgspec.Struct, frozen=True):
     boards_bytes: int  # names and heads of instances
     entries_bytes: int  # scores in order
     maps_bytes: int  # from players to entries
+    captures_bytes: int  # places of an instant
+    saving_bytes: int  # what a save remembers of changes since it began
     idle_bytes: int
 
     @property
     def total_bytes(self) -> int:
         """All that grows with players and boards; its own lists, 32 bytes for each 64 KiB, are left out."""
-        return self.players_bytes + self.boards_bytes + self.entries_bytes + self.maps_bytes + self.idle_bytes
+        return sum(msgspec.structs.astuple(self))
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -78,6 +81,70 @@ class Waits(msgspec.Struct, frozen=True):
     reader_ns: int  # from being kept out to being inside
     let_in_ns: int  # from the first reader being kept out to the writer letting it in
     work_ns: int  # processor time the writer used between these two
+
+
+class Saving:
+    """A save that has begun: it shows its store as it was then, whenever it is written.
+
+    It ends by `write`, whatever comes of that, or by `abandon`; one that is forgotten ends by itself.
+    """
+
+    __slots__ = ("_native", "_number", "_positions")
+
+    def __init__(self, native: _engine.Engine, number: int, positions: list[tuple[int, int, int]]) -> None:
+        """Made by `EngineStore.begin_save`."""
+        self._native = native
+        self._number = number
+        self._positions = {partition: Position(epoch, sequence) for partition, epoch, sequence in positions}
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far a partition was applied when the save began: the position that the file will hold."""
+        return self._positions.get(partition, START)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, complete or not at all, while batches and readers go on.
+
+        SaveInterrupted when too much changed meanwhile or the save was abandoned: begin another. OSError when the file
+        cannot be written.
+        """
+        target = Path(path)
+        try:
+            # A name of its own for each call: several stores may save to the same path at once.
+            file, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
+        except OSError:
+            self.abandon()
+            raise
+        draft = Path(name)
+        try:
+            try:
+                self._native.write_save(self._number, file)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def abandon(self) -> None:
+        """End the save without a file; a `write` at work in another thread gives up. Does nothing when it has ended."""
+        self._native.abandon_save(self._number)
+
+    def __enter__(self) -> Self:
+        """Return the save; it ends with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Abandon what was not written."""
+        self.abandon()
+
+    def __del__(self) -> None:
+        """Abandon what nobody will write any more: it would keep changes for ever."""
+        self.abandon()
 
 
 class EngineStore:
@@ -128,6 +195,14 @@ class EngineStore:
     def drop(self, instance: InstanceKey) -> bool:
         """Take a whole instance out and give its memory back; False when it is not in the store."""
         return self._native.drop(instance.text)
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's place as it is now: 4 bytes a player. Readers go on meanwhile, batches wait."""
+        self._native.capture(instance.text)
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance and give their memory back."""
+        self._native.forget_capture(instance.text)
 
     # Reading
 
@@ -231,6 +306,10 @@ class EngineStore:
         arguments.check_buckets(buckets)
         return [Bucket(*bucket) for bucket in self._native.histogram(instance.text, buckets)]
 
+    def captured(self, instance: InstanceKey, player: str) -> int | None:
+        """Return the player's place at the instance's last capture."""
+        return self._native.captured(instance.text, player)
+
     def digest(self, instance: InstanceKey) -> int:
         """Return the digest of domain/digest.py; the engine keeps it up to date, so this is one lookup."""
         low, high = self._native.digest(instance.text)
@@ -238,26 +317,18 @@ class EngineStore:
 
     # What only the engine has
 
+    def begin_save(self, undo_bytes_max: int | None = None) -> Saving:
+        """Begin to save the store as it is now; batches and readers go on, and the file is written by `Saving.write`.
+
+        What the save remembers of later changes, about 45 bytes for each changed entry, takes at most `undo_bytes_max`:
+        by default a quarter of the store's memory, or 256 MiB if that is more. Beyond it the save is interrupted. What
+        is dropped or cleared meanwhile is given back when the save ends. A second save at a time is SaveUnderWay.
+        """
+        return Saving(self._native, *self._native.begin_save(undo_bytes_max))
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file that is complete or absent. Readers go on meanwhile, batches wait."""
-        target = Path(path)
-        # A name of its own for each call: two of them may save to the same path at once.
-        file, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
-        draft = Path(name)
-        try:
-            try:
-                self._native.save(file)
-                os.fsync(file)
-            finally:
-                os.close(file)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        """Write everything as it is now to a file that is complete or absent. Readers and batches go on meanwhile."""
+        self.begin_save().write(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

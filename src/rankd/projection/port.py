@@ -255,51 +255,54 @@ class RankStore(Protocol):
         The stored epoch becomes the batch's when that is higher and the batch is applied. `after == upto` with no
         rows only claims the epoch; `after < upto` with no rows moves an idle store on.
         """
-        ...
 
     def position(self, partition: int = 0) -> Position:
         """Return how far this partition is applied; START when nothing was."""
-        ...
 
     def instances(self) -> Iterator[InstanceKey]:
         """Go through the instances in which somebody stands, in no particular order.
 
         None is seen twice, and one in which somebody stands all the while is seen, whatever is written meanwhile.
         """
-        ...
 
     def drop(self, instance: InstanceKey) -> bool:
         """Take a whole instance out and give its memory back; False when it is not in the store. No position moves."""
-        ...
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's ordinal place as it is now, instead of what was remembered before. No position moves.
+
+        A place lasts until the next capture, `forget_capture`, or the row or drop that takes the player out of the
+        instance: who comes back has none. APPLY and PUT leave it.
+        """
+
+    def captured(self, instance: InstanceKey, player: str) -> int | None:
+        """Return the player's place at the instance's last capture; None when there was none or it is forgotten."""
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance, if there are any."""
 
     def total(self, instance: InstanceKey) -> int:
         """Return how many players stand in the instance."""
-        ...
 
     def score(self, instance: InstanceKey, player: str) -> Kept | None:
         """Return a player's kept score and tie field."""
-        ...
 
     def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
         """Return many kept scores of one instant, in request order."""
-        ...
 
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
         """Return where a player stands."""
-        ...
 
     def ranks(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
     ) -> list[Standing | None]:
         """Return where many players stand at one instant, in request order, None for those who are absent."""
-        ...
 
     def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
         """Return the places `first` … `last` (from 1, both included; at most READ_ENTRIES_MAX), cut at the end.
 
         A `last` before `first` asks for nothing and gets an empty page.
         """
-        ...
 
     def following(
         self,
@@ -313,7 +316,6 @@ class RankStore(Protocol):
         Going on from each page's last entry, a player whose standing does not change is seen exactly once. The id in
         `after` may be one that nobody can have, such as "", as long as it is UTF-8.
         """
-        ...
 
     def around(
         self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
@@ -322,24 +324,20 @@ class RankStore(Protocol):
 
         Each number is at most READ_ENTRIES_MAX.
         """
-        ...
 
     def friends(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
     ) -> list[Friend]:
         """Return those of `players` who are in the instance, in standing order, each once."""
-        ...
 
     def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
         """Return where a new player with this score and tie field would stand, last by id.
 
         `tie` is the tie field of now, such as `Board.tie_field(now)`: nobody else knows what time it is.
         """
-        ...
 
     def count(self, instance: InstanceKey, low: int, high: int) -> int:
         """Return how many players have low ≤ score ≤ high; none when low > high. Both are 64-bit."""
-        ...
 
     def quantiles(self, instance: InstanceKey, ppm: Sequence[int]) -> list[int] | None:
         """Return, for each q (parts per million, 0 … QUANTILE_PPM_MAX), the smallest kept score s such that at least
@@ -347,7 +345,6 @@ class RankStore(Protocol):
 
         At most QUANTILES_MAX are asked at once. Smaller scores come first whatever the board's order is.
         """
-        ...
 
     def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
         """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each.
@@ -355,11 +352,9 @@ class RankStore(Protocol):
         The width is ceil((highest − lowest + 1) / buckets); ranges that would start above the highest score are
         left out; the last one ends at the highest score.
         """
-        ...
 
     def digest(self, instance: InstanceKey) -> int:
         """Return the digest of domain/digest.py; 0 when the instance is empty."""
-        ...
 
 
 def walk(

@@ -41,6 +41,7 @@ from rankd.projection.port import (
 class _Instance:
     rules: Rules  # for its order and ties; each row brings the keep rule and bounds it goes by
     kept: dict[str, Kept] = field(default_factory=dict)
+    captured: dict[str, int] = field(default_factory=dict)  # of players who were there all the time since
 
 
 class ReferenceStore:
@@ -101,6 +102,8 @@ class ReferenceStore:
 
         old = instance.kept.pop(row.player, None)
         new: Kept | None = None
+        if row.op is Op.REMOVE:
+            instance.captured.pop(row.player, None)
         if row.op is Op.APPLY:
             new = settle(row.rules, old, row.score, row.tie)
         elif row.op is Op.PUT:
@@ -146,6 +149,19 @@ class ReferenceStore:
         """Take a whole instance out; False when it is not in the store."""
         with self._lock:
             return self._instances.pop(instance, None) is not None
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's place as it is now, instead of what was remembered before."""
+        with self._lock:
+            if instance in self._instances:
+                entries = self._entries(instance, Ranking.ORDINAL)
+                self._instances[instance].captured = {entry.player: entry.rank for entry in entries}
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance."""
+        with self._lock:
+            if instance in self._instances:
+                self._instances[instance].captured = {}
 
     # Reading
 
@@ -286,6 +302,12 @@ class ReferenceStore:
             high = min(low + width - 1, highest)
             answer.append(Bucket(low, high, sum(low <= score <= high for score in scores)))
         return answer
+
+    def captured(self, instance: InstanceKey, player: str) -> int | None:
+        """Return the player's place at the instance's last capture."""
+        arguments.check_player(player)
+        with self._lock:
+            return self._instances[instance].captured.get(player) if instance in self._instances else None
 
     def digest(self, instance: InstanceKey) -> int:
         """Return the digest of domain/digest.py; 0 when the instance is empty."""

@@ -21,7 +21,7 @@ SMALL_BOARD_PLAYERS = 30
 SMALL_ENTRY_BYTES_MAX = 32
 SMALL_BOARD_BYTES_MAX = 128
 ROWS = 50_000
-EMPTY = MemoryUse(0, 0, 0, 0, 0)
+EMPTY = MemoryUse(0, 0, 0, 0, 0, 0, 0)
 
 
 def used_bytes(store: EngineStore) -> int:
@@ -59,6 +59,10 @@ def test_the_total_is_the_sum_of_the_purposes() -> None:
     purposes = [use.players_bytes, use.boards_bytes, use.entries_bytes, use.maps_bytes]
     assert all(held > 0 for held in purposes)
     assert use.total_bytes == sum(purposes) + use.idle_bytes
+    store.capture(InstanceKey("arcade"))
+    captured = store.memory()
+    assert captured.captures_bytes > 0
+    assert captured.total_bytes == sum(purposes) + captured.captures_bytes + captured.idle_bytes
 
 
 def test_memory_is_given_back_when_boards_are_dropped() -> None:

@@ -62,6 +62,37 @@ def test_a_read_that_cannot_be_answered_leaves_the_store_as_it_was() -> None:
     """)
 
 
+def test_a_save_gives_up_when_there_is_no_memory_for_its_records_and_batches_go_on() -> None:
+    run("""
+    import tempfile
+    from rankd.errors import SaveInterrupted
+    from rankd.projection.port import Op
+    everybody = batch(0, 300_000)
+    store.apply(everybody)
+    # Three of five, evenly: nothing that could be given back becomes empty.
+    leave = [everybody.players[n] for part in range(3) for n in range(part, 300_000, 5)]
+    removals = [
+        Batch([(KEY, RULES)], leave[n : n + 500], array("q", bytes(4_000)), op=bytes([Op.REMOVE]) * 500)
+        for n in range(0, len(leave), 500)
+    ]
+    saving = store.begin_save()
+    limit(256 * 1024)
+    for each in removals:
+        store.apply(each)  # needs no memory itself
+    unlimited()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            saving.write(folder + "/never")
+    except SaveInterrupted as error:
+        assert "memory ran out" in str(error), error
+    else:
+        raise AssertionError("memory did not run out; the limit is too high for this test")
+    assert store.total(KEY) == 120_000
+    assert store.memory().saving_bytes == 0
+    store.check()
+    """)
+
+
 def test_a_batch_that_runs_out_of_memory_changes_nothing_or_breaks_the_store_for_everybody() -> None:
     run("""
     large = batch(0, 200_000)

@@ -1,19 +1,4 @@
-// A whole engine in a file, and back.
-//
-//   file     = magic, version, block*
-//   block    = type (4 bytes), length (4), checksum (8), payload; everything little-endian
-//   checksum = SipHash-1-3 of type, length, the block's number and the payload: what was flipped, cut, moved or
-//              repeated is seen before it is used
-//
-//   begin       players (8), boards (8), the hash key (16): with it, players in the order of their hashes fill the
-//               index from one end to the other. It is a secret like the file itself
-//   positions   partition, epoch, sequence (8 bytes each), any number
-//   players     count, lengths (2 bytes each), bytes; numbered from 0 over all blocks
-//   board       entries (4), order, ties, name
-//   entries     of the board before: count, scores (8 each), ties (4 + 2), players (4), in standing order
-//   end         nothing; what is missing before it is missing
-//
-// Reading checks everything that would let a later operation go wrong, and recomputes digests.
+// A file becomes an engine. Reading checks all that would let a later operation go wrong, and recomputes digests.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,41 +8,15 @@
 #include <system_error>
 
 #include "engine.hpp"
+#include "snapshot_format.hpp"
 
 namespace rankd {
 
 namespace {
 
-constexpr char kMagic[8] = {'r', 'a', 'n', 'k', 'd', 's', 'n', 'p'};
-constexpr uint32_t kVersion = 1;
-constexpr HashKey kChecksumKey{0x6b6e6172ULL, 0x746f687370616e73ULL};
-constexpr size_t kPayloadBytesMax = size_t{1} << 20;
-constexpr uint32_t kEntriesPerBlock = 32768;
-constexpr size_t kEntryBytes = 18;
-constexpr uint32_t kPrefetchAhead = 16;
+using namespace snapshot;
+
 constexpr uint32_t kTogether = 64;
-static_assert(kEntriesPerBlock * kEntryBytes + 4 <= kPayloadBytesMax);
-
-enum class Type : uint32_t { begin = 1, positions = 2, players = 3, board = 4, entries = 5, end = 6 };
-
-struct BlockHead {
-  uint32_t type;
-  uint32_t length;
-  uint64_t checksum;
-};
-
-uint64_t checksum(uint32_t type, uint64_t number, std::string_view payload) {
-  SipHash13 hash(kChecksumKey, false);
-  hash.absorb(uint64_t{type} << 32 | payload.size());
-  hash.absorb(number);
-  hash.absorb_tail(payload.data(), payload.size(), payload.size() + 16);
-  return hash.finish();
-}
-
-template <class Number>
-void append(std::string& payload, Number number) {
-  payload.append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
 
 // Ids and names leave as text: what is none must be refused here, where somebody asks whether the file is good.
 bool is_utf8(std::string_view text) {
@@ -90,126 +49,6 @@ bool is_utf8(std::string_view text) {
 
 }  // namespace
 
-class SnapshotWriter {
- public:
-  SnapshotWriter(const Engine& engine, int file) : engine_(engine), file_(file) {}
-
-  void write() {
-    buffer_.append(kMagic, sizeof(kMagic));
-    append(buffer_, kVersion);
-    append(payload_, uint64_t{engine_.players_.size()});
-    append(payload_, uint64_t{engine_.boards_.size()});
-    append(payload_, engine_.players_.key());
-    finish_block(Type::begin);
-    write_positions();
-    write_players();
-    engine_.boards_.each([&](uint32_t number) { write_board(number); });
-    finish_block(Type::end);
-    flush();
-  }
-
- private:
-  void finish_block(Type type) {
-    const auto kind = static_cast<uint32_t>(type);
-    const BlockHead head{kind, static_cast<uint32_t>(payload_.size()), checksum(kind, blocks_++, payload_)};
-    append(buffer_, head);
-    buffer_ += payload_;
-    payload_.clear();
-    if (buffer_.size() >= 4 * kPayloadBytesMax) flush();
-  }
-
-  void flush() {
-    for (size_t done = 0; done < buffer_.size();) {
-      const ssize_t wrote = ::write(file_, buffer_.data() + done, buffer_.size() - done);
-      if (wrote >= 0) {
-        done += static_cast<size_t>(wrote);
-      } else if (errno != EINTR) {
-        throw std::system_error(errno, std::generic_category(), "writing a snapshot");
-      }
-    }
-    buffer_.clear();
-  }
-
-  void write_positions() {
-    for (const auto& [partition, position] : engine_.positions_) {
-      append(payload_, partition);
-      append(payload_, position.epoch);
-      append(payload_, position.sequence);
-      if (payload_.size() + 24 > kPayloadBytesMax) finish_block(Type::positions);
-    }
-    if (!payload_.empty()) finish_block(Type::positions);
-  }
-
-  void write_players() {
-    std::vector<uint32_t> order;
-    order.reserve(engine_.players_.size());
-    engine_.players_.each([&](uint32_t number) { order.push_back(number); });
-    std::string lengths;
-    std::string bytes;
-    const auto finish = [&] {
-      append(payload_, static_cast<uint32_t>(lengths.size() / 2));
-      payload_ += lengths;
-      payload_ += bytes;
-      lengths.clear();
-      bytes.clear();
-      finish_block(Type::players);
-    };
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (i + 2 * kPrefetchAhead < order.size()) engine_.players_.prefetch_record(order[i + 2 * kPrefetchAhead]);
-      if (i + kPrefetchAhead < order.size()) engine_.players_.prefetch_name(order[i + kPrefetchAhead]);
-      const std::string_view name = engine_.players_.name(order[i]);
-      append(lengths, static_cast<uint16_t>(name.size()));
-      bytes += name;
-      if (numbers_.size() <= order[i]) numbers_.resize(std::max<size_t>(order[i] + size_t{1}, numbers_.size() * 2));
-      numbers_[order[i]] = static_cast<uint32_t>(i);
-      if (lengths.size() + bytes.size() + 1024 > kPayloadBytesMax) finish();
-    }
-    if (!lengths.empty()) finish();
-  }
-
-  void write_board(uint32_t number) {
-    const Board& board = engine_.boards_.payload(number);
-    append(payload_, board.size());
-    append(payload_, static_cast<uint8_t>(board.direction().order));
-    append(payload_, static_cast<uint8_t>(board.direction().ties));
-    payload_ += engine_.boards_.name(number);
-    finish_block(Type::board);
-
-    std::vector<uint64_t> scores;
-    std::vector<uint32_t> ties_low;
-    std::vector<uint16_t> ties_high;
-    std::vector<uint32_t> players;
-    const auto column = [&](auto& values) {
-      payload_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
-      values.clear();
-    };
-    const auto finish = [&] {
-      append(payload_, static_cast<uint32_t>(scores.size()));
-      column(scores);
-      column(ties_low);
-      column(ties_high);
-      column(players);
-      finish_block(Type::entries);
-    };
-    for (Spot spot = board.at(0); spot.leaf != kNone; spot = board.next(spot)) {
-      const Key key = board.key(engine_.memory_, spot);
-      scores.push_back(key.score);
-      ties_low.push_back(static_cast<uint32_t>(key.tie));
-      ties_high.push_back(static_cast<uint16_t>(key.tie >> 32));
-      players.push_back(numbers_[board.player(engine_.memory_, spot)]);
-      if (scores.size() == kEntriesPerBlock) finish();
-    }
-    if (!scores.empty()) finish();
-  }
-
-  const Engine& engine_;
-  int file_;
-  uint64_t blocks_ = 0;
-  std::string payload_;
-  std::string buffer_;
-  std::vector<uint32_t> numbers_;  // player's number → number in the file
-};
-
 class SnapshotReader {
  public:
   SnapshotReader(Engine& engine, int file) : engine_(engine), file_(file) {}
@@ -225,6 +64,10 @@ class SnapshotReader {
                           std::to_string(kVersion) + "; upgrade rankd, or use an older snapshot");
     }
     if (version == 0) damaged("there is no format 0");
+    if (version < kVersion) {
+      throw SnapshotDamaged("the file has format " + std::to_string(version) + " from before the first release, this " +
+                            "version of rankd reads " + std::to_string(kVersion) + "; save it anew from the ledger");
+    }
     if (next_block() != Type::begin) damaged("the file does not say what is in it");
     read_begin();
     for (;;) {
@@ -365,17 +208,28 @@ class SnapshotReader {
     const auto count = take<uint32_t>();
     const auto order = take<uint8_t>();
     const auto ties = take<uint8_t>();
-    const std::string name(take_span(payload_.size() - at_), payload_.size() - 6);
+    const auto captured = take<uint8_t>();
+    const std::string name(payload_, at_);
     if (order > static_cast<uint8_t>(Order::asc) || ties > static_cast<uint8_t>(Ties::player)) {
       damaged("a board's order is unknown");
     }
+    if (captured > 1) damaged("a board is captured or it is not");
     if (count == 0 || count > players_read_) damaged("a board's size is out of bounds");
     if (name.size() > kBoardNameBytesMax || !is_utf8(name)) damaged("a board's name is too long, or not UTF-8");
     const uint64_t hash = engine_.boards_.hash(name);
     if (engine_.boards_.find(hash, name) != kNone) damaged("a board occurs twice");
-    Board& board = engine_.boards_.payload(engine_.boards_.add(hash, name));
+    const uint32_t number = engine_.boards_.add(hash, name);
+    Board& board = engine_.boards_.payload(number);
     board.set_direction({static_cast<Order>(order), static_cast<Ties>(ties)});
 
+    capture_ = nullptr;
+    if (captured != 0) {
+      auto& capture = engine_.captures_[number];
+      capture = std::make_unique<Capture>(engine_.regions_, engine_.capture_segments_);
+      capture->reserve(players_read_, count);
+      capture_ = capture.get();
+      board.set_captured(true);
+    }
     has_ties_ = board.direction().ties != Ties::player;
     column_size_ = column_at_ = 0;
     has_before_ = false;
@@ -385,6 +239,7 @@ class SnapshotReader {
     });
     if (!all_differ) damaged("a player stands twice in a board");
     if (column_at_ != column_size_) damaged("a board has more entries than it says");
+    if (capture_ != nullptr) capture_->settle();
   }
 
   void next_entries() {
@@ -396,9 +251,11 @@ class SnapshotReader {
     ties_low_ = take_span(size_t{column_size_} * 4);
     ties_high_ = take_span(size_t{column_size_} * 2);
     players_ = take_span(size_t{column_size_} * 4);
+    if (capture_ != nullptr) places_ = take_span(size_t{column_size_} * 4);
     all_taken();
     for (uint32_t i = 0; i < column_size_; ++i) {
       if (entry<uint32_t>(players_, i) >= players_read_) damaged("an entry's player is unknown");
+      if (capture_ != nullptr && entry<uint32_t>(places_, i) == kNone) damaged("a captured place is out of bounds");
     }
   }
 
@@ -416,7 +273,10 @@ class SnapshotReader {
       for (uint32_t i = from; i < std::min(column_size_, from + kTogether); ++i) step(i, entry<uint32_t>(players_, i));
     };
     each(begin + 2 * kTogether, [&](uint32_t, uint32_t player) { engine_.players_.prefetch_record(player); });
-    each(begin + kTogether, [&](uint32_t, uint32_t player) { engine_.players_.prefetch_name(player); });
+    each(begin + kTogether, [&](uint32_t, uint32_t player) {
+      engine_.players_.prefetch_name(player);
+      if (capture_ != nullptr) capture_->prefetch_place(player);
+    });
     each(begin, [&](uint32_t, uint32_t player) { players_placed_ += engine_.players_.retain(player) ? 1 : 0; });
     each(begin, [&](uint32_t i, uint32_t player) { names_[i - begin] = engine_.players_.name(player); });
   }
@@ -438,6 +298,9 @@ class SnapshotReader {
     key_before_ = key;
     id_before_ = id;
     has_before_ = true;
+    if (capture_ != nullptr && entry<uint32_t>(places_, i) != Capture::kNowhere) {
+      capture_->add(player, entry<uint32_t>(places_, i));
+    }
     return {key, player, id};
   }
 
@@ -467,18 +330,14 @@ class SnapshotReader {
   const char* ties_low_ = nullptr;
   const char* ties_high_ = nullptr;
   const char* players_ = nullptr;
+  const char* places_ = nullptr;
+  Capture* capture_ = nullptr;  // of the board that is being read
   bool has_ties_ = false;
   bool has_before_ = false;
   Key key_before_;
   std::string_view id_before_;
   std::array<std::string_view, kTogether> names_;
 };
-
-void Engine::save(int file) const {
-  const std::lock_guard<std::mutex> writer(writer_);
-  refuse_if_broken();
-  SnapshotWriter(*this, file).write();
-}
 
 void Engine::load(int file) {
   const std::lock_guard<std::mutex> writer(writer_);

@@ -3,12 +3,26 @@
     RankdError
     ├── Refused                  the caller can repair it
     │   ├── InvalidValue         a value is of the wrong type or out of its limits     invalid_value
-    │   ├── DefinitionConflict   a board exists and this change needs a new board       definition_conflict
-    │   └── MalformedBatch       a batch names something that is not there             malformed_batch
+    │   ├── MalformedBatch       a batch names something that is not there             malformed_batch
+    │   └── Conflict             it contradicts what is there already
+    │       ├── DefinitionConflict  a board exists and this change needs a new board    definition_conflict
+    │       ├── BoardClosed      the board takes no scores at present                   board_closed
+    │       ├── BoardInUse       another board feeds this one                           board_in_use
+    │       └── KeyReused        the key was used with another request                  key_reused
     ├── NotFound
+    │   ├── BoardUnknown         no board has this id                                   board_unknown
     │   ├── WindowUnknown        the board does not declare this window                 window_unknown
     │   ├── WindowGone           the window is past its retention                       window_gone
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
+    ├── Unavailable              try again later
+    │   ├── LedgerUnavailable    the disk is full or failing                            ledger_unavailable
+    │   ├── Behind               the position asked for is not ranked yet               behind
+    │   └── Closed               the boards were closed                                 closed
+    ├── FolderLocked             another process uses the data folder                   folder_locked
+    ├── LedgerUnreadable
+    │   ├── LedgerDamaged        what the ledger says does not add up                   ledger_damaged
+    │   └── LedgerNewer          written by a newer version                             ledger_newer
+    ├── VerificationFailed       ranks and ledger differ                                verification_failed
     ├── EngineBroken             memory ran out in the middle of a batch                engine_broken
     ├── SnapshotUnwritten
     │   ├── SaveUnderWay         another save has begun and not ended                   save_under_way
@@ -49,7 +63,13 @@ class InvalidValue(Refused, ValueError):
         self.problem = problem
 
 
-class DefinitionConflict(Refused):
+class Conflict(Refused):
+    """The request contradicts what is there already."""
+
+    code = "conflict"
+
+
+class DefinitionConflict(Conflict):
     """The board exists and `field` cannot change; the way out is a new board."""
 
     code = "definition_conflict"
@@ -73,10 +93,34 @@ class MalformedBatch(Refused, ValueError):
         self.problem = problem
 
 
+class BoardClosed(Conflict):
+    """The board's definition says `open = false`: it takes no scores until that is changed."""
+
+    code = "board_closed"
+
+
+class BoardInUse(Conflict):
+    """Another board feeds this one, so it cannot be deleted."""
+
+    code = "board_in_use"
+
+
+class KeyReused(Conflict):
+    """An idempotency key names one request; this one differs from the first that came under it."""
+
+    code = "key_reused"
+
+
 class NotFound(RankdError, LookupError):
     """What was asked for is not there."""
 
     code = "not_found"
+
+
+class BoardUnknown(NotFound):
+    """No board has this id."""
+
+    code = "board_unknown"
 
 
 class WindowUnknown(NotFound):
@@ -95,6 +139,60 @@ class ScopeUnknown(NotFound):
     """The board does not declare this scope."""
 
     code = "scope_unknown"
+
+
+class Unavailable(RankdError):
+    """It cannot be done now; it may be possible later."""
+
+    code = "unavailable"
+
+
+class LedgerUnavailable(Unavailable):
+    """The disk is full or failing: nothing was acknowledged. Make room and send it again, with the same key."""
+
+    code = "ledger_unavailable"
+
+
+class Behind(Unavailable):
+    """The position asked for was not ranked within the time a read waits for it."""
+
+    code = "behind"
+
+
+class Closed(Unavailable):
+    """The boards were closed, or have to be opened again after a failure."""
+
+    code = "closed"
+
+
+class FolderLocked(RankdError):
+    """Another process has the data folder open; two would write over each other."""
+
+    code = "folder_locked"
+
+
+class LedgerUnreadable(RankdError):
+    """The ledger cannot be used as it is."""
+
+    code = "ledger_unreadable"
+
+
+class LedgerDamaged(LedgerUnreadable):
+    """A checksum or a count of the ledger does not hold: restore a copy of the data folder."""
+
+    code = "ledger_damaged"
+
+
+class LedgerNewer(LedgerUnreadable):
+    """The ledger was written by a newer version: upgrade rankd to open it."""
+
+    code = "ledger_newer"
+
+
+class VerificationFailed(RankdError):
+    """What is ranked is not what the ledger says: open the boards again without snapshots to rebuild them."""
+
+    code = "verification_failed"
 
 
 class EngineBroken(RankdError):

@@ -11,13 +11,17 @@ from rankd import errors
 from rankd.errors import (
     DefinitionConflict,
     EngineBroken,
+    FolderLocked,
     InvalidValue,
+    LedgerUnreadable,
     MalformedBatch,
     NotFound,
     RankdError,
     Refused,
     SnapshotUnreadable,
     SnapshotUnwritten,
+    Unavailable,
+    VerificationFailed,
     WindowGone,
 )
 
@@ -88,8 +92,9 @@ def test_errors_are_caught_by_the_names_python_has_for_them(error: type[RankdErr
     assert issubclass(error, familiar)
 
 
-def test_what_a_caller_can_repair_is_told_from_what_is_missing_and_what_is_broken() -> None:
-    families = (Refused, NotFound, EngineBroken, SnapshotUnwritten, SnapshotUnreadable)
+def test_what_a_caller_can_repair_is_told_from_what_is_missing_what_can_wait_and_what_is_broken() -> None:
+    broken = (FolderLocked, LedgerUnreadable, VerificationFailed, EngineBroken, SnapshotUnreadable)
+    families = (Refused, NotFound, Unavailable, SnapshotUnwritten, *broken)
 
     assert all(
         sum(issubclass(error, family) for family in families) == 1 for error in CLASSES if error is not RankdError

@@ -156,6 +156,10 @@ class Board:
             self._periods_between[gap] = lasting
         return lasting
 
+    def window_of(self, instance: str) -> Window:
+        """Return the declared window that an instance belongs to."""
+        return self.all_windows.get(instance) or self.all_windows[instance.partition(":")[0]]
+
     def final_at(self, window: Window, instance: str) -> int | None:
         """Return when an instance takes no more events: its end + late_by; None for what never ends."""
         end = window.span(instance).end
@@ -194,8 +198,9 @@ class Board:
 
     def shown_score(self, ranked: int, now: int) -> int:
         """Return what a kept number is worth now."""
-        # A key is rounded up, so that a fresh score shows itself; above 2^50 that may be a few more than was sent.
-        return ranked if self.decay is None else min(self.score_max, self.decay.effective(ranked, now))
+        # A key is rounded up, so that a fresh score shows itself; above 2^50 that may be a few more than was sent. The
+        # bounds do not stop it: they may have been others when the score was accepted.
+        return ranked if self.decay is None else min(SCORE_MAX_POSSIBLE, self.decay.effective(ranked, now))
 
     def tie_field(self, at: int, tiebreak: int = 0) -> int:
         """Return the tie field of an event: its step of time, its tiebreak, or 0 where only the id decides.

@@ -33,8 +33,13 @@ def resolve_window(board: Board, named: object, now: int) -> Resolved:
         raise InvalidValue(FIELD, f'must be text such as "weekly" or "weekly:previous"; got {type(named).__name__}')
     gone_at = board.gone_at(*resolved)
     if gone_at is not None and gone_at <= now:
-        raise WindowGone(f"{FIELD}: {resolved.instance} is past its retention; its final standings are in the archive")
+        raise window_gone(resolved.instance)
     return resolved
+
+
+def window_gone(instance: str) -> WindowGone:
+    """Return the error for a window instance that has left the rank store."""
+    return WindowGone(f"{FIELD}: {instance} is past its retention; its final standings are in the archive")
 
 
 def _named(board: Board, named: str, now: int) -> Resolved:

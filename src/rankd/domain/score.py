@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from rankd.errors import InvalidValue
 
@@ -43,10 +44,10 @@ def encode_metadata(value: object, field: str = "metadata") -> bytes:
     >>> encode_metadata({"car": "red"})
     b'{"car":"red"}'
     """
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise InvalidValue(field, f'must be a JSON object such as {{"replay": "r-17"}}; got {type(value).__name__}')
     try:
-        encoded = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        encoded = json.dumps(dict(value), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as problem:
         raise InvalidValue(field, f"must be plain JSON; {problem}") from None
     if len(encoded) > METADATA_BYTES_MAX:

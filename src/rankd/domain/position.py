@@ -1,0 +1,34 @@
+"""Positions as clients see them: opaque text that says how far the ledger was when they wrote."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rankd.errors import InvalidValue
+
+_WRITTEN = re.compile(r"(0|[1-9][0-9]{0,4})-(0|[1-9][0-9]{0,18})", re.ASCII)
+
+
+class LedgerPosition(NamedTuple):
+    """A partition of the ledger and the sequence of an event in it."""
+
+    partition: int
+    sequence: int
+
+    @property
+    def token(self) -> str:
+        """The text given to clients.
+
+        >>> LedgerPosition(0, 8731).token
+        '0-8731'
+        """
+        return f"{self.partition}-{self.sequence}"
+
+
+def parse_position(value: object, field: str = "at_least") -> LedgerPosition:
+    """Read a token back; only what some answer gave out makes sense here."""
+    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
+    if written is None:
+        raise InvalidValue(field, f"must be a position as an answer gave it; got {value!r:.80}")
+    return LedgerPosition(int(written[1]), int(written[2]))

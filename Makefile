@@ -34,7 +34,7 @@ setup: $(STAMPS)/rankd
 run: setup
 	@$(BIN)/python examples/first_board.py
 	@echo
-	@echo "The HTTP service is not part of this version yet: what there is, is the ranking engine (see README.md)."
+	@echo "The HTTP service is not part of this version yet: what there is, is the library (see README.md)."
 
 demo: run
 
@@ -72,7 +72,8 @@ bench: setup
 
 stub: setup
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._engine -o src/rankd/_engine.pyi
-	$(BIN)/ruff format --quiet src/rankd/_engine.pyi
+	$(BIN)/python -m nanobind.stubgen -q -m rankd._numbers -o src/rankd/_numbers.pyi
+	$(BIN)/ruff format --quiet src/rankd/_engine.pyi src/rankd/_numbers.pyi
 
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

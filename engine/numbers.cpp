@@ -1,0 +1,101 @@
+// The Python face of NumberTable: lists of ids in, columns of numbers out.
+#include <nanobind/nanobind.h>
+
+#include <random>
+#include <vector>
+
+#include "number_table.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rankd {
+namespace {
+
+constexpr uint32_t kNumberMax = UINT32_MAX;
+
+class Numbers {
+ public:
+  Numbers() : table_(random_key()) {}
+
+  // The numbers as int64 bytes, 0 for those not known, and the indices of these.
+  nb::tuple find(nb::handle ids) {
+    const std::vector<NumberTable::Name> names = take(ids);
+    std::vector<int64_t> numbers(names.size());
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (i + kAhead < names.size()) table_.prefetch(names[i + kAhead]);
+      numbers[i] = table_.find(names[i]);
+      if (numbers[i] == 0) missing.push_back(i);
+    }
+    nb::list indices;
+    for (const size_t index : missing) indices.append(index);
+    return nb::make_tuple(nb::bytes(numbers.data(), numbers.size() * sizeof(int64_t)), indices);
+  }
+
+  void put(nb::handle ids, nb::handle numbers) {
+    const std::vector<NumberTable::Name> names = take(ids);
+    const nb::object fast = nb::steal(PySequence_Fast(numbers.ptr(), "numbers must be a sequence of int"));
+    if (!fast.is_valid()) nb::raise_python_error();
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.ptr())) != names.size()) {
+      throw nb::value_error("numbers must be as many as ids");
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto number = nb::cast<uint64_t>(nb::handle(PySequence_Fast_GET_ITEM(fast.ptr(), i)));
+      if (number == 0 || number > kNumberMax) throw nb::value_error("a number must be from 1 to 2^32 - 1");
+      table_.put(names[i], static_cast<uint32_t>(number));
+    }
+  }
+
+  void clear() { table_.clear(); }
+  size_t size() const { return table_.size(); }
+  size_t bytes() const { return table_.bytes(); }
+
+ private:
+  static constexpr size_t kAhead = 8;
+
+  static HashKey random_key() {
+    std::random_device device;
+    const auto word = [&] { return uint64_t{device()} << 32 | device(); };
+    return {word(), word()};
+  }
+
+  std::vector<NumberTable::Name> take(nb::handle ids) const {
+    const nb::object fast = nb::steal(PySequence_Fast(ids.ptr(), "ids must be a sequence of str"));
+    if (!fast.is_valid()) nb::raise_python_error();
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
+    std::vector<NumberTable::Name> names;
+    names.reserve(static_cast<size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject** items = PySequence_Fast_ITEMS(fast.ptr());
+      if (i + Py_ssize_t{kAhead} < count) {
+        __builtin_prefetch(items[i + Py_ssize_t{kAhead}]);
+        __builtin_prefetch(reinterpret_cast<char*>(items[i + Py_ssize_t{kAhead}]) + 64);
+      }
+      Py_ssize_t length = 0;
+      const char* text = PyUnicode_AsUTF8AndSize(items[i], &length);
+      if (text == nullptr) nb::raise_python_error();
+      names.push_back(table_.name({text, static_cast<size_t>(length)}));
+    }
+    return names;
+  }
+
+  NumberTable table_;
+};
+
+}  // namespace
+}  // namespace rankd
+
+NB_MODULE(_numbers, module) {
+  using rankd::Numbers;
+  nb::set_leak_warnings(false);
+  module.doc() = "Numbers of players by their ids, in memory; use rankd.ledger.numbers.";
+  nb::class_<Numbers>(module, "Numbers", "A cache of players' numbers; used by one thread at a time.")
+      .def(nb::init<>())
+      .def("find", &Numbers::find, "ids"_a, nb::sig("def find(self, ids: collections.abc.Sequence[str]) -> tuple[bytes, list[int]]"))
+      .def("put", &Numbers::put, "ids"_a, "numbers"_a,
+           nb::sig("def put(self, ids: collections.abc.Sequence[str], numbers: collections.abc.Sequence[int]) -> None"))
+      .def("clear", &Numbers::clear)
+      .def("memory_bytes", &Numbers::bytes)
+      .def("__len__", &Numbers::size);
+}

@@ -1,0 +1,1 @@
+"""Stage 3 of a score's path: events become durable."""

@@ -1,0 +1,211 @@
+"""One SQLite file: opened so that a commit survives a power cut, brought up to date, its errors translated.
+
+    lock file (one process) → ledger.db: WAL, synchronous FULL → migrations in order
+
+One connection writes, under a lock; as many read as there are reads at once. Driver errors never leave this package: a
+full or failing disk is LedgerUnavailable, a file that contradicts itself is LedgerDamaged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+
+from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
+
+FILE_NAME = "ledger.db"
+APPLICATION_ID = 0x52414E4B  # "RANK"
+# Below it, two connections that write and checkpoint at the same moment can lose a commit.
+SQLITE_VERSION_MIN = 3_051_003
+CACHE_KIB = 65_536
+READER_CACHE_KIB = 8_192
+BUSY_MS = 10_000
+MIGRATIONS = "schema"
+
+
+class Database:
+    """The file with its one writing connection and its readers."""
+
+    def __init__(self, folder: Path, vfs: str | None = None) -> None:
+        """Open or create the file in a folder and bring it up to date."""
+        check_sqlite_version(apsw.sqlite_lib_version())
+        self._path = str(folder / FILE_NAME)
+        self._vfs = vfs
+        self._lock = threading.RLock()
+        self._idle_readers: deque[apsw.Connection] = deque()
+        self._closed = False
+        self._log_kept = False
+        self.log_pages = 0  # in the log, moved into the file or not
+        with translated():
+            self._writer = self._connect(CACHE_KIB)
+            try:
+                self._prepare()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def _connect(self, cache_kib: int) -> apsw.Connection:
+        connection = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=64)
+        connection.set_busy_timeout(BUSY_MS)
+        connection.pragma("cache_size", -cache_kib)
+        return connection
+
+    def _prepare(self) -> None:
+        writer = self._writer
+        found = writer.pragma("application_id")
+        has_tables = writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").get is not None
+        if found != APPLICATION_ID and (found != 0 or has_tables):
+            raise LedgerDamaged(f"{FILE_NAME} is a database of another program; choose another data folder")
+        version = writer.pragma("user_version")
+        scripts = migrations()
+        if version > len(scripts):
+            raise LedgerNewer(
+                f"{FILE_NAME} has version {version}, and this rankd knows versions up to {len(scripts)}: upgrade rankd"
+            )
+        if writer.pragma("journal_mode", "wal") != "wal":
+            raise LedgerUnavailable("the file system does not allow a write-ahead log; use a local disk")
+        writer.pragma("synchronous", "full")
+        # Checkpoints are made between commits, off the hot path; see `checkpoint`.
+        writer.pragma("wal_autocheckpoint", 0)
+        writer.set_wal_hook(self._note_log)
+        for number, script in enumerate(scripts[version:], start=version + 1):
+            with self.writing() as connection:
+                connection.execute(script)
+                connection.pragma("application_id", APPLICATION_ID)
+                connection.pragma("user_version", number)
+
+    def _note_log(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.log_pages = pages
+        return apsw.SQLITE_OK
+
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """Write in one transaction that is on disk when the block ends, or not at all when it raises."""
+        with self._lock, translated():
+            self._check_open()
+            writer = self._writer
+            writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield writer
+                writer.execute("COMMIT")
+            except BaseException:
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Read what is committed, on a connection that nobody else uses meanwhile."""
+        with translated():
+            self._check_open()
+            try:
+                reader = self._idle_readers.pop()
+            except IndexError:
+                reader = self._connect(READER_CACHE_KIB)
+            try:
+                yield reader
+            finally:
+                if self._closed:
+                    reader.close()
+                else:
+                    self._idle_readers.append(reader)
+
+    def checkpoint(self, restart: bool = False) -> int:
+        """Move the log into the file, and return how many pages of it are left.
+
+        After a sync of the file has failed, nobody knows which of its pages are on disk, and SQLite would not write
+        those again that it moved before. So the log is kept from then on: opened again, all of it is moved anew.
+
+        With `restart` the next commit begins the log anew: commits wait until all is moved, so little should be left.
+        """
+        if self._log_kept:
+            return self.log_pages
+        try:
+            return self._restart_log() if restart else self._move_log()
+        except LedgerUnavailable as problem:
+            if isinstance(problem.__cause__, apsw.IOError):
+                self._log_kept = True
+            raise
+
+    def _move_log(self) -> int:
+        with self.reading() as reader:
+            logged, moved = reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            return logged - moved
+
+    def _restart_log(self) -> int:
+        with self._exclusive() as writer:
+            writer.set_busy_timeout(0)  # another program may be reading for long: then the log goes on growing
+            try:
+                logged, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            except apsw.BusyError:
+                return self.log_pages
+            finally:
+                writer.set_busy_timeout(BUSY_MS)
+            return logged - moved
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[apsw.Connection]:
+        with self._lock, translated():
+            self._check_open()
+            yield self._writer
+
+    def check(self) -> None:
+        """Look through the file's own structure; LedgerDamaged when it does not hold."""
+        with self.reading() as reader:
+            found = reader.execute("PRAGMA quick_check(1)").get
+        if found != "ok":
+            raise LedgerDamaged(f"{FILE_NAME} is damaged ({found}); restore a copy of the data folder")
+
+    def close(self) -> None:
+        """Close every connection; the last one moves the log into the file."""
+        with self._lock, translated():
+            if self._closed:
+                return
+            self._closed = True
+            connections = [*self._idle_readers, self._writer]
+            self._idle_readers.clear()
+            with ExitStack() as closing:  # all of them, whatever one of them says
+                for connection in connections:
+                    if self._log_kept:
+                        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                    closing.callback(connection.close)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the boards were closed; open them again with rankd.open")
+
+
+def migrations() -> list[str]:
+    """Return the scripts that bring a file from each version to the next, the first from nothing to 1."""
+    scripts = [script for script in files(__package__).joinpath(MIGRATIONS).iterdir() if script.name.endswith(".sql")]
+    return [script.read_text() for script in sorted(scripts, key=lambda script: script.name)]
+
+
+def check_sqlite_version(found: str) -> None:
+    """Refuse an SQLite that can lose what it committed."""
+    major, minor, patch = (int(part) for part in found.split("."))
+    if major * 1_000_000 + minor * 1_000 + patch < SQLITE_VERSION_MIN:
+        raise LedgerUnavailable(f"SQLite {found} can lose commits in WAL mode; install apsw 3.51.3 or newer")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as problem:
+        raise LedgerDamaged(f"{FILE_NAME} is damaged ({problem}); restore a copy of the data folder") from problem
+    except apsw.SQLError as problem:  # our statements are right, so what they speak of is not there
+        raise LedgerDamaged(f"{FILE_NAME} lacks a part ({problem}); restore a copy of the data folder") from problem
+    except apsw.FullError as problem:
+        raise LedgerUnavailable(
+            "the disk is full; make room, then send it again: nothing was acknowledged"
+        ) from problem
+    except apsw.Error as problem:
+        raise LedgerUnavailable(f"the ledger cannot be used now ({problem}); send it again") from problem

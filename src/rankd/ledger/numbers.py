@@ -1,0 +1,142 @@
+"""Numbers for players and contexts: looked up in memory first, given out with the next commit.
+
+What is given out is remembered only when the commit succeeded: a number that never reached the disk is given again.
+Used by the writing thread alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from rankd._numbers import Numbers
+from rankd.errors import LedgerDamaged
+from rankd.ledger.event import Context, decode_context, encode_context
+
+PLAYERS_CACHED_MAX = 200_000_000  # 22 bytes each, up to twice that while the table grows
+
+
+class PlayerNumbers:
+    """The numbers of players: those seen since the start are in memory, the others are looked up."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        """The connection is the writing one."""
+        self._connection = connection
+        self._known = Numbers()
+        self._fresh: dict[str, int] = {}
+        self._last = 0
+        self.forget_fresh()
+
+    def forget_fresh(self) -> None:
+        """Forget what was given out and did not reach the disk."""
+        self._fresh.clear()
+        self._last = self._connection.execute("SELECT coalesce(max(number), 0) FROM players").get
+
+    def number(self, players: Sequence[str]) -> array[int]:
+        """Return the number of each player, giving new ones to those who have none."""
+        found, missing = self._known.find(players)
+        numbers = array("q", found)
+        if missing:
+            given = self._look_up([players[index] for index in missing])
+            for index in missing:
+                numbers[index] = given[players[index]]
+        return numbers
+
+    def _look_up(self, players: Sequence[str]) -> dict[str, int]:
+        fresh = self._fresh
+        given = {player: fresh[player] for player in players if player in fresh}
+        missing = [player for player in dict.fromkeys(players) if player not in given]
+        rows = self._connection.executemany(
+            "SELECT (SELECT number FROM players WHERE id = ?)", ((player,) for player in missing)
+        )
+        stored = {player: number for player, (number,) in zip(missing, rows, strict=True) if number is not None}
+        for player in missing:
+            if player not in stored:
+                self._last += 1
+                fresh[player] = given[player] = self._last
+        self._remember(stored)
+        return {**given, **stored}
+
+    def _remember(self, numbers: dict[str, int]) -> None:
+        if len(self._known) + len(numbers) > PLAYERS_CACHED_MAX:
+            self._known.clear()
+        self._known.put(list(numbers), list(numbers.values()))
+
+    def save(self) -> None:
+        """Write the numbers given out since the last commit, in the transaction under way."""
+        if self._fresh:
+            self._connection.executemany(
+                "INSERT INTO players (number, id) VALUES (?, ?)",
+                ((number, player) for player, number in self._fresh.items()),
+            )
+
+    def saved(self) -> None:
+        """Note that the transaction was committed."""
+        if self._fresh:
+            self._remember(self._fresh)
+            self._fresh.clear()
+
+
+class ContextNumbers:
+    """The contexts of the ledger: few, so all of them are in memory."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        """Read all there are."""
+        self._connection = connection
+        self._contexts: list[Context] = []
+        self._texts: list[bytes] = []  # as they are stored
+        self._numbers: dict[bytes, int] = {}
+        rows: list[Any] = connection.execute("SELECT number, context FROM contexts ORDER BY number").fetchall()
+        for number, text in rows:
+            try:
+                self._add(decode_context(text), text.encode())
+            except msgspec.DecodeError as problem:
+                raise LedgerDamaged(
+                    f"context {number} is damaged ({problem}); restore a copy of the data folder"
+                ) from None
+            if number != len(self._contexts):
+                raise LedgerDamaged(f"context {len(self._contexts)} is missing; restore a copy of the data folder")
+        self._saved = len(self._contexts)
+
+    def _add(self, context: Context, text: bytes) -> int:
+        self._contexts.append(context)
+        self._texts.append(text)
+        number = self._numbers[text] = len(self._contexts)
+        return number
+
+    def number(self, context: Context) -> int:
+        """Return the number of a context, giving one to a new context."""
+        text = encode_context(context)
+        return self._numbers.get(text) or self._add(context, text)
+
+    def context(self, number: int) -> Context:
+        """Return a context by number."""
+        if not 1 <= number <= len(self._contexts):
+            raise LedgerDamaged(f"context {number} is missing; restore a copy of the data folder")
+        return self._contexts[number - 1]
+
+    def stored(self, numbers: Iterable[int]) -> list[bytes]:
+        """Return the JSON of contexts, each once, in the order they are named first."""
+        return [self._texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(self._texts)]
+
+    def save(self) -> None:
+        """Write the contexts that are new, in the transaction under way."""
+        for number in range(self._saved + 1, len(self._texts) + 1):
+            self._connection.execute(
+                "INSERT INTO contexts (number, context) VALUES (?, ?)", (number, self._texts[number - 1].decode())
+            )
+
+    def saved(self) -> None:
+        """Note that the transaction was committed."""
+        self._saved = len(self._contexts)
+
+    def withdraw(self) -> None:
+        """Note that the transaction was not committed."""
+        for text in self._texts[self._saved :]:
+            del self._numbers[text]
+        del self._contexts[self._saved :]
+        del self._texts[self._saved :]

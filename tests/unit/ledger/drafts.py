@@ -1,0 +1,100 @@
+"""A ledger in a folder, and drafts of events for it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from rankd.ledger.database import FILE_NAME, Database
+from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
+from rankd.ledger.port import Draft, Request
+from rankd.ledger.sqlite import SqliteLedger
+
+AT = 1_777_896_000_000
+ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
+
+Event = tuple[str, int]
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[SqliteLedger]:
+    """Open the ledger of a folder, and close it again."""
+    database = Database(folder)
+    try:
+        ledger = SqliteLedger(folder, database)
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+    finally:
+        database.close()
+
+
+def scores(
+    ledger: SqliteLedger,
+    *events: Event,
+    context: Context = ARCADE,
+    at: int = AT,
+    tiebreak: int = 0,
+    detail: list[Detail | None] | None = None,
+) -> Stretch:
+    """Make a stretch of (player, score)."""
+    players = [player for player, _ in events]
+    return Stretch(
+        ledger.number_context(context),
+        array("q", [at]) * len(events),
+        ledger.number_players(players),
+        array("q", [score for _, score in events]),
+        array("q", [tiebreak]) * len(events),
+        players,
+        detail,
+    )
+
+
+def about_no_player(ledger: SqliteLedger, kind: Kind, version: int = 1, detail: Detail | None = None) -> Stretch:
+    """Make a stretch of one event that is about a board."""
+    context = ledger.number_context(Context(kind, "arcade", "admin", {"arcade": Accepted(version)}))
+    at, none = array("q", [AT]), array("q", [0])
+    return Stretch(context, at, none, none, none, [""], [detail])
+
+
+def draft(
+    *stretches: Stretch,
+    metadata: Mapping[int, str] | None = None,
+    requests: Sequence[tuple[Request, int, int]] = (),
+    answers: Sequence[tuple[str, str, bytes]] = (),
+    at: int = AT,
+) -> Draft:
+    """Make a draft of stretches."""
+    return Draft(list(stretches), metadata or {}, requests, answers, at)
+
+
+def request(key: str, sender: str = "local", fingerprint: bytes = b"print", at: int = AT) -> Request:
+    """Make a request that came with a key."""
+    return Request(sender, key, fingerprint, 0, 0, at)
+
+
+def everything(ledger: SqliteLedger, after: int = 0) -> list[Stretch]:
+    """Read all stretches behind a position."""
+    return [stretch for stretches in ledger.read(after) for stretch in stretches]
+
+
+def tamper(folder: Path, statement: str, *values: object) -> int:
+    """Change the file behind the ledger's back, and return how many rows were changed."""
+    connection = apsw.Connection(str(folder / FILE_NAME))
+    connection.execute(statement, tuple(values))
+    changed = connection.changes()
+    connection.close()
+    return changed
+
+
+def ask(folder: Path, query: str) -> list[tuple[object, ...]]:
+    """Ask the file something, as a person with an SQLite shell would."""
+    connection = apsw.Connection(str(folder / FILE_NAME))
+    rows = connection.execute(query).fetchall()
+    connection.close()
+    return rows

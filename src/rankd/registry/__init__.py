@@ -1,0 +1,1 @@
+"""Beside a score's path: who the players are."""

@@ -1,0 +1,282 @@
+"""What every registry promises: profiles and friends are durable, searches find, memory is bounded and never stale."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rankd.ledger.database import Database
+from rankd.registry.port import Profile, Registry
+from rankd.registry.sqlite import SqliteRegistry
+
+OpenRegistry = Callable[..., Registry]
+
+
+@pytest.fixture
+def open_registry(tmp_path: Path) -> Iterator[OpenRegistry]:
+    """Open a registry with a memory of its own on the same file."""
+    databases: list[Database] = []
+
+    def make(profiles_cached_max: int = 100) -> Registry:
+        databases.append(Database(tmp_path))
+        return SqliteRegistry(databases[-1], profiles_cached_max)
+
+    yield make
+    for database in databases:
+        database.close()
+
+
+@pytest.fixture
+def registry(open_registry: OpenRegistry) -> Registry:
+    return open_registry()
+
+
+def ids(found: list[Profile]) -> list[str]:
+    return [profile.player for profile in found]
+
+
+def test_nobody_has_a_profile_before_it_is_set(registry: Registry) -> None:
+    assert registry.profile("alice") is None
+    assert registry.profiles(["alice", "bob"]) == {}
+    assert registry.attributes("alice") == {}
+    assert registry.friends("alice") == []
+    assert registry.search("a", 10) == []
+
+
+def test_a_profile_comes_back_whole_and_from_disk(registry: Registry, open_registry: OpenRegistry) -> None:
+    whole = Profile("alice", "Älice “A”", "https://example.com/a.png", "BR", {"level": "7", "guild": "reds"})
+    bare = Profile("bob")
+    registry.set_profile(whole)
+    registry.set_profile(bare)
+
+    for one in (registry, open_registry()):
+        assert one.profile("alice") == whole
+        assert one.profile("bob") == bare
+        assert one.profiles(["bob", "carol", "alice"]) == {"alice": whole, "bob": bare}
+
+
+def test_a_profile_replaces_the_one_before(registry: Registry, open_registry: OpenRegistry) -> None:
+    registry.set_profile(Profile("alice", "Alice", "https://example.com/a", "BR", {"level": "7"}))
+    registry.set_profile(Profile("alice", "Al"))
+
+    for one in (registry, open_registry()):
+        assert one.profile("alice") == Profile("alice", "Al")
+        assert one.search("alice", 10) == [Profile("alice", "Al")]
+        assert ids(one.search("Ali", 10)) == []
+
+
+def test_somebody_asked_for_in_vain_is_found_once_they_have_a_profile(registry: Registry) -> None:
+    assert registry.profile("alice") is None
+    registry.set_profile(Profile("alice", "Alice"))
+    assert registry.profile("alice") == Profile("alice", "Alice")
+
+
+def test_the_country_is_an_attribute(registry: Registry) -> None:
+    registry.set_profile(Profile("alice", country="BR", attributes={"level": "7"}))
+    registry.set_profile(Profile("bob", attributes={"country": "DE"}))
+    registry.set_profile(Profile("carol", country="PT", attributes={"country": "DE"}))
+
+    assert registry.attributes("alice") == {"level": "7", "country": "BR"}
+    assert registry.attributes("bob") == {"country": "DE"}
+    assert registry.attributes("carol") == {"country": "PT"}
+
+
+def test_a_memory_smaller_than_the_question_answers_all_the_same(open_registry: OpenRegistry) -> None:
+    registry = open_registry(profiles_cached_max=2)
+    for number in range(10):
+        registry.set_profile(Profile(f"p{number}", f"name {number}"))
+
+    for _ in range(3):
+        found = registry.profiles([f"p{number}" for number in range(12)])
+        assert [found[f"p{number}"].name for number in range(10)] == [f"name {number}" for number in range(10)]
+
+
+def test_memory_is_bounded(open_registry: OpenRegistry) -> None:
+    registry = open_registry(profiles_cached_max=5)
+    assert isinstance(registry, SqliteRegistry)
+    for number in range(20):
+        registry.set_profile(Profile(f"p{number}"))
+        assert len(registry._cached) <= 5
+
+
+def test_friends_come_back_in_the_order_given(registry: Registry, open_registry: OpenRegistry) -> None:
+    registry.set_friends("alice", ["zed", "bob", "nobody-yet", "alice"])
+
+    for one in (registry, open_registry()):
+        assert one.friends("alice") == ["zed", "bob", "nobody-yet", "alice"]
+        assert one.friends("bob") == []
+    registry.set_friends("alice", ["bob"])
+    assert registry.friends("alice") == ["bob"]
+    registry.set_friends("alice", [])
+    assert registry.friends("alice") == []
+
+
+def test_a_profile_and_friends_do_not_disturb_each_other(registry: Registry) -> None:
+    registry.set_friends("alice", ["bob"])
+    registry.set_profile(Profile("alice", "Alice"))
+    registry.set_profile(Profile("bob", "Bob"))
+    registry.set_friends("bob", ["alice"])
+
+    assert (registry.friends("alice"), registry.friends("bob")) == (["bob"], ["alice"])
+    assert registry.profiles(["alice", "bob"]) == {"alice": Profile("alice", "Alice"), "bob": Profile("bob", "Bob")}
+
+
+PEOPLE = [
+    Profile("alice", "Zoë"),
+    Profile("ALICE", "shouting"),
+    Profile("albert", "Alicia"),
+    Profile("bob", "alan"),
+    Profile("100%", "percent"),
+    Profile("100x", "no percent"),
+    Profile("a_b", "under_score"),
+    Profile("axb", "underXscore"),
+    Profile("straße", "Straße"),
+    Profile("élan", "ÉLAN"),
+    Profile("日本", "日本太郎"),
+    Profile("x", "İstanbul"),
+    Profile("quote'", 'double"quote'),
+    Profile("back\\slash", "*star?[a-z]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        ("al", ["albert", "alice", "bob"]),
+        ("AL", ["ALICE", "bob", "albert"]),
+        ("alice", ["alice"]),
+        ("Alic", ["albert"]),
+        ("100%", ["100%"]),
+        ("100", ["100%", "100x"]),
+        ("a_", ["a_b"]),
+        ("under_", ["a_b"]),
+        ("_", []),
+        ("%", []),
+        ("STRASSE", ["straße"]),
+        ("straß", ["straße"]),
+        ("éla", ["élan"]),
+        ("Éla", ["élan"]),
+        ("日本", ["日本"]),
+        ("日本太", ["日本"]),
+        ("quote'", ["quote'"]),
+        ('DOUBLE"', ["quote'"]),
+        ("back\\", ["back\\slash"]),
+        ("*", ["back\\slash"]),
+        ("nobody", []),
+        ("zoë", ["alice"]),
+    ],
+)
+def test_a_search_finds_the_start_of_an_id_or_of_a_name(registry: Registry, start: str, found: list[str]) -> None:
+    for profile in PEOPLE:
+        registry.set_profile(profile)
+
+    assert ids(registry.search(start, 100)) == found
+
+
+def test_a_search_finds_players_without_a_profile_by_id(registry: Registry) -> None:
+    registry.set_friends("alice", ["albert"])
+    assert registry.search("al", 10) == [Profile("albert"), Profile("alice")]
+
+
+def test_a_search_ends_at_its_limit_ids_first_and_nobody_twice(registry: Registry) -> None:
+    for number in range(5):
+        registry.set_profile(Profile(f"id-{number}", f"zz {number}"))
+        registry.set_profile(Profile(f"other-{number}", f"ID-{number}"))
+    registry.set_profile(Profile("id-9", "id-9"))
+
+    assert ids(registry.search("id-", 3)) == ["id-0", "id-1", "id-2"]
+    assert ids(registry.search("id-", 8)) == ["id-0", "id-1", "id-2", "id-3", "id-4", "id-9", "other-0", "other-1"]
+    assert len(registry.search("id-", 100)) == 11
+
+
+def test_searches_agree_with_looking_at_everybody(registry: Registry) -> None:
+    seed = random.randrange(2**32)
+    sys.stdout.write(f"seed {seed}\n")
+    rng = random.Random(seed)
+    alphabet = "aAbBéÉß%_'\\ 日"
+    people = {}
+    for _ in range(60):
+        player = "".join(rng.choices(alphabet, k=rng.randint(1, 4)))
+        people[player] = Profile(player, "".join(rng.choices(alphabet, k=rng.randint(1, 4))))
+        registry.set_profile(people[player])
+    for _ in range(60):
+        start = "".join(rng.choices(alphabet, k=rng.randint(1, 2)))
+        by_id = sorted((p for p in people if p.startswith(start)), key=str.encode)
+        named = [p for p in people if (people[p].name or "").casefold().startswith(start.casefold())]
+        by_name = sorted(named, key=lambda p: ((people[p].name or "").casefold().encode(), p.encode()))
+        assert ids(registry.search(start, 1_000)) == list(dict.fromkeys([*by_id, *by_name])), start
+
+
+def test_readers_never_miss_a_profile_while_memory_overflows(open_registry: OpenRegistry) -> None:
+    """Attributes are resolved once and stored with the event: one miss would last for ever."""
+    registry = open_registry(profiles_cached_max=1)
+    names = "abcd"
+    for player in names:
+        registry.set_profile(Profile(player, country="BR"))
+    missed: list[str] = []
+
+    def read(player: str) -> None:
+        for _ in range(400):
+            if registry.attributes(player) != {"country": "BR"}:
+                missed.append(player)
+                return
+
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=read, args=(player,)) for player in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch_s)
+    assert missed == []
+
+
+class Emptied(dict[str, Profile | None]):
+    """A memory that another thread empties between a look and the next."""
+
+    def __contains__(self, player: object) -> bool:
+        held = super().__contains__(player)
+        self.clear()
+        return held
+
+
+def test_a_memory_emptied_by_somebody_else_is_no_missing_profile(open_registry: OpenRegistry) -> None:
+    registry = open_registry()
+    assert isinstance(registry, SqliteRegistry)
+    registry.set_profile(Profile("alice", country="BR"))
+    registry._cached = Emptied({"alice": Profile("alice", country="BR")})
+
+    assert registry.attributes("alice") == {"country": "BR"}
+
+
+def test_a_reader_who_read_before_a_change_does_not_bring_the_old_profile_back(registry: Registry) -> None:
+    changes, reads = threading.Event(), []
+
+    def change() -> None:
+        for number in range(30):
+            registry.set_profile(Profile("alice", str(number)))
+        changes.set()
+
+    def read() -> None:
+        last = -1
+        while not changes.is_set():
+            profile = registry.profile("alice")
+            if profile is not None and profile.name is not None:
+                reads.append(int(profile.name) >= last)
+                last = int(profile.name)
+
+    threads = [threading.Thread(target=work) for work in (change, read, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(reads)
+    assert registry.profile("alice") == Profile("alice", "29")

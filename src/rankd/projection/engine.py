@@ -15,7 +15,7 @@ from typing import Self
 
 import msgspec
 
-from rankd import _engine
+from rankd._engine import Engine
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
 from rankd.errors import MalformedBatch
@@ -52,6 +52,9 @@ _ORDINAL_NUMBER = _RANKINGS[_ORDINAL]
 _NO_RANKING = -1
 _VERDICTS = (Verdict.APPLIED, Verdict.DUP, Verdict.GAP, Verdict.FENCED)
 _NAMES_PER_STEP = 1_000
+
+
+_NativeInstance = tuple[str, int, int, int, int, int]
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
@@ -91,7 +94,7 @@ class Saving:
 
     __slots__ = ("_native", "_number", "_positions")
 
-    def __init__(self, native: _engine.Engine, number: int, positions: list[tuple[int, int, int]]) -> None:
+    def __init__(self, native: Engine, number: int, positions: list[tuple[int, int, int]]) -> None:
         """Made by `EngineStore.begin_save`."""
         self._native = native
         self._number = number
@@ -157,20 +160,27 @@ class EngineStore:
     Standing(rank=2, player='bob', score=965, tie=0, better=1, total=2)
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_latest", "_native")
 
     def __init__(self) -> None:
         """Start empty."""
-        self._native = _engine.Engine(Entry, Standing, Friend, Kept)
+        self._native = Engine(Entry, Standing, Friend, Kept)
+        self._latest: tuple[object, list[_NativeInstance]] = (None, [])  # a table that was checked, and its native form
 
     # Writing
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
-        columns = arguments.check_batch(batch)
+        # The table of one batch is often that of the next: a tuple, which cannot have changed, is checked once.
+        seen, instances = self._latest
+        columns = arguments.check_batch(batch, instances_are_checked=seen is batch.instances)
+        if seen is not batch.instances:
+            instances = [_native_instance(key, rules) for key, rules in batch.instances]
+            if type(batch.instances) is tuple:
+                self._latest = batch.instances, instances
         try:
             verdict, epoch, sequence, flags, old_score, new_score, before, after = self._native.apply(
-                [_native_instance(key, rules) for key, rules in batch.instances],
+                instances,
                 batch.players,
                 columns.score,
                 columns.tie,
@@ -355,7 +365,7 @@ class EngineStore:
         self._native.check()
 
 
-def _native_instance(key: InstanceKey, rules: Rules) -> tuple[str, int, int, int, int, int]:
+def _native_instance(key: InstanceKey, rules: Rules) -> _NativeInstance:
     return (
         key.text,
         _KEEPS[rules.keep],

@@ -1,0 +1,218 @@
+"""The one applier: events become ranks, the same way when they arrive and when they are replayed years later.
+
+    Stretch (context, columns) → Applier.apply → rows → RankStore, with the position of the last event
+
+Nothing here can fail for an event that the ledger accepted: whatever could be refused was refused before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rankd.domain.board import Board
+from rankd.domain.definition import define_board
+from rankd.domain.instance import InstanceKey
+from rankd.domain.scope import GLOBAL
+from rankd.domain.team import TeamBy
+from rankd.domain.window import Kind as WindowKind
+from rankd.domain.window import Window
+from rankd.errors import LedgerNewer
+from rankd.ledger.event import PAYLOAD_VERSION, Context, Kind, Scored, Stretch, rows
+from rankd.projection.catalogue import Catalogue
+from rankd.projection.clearing import remove_player, reset_windows
+from rankd.projection.placement import Placement, Placements
+from rankd.projection.port import BATCH_ROWS_MAX, Batch, RankStore
+from rankd.projection.rows import send
+from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
+from rankd.projection.state import BoardState, State
+
+DAY_MS = 86_400_000
+# Events of a stretch that are worked on at a time where each has rows of its own.
+EACH_EVENTS_MAX = 10_000
+
+
+class Applier:
+    """Applies events to a rank store and to the state beside it. Used by one thread at a time."""
+
+    def __init__(
+        self, store: RankStore, state: State, catalogue: Catalogue, context_of: Callable[[int], Context]
+    ) -> None:
+        """`context_of` tells the context behind a number."""
+        self.store = store
+        self.state = state
+        self.catalogue = catalogue
+        self._context_of = context_of
+        self.placements = Placements(catalogue, state)
+        self._kinds: dict[Kind, Callable[[Context, Scored], None]] = {
+            Kind.REMOVE: self._remove,
+            Kind.RESET: self._reset,
+            Kind.DEFINE: self._define,
+            Kind.DELETE: self._delete,
+            Kind.CLOSE: self._close,
+            Kind.MIDNIGHT: self._midnight,
+            Kind.RETIRE: self._retire,
+        }
+        self.changed = False  # by the last event that was not a score
+
+    def apply(self, stretch: Stretch) -> None:
+        """Apply consecutive events of one context."""
+        context = self._context_of(stretch.context)
+        if context.payload_version > PAYLOAD_VERSION:
+            raise LedgerNewer(f"event {stretch.first} was written by a newer version: upgrade rankd")
+        if context.kind is Kind.SCORE:
+            self._score(stretch, context)
+            return
+        for event in rows(stretch):
+            self._kinds[context.kind](context, event)
+            self.placements.forget()
+
+    # Scores
+
+    def _score(self, stretch: Stretch, context: Context) -> None:
+        placement = self.placements.at(stretch.context, context, stretch.at[0])
+        same_place = stretch.at.count(stretch.at[0]) == len(stretch) or (
+            placement.holds(min(stretch.at)) and placement.holds(max(stretch.at))
+        )
+        if same_place and can_apply_plain(placement, stretch):
+            for part in _parts(stretch, BATCH_ROWS_MAX // _rows_per_event(placement)):
+                apply_plain(self.store, placement, part)
+            return
+        events_max = _events_at_once(placement)
+        placed = ((self.placements.at(stretch.context, context, event.at), event) for event in rows(stretch))
+        after = stretch.first - 1
+        while group := _take(placed, events_max):
+            apply_each(self.store, group, after, after + len(group))
+            after += len(group)
+
+    # Everything else
+
+    def _remove(self, context: Context, event: Scored) -> None:
+        board, state = self._live(context)
+        self.changed = remove_player(self.store, board, state, event)
+
+    def _reset(self, context: Context, event: Scored) -> None:
+        board, state = self._live(context)
+        reading = context.boards[board.id].reading(event.at)
+        named = event.detail.window
+        windows = [
+            (window, instance)
+            for window, instance in board.instances_of(reading)
+            if named is None or window.name == named
+        ]
+        self.changed = reset_windows(self.store, board, state, windows, event)
+
+    def _define(self, context: Context, event: Scored) -> None:
+        version = context.boards[context.board].version
+        self.catalogue.add(define_board(context.board, event.detail.definition), version)
+        live = self.state.boards.get(context.board)
+        if live is None:
+            self.state.boards[context.board] = BoardState(version, version, event.at)
+        else:
+            live.version = version
+        self.state.versions[context.board] = version
+        self._move_on(event)
+
+    def _delete(self, context: Context, event: Scored) -> None:
+        state = self.state.boards.pop(context.board)
+        for instance in list(state.windows):
+            self._drop(context.board, state, instance)
+        self._move_on(event)
+
+    def _close(self, context: Context, event: Scored) -> None:
+        _, state = self._live(context)
+        state.closed.add(_named(event))
+        self.state.generation += 1
+        self._move_on(event)
+
+    def _retire(self, context: Context, event: Scored) -> None:
+        _, state = self._live(context)
+        instance = _named(event)
+        state.retired.add(instance)
+        self._drop(context.board, state, instance)
+        self._move_on(event)
+
+    def _midnight(self, context: Context, event: Scored) -> None:
+        board, state = self._live(context)
+        for text in state.captured:
+            self.store.forget_capture(InstanceKey.parse(text))
+        state.captured = set()
+        reading = context.boards[board.id].reading(event.at)
+        for window, instance in board.instances_of(reading):
+            if board.with_global and longer_than_a_day(window, instance):
+                key = InstanceKey(board.id, instance, GLOBAL)
+                self.store.capture(key)
+                state.captured.add(key.text)
+        state.midnight = event.at
+        self.state.generation += 1
+        self._move_on(event)
+
+    def _drop(self, board_id: str, state: BoardState, instance: str) -> None:
+        self.state.generation += 1
+        for scope in state.windows.pop(instance, ()):
+            key = InstanceKey(board_id, instance, scope)
+            self.store.drop(key)
+            state.forget_instance(key.text)
+            if key.text in state.captured:
+                state.captured.discard(key.text)
+                self.store.forget_capture(key)
+
+    def _live(self, context: Context) -> tuple[Board, BoardState]:
+        return self.catalogue.board(context.board, context.boards[context.board].version), self.state.boards[
+            context.board
+        ]
+
+    def _move_on(self, event: Scored) -> None:
+        send(self.store, Batch(instances=[], players=[], after=event.sequence - 1, upto=event.sequence))
+        self.changed = True
+
+
+def longer_than_a_day(window: Window, instance: str) -> bool:
+    """Tell whether places in a window instance change from day to day."""
+    if window.kind in (WindowKind.DAILY, WindowKind.HOURLY):
+        return False
+    span = window.span(instance)
+    return span.start is None or span.end is None or span.end - span.start > DAY_MS
+
+
+def _named(event: Scored) -> str:
+    instance = event.detail.window
+    if instance is None:
+        raise AssertionError(f"event {event.sequence} closes or retires a window and names none")
+    return instance
+
+
+def _parts(stretch: Stretch, events_max: int) -> Iterator[Stretch]:
+    if len(stretch) <= events_max:
+        yield stretch
+        return
+    for start in range(0, len(stretch), events_max):
+        end = start + events_max
+        yield Stretch(
+            stretch.context,
+            stretch.at[start:end],
+            stretch.player[start:end],
+            stretch.score[start:end],
+            stretch.tiebreak[start:end],
+            stretch.players[start:end],
+            None,
+            stretch.first + start,
+        )
+
+
+def _rows_per_event(placement: Placement) -> int:
+    return max(1, sum(len(reached.targets) * (1 + len(reached.board.scopes)) for reached in placement.reached))
+
+
+def _events_at_once(placement: Placement) -> int:
+    if any(reached.board.team is not None and reached.board.team.by is TeamBy.BEST for reached in placement.reached):
+        return 1  # what is best after each event is known only when they are applied one by one
+    return min(EACH_EVENTS_MAX, BATCH_ROWS_MAX // _rows_per_event(placement))
+
+
+def _take(placed: Iterator[tuple[Placement, Scored]], events_max: int) -> list[tuple[Placement, Scored]]:
+    taken = []
+    for one in placed:
+        taken.append(one)
+        if len(taken) == events_max:
+            break
+    return taken

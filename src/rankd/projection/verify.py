@@ -1,0 +1,57 @@
+"""Proof that what is ranked is what the ledger says: every event again, by the reference rules, into another store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from rankd.domain.instance import InstanceKey
+from rankd.errors import VerificationFailed
+from rankd.ledger.port import Ledger
+from rankd.projection.applier import Applier
+from rankd.projection.catalogue import Catalogue
+from rankd.projection.port import RankStore
+from rankd.projection.reference import ReferenceStore
+from rankd.projection.state import State
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was compared."""
+
+    events: int
+    instances: int
+    entries: int
+
+
+def digests(store: RankStore) -> dict[str, tuple[int, int]]:
+    """Return digest and total of every instance in which somebody stands."""
+    found = {}
+    for key in store.instances():
+        if total := store.total(key):
+            found[key.text] = (store.digest(key), total)
+    return found
+
+
+def verify(ledger: Ledger, ranked: Mapping[str, tuple[int, int]], upto: int, progress: Callable[[int], None]) -> Report:
+    """Compare what was ranked at a position with what its events make of an empty store."""
+    store = ReferenceStore()
+    applier = Applier(store, State(), Catalogue(), ledger.context)
+    for stretches in ledger.read(0, upto):
+        for stretch in stretches:
+            applier.apply(stretch)
+        progress(store.position().sequence)
+    recomputed = digests(store)
+    for text in sorted({*ranked, *recomputed}):
+        if ranked.get(text) != recomputed.get(text):
+            raise VerificationFailed(_difference(text, ranked.get(text), recomputed.get(text)))
+    return Report(upto, len(ranked), sum(total for _, total in ranked.values()))
+
+
+def _difference(text: str, ranked: tuple[int, int] | None, recomputed: tuple[int, int] | None) -> str:
+    key = InstanceKey.parse(text)
+    has, should = (0 if ranked is None else ranked[1]), (0 if recomputed is None else recomputed[1])
+    what = f"{has} players stand there and {should} should" if has != should else "scores or their order differ"
+    return (
+        f"{key.board} in {key.window}, {key.scope!r}: {what}; open the boards again without snapshots to rebuild them"
+    )

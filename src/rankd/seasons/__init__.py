@@ -1,0 +1,1 @@
+"""Stage 7 of a score's path: windows are closed, kept and let go."""

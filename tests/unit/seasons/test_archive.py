@@ -1,0 +1,173 @@
+"""Final standings in files: complete or absent, whole again when read, and checked."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rankd import Boards, ManualClock
+from rankd.domain.digest import digest
+from rankd.domain.instance import InstanceKey
+from rankd.errors import SnapshotDamaged
+from rankd.projection.port import RankStore
+from rankd.seasons import archive as module
+from rankd.seasons.archive import Archive, read_archive
+
+if TYPE_CHECKING:
+    from tests.unit.conftest import OpenBoards
+
+DAY_MS = 86_400_000
+DAY = "daily:2026-05-04"
+
+
+@pytest.fixture
+def over(boards: Boards, clock: ManualClock) -> Boards:
+    """A day that is over, with two scopes and ties by value."""
+    boards.define("arcade", windows=["daily"], scopes=["country"], ties="value", retention="2d")
+    for number in range(25):
+        country = {"country": "BR" if number % 2 else "PT"}
+        boards.submit("arcade", f"p{number:02}", number // 3, tiebreak=number, attributes=country)
+    clock.advance(2 * DAY_MS)
+    return boards
+
+
+def keep(boards: Boards, folder: Path) -> Path:
+    boards.settle()
+    live = boards._state.boards["arcade"]
+    return Archive(folder).keep(boards._store, boards.board("arcade"), live, DAY)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_was_written_is_read_back_in_standing_order(over: Boards, tmp_path: Path) -> None:
+    head, entries = read_archive(keep(over, tmp_path / "kept"))
+    listed = list(entries)
+
+    assert (head.board, head.window, head.definition) == ("arcade", DAY, over.definition("arcade"))
+    assert [(one.scope, one.total) for one in head.scopes] == [("country:BR", 12), ("country:PT", 13), ("global", 25)]
+    for scope in head.scopes:
+        page = over.top("arcade", 100, window=DAY, scope=scope.scope)
+        archived = [one for one in listed if one.scope == scope.scope]
+        assert [(one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in archived] == [
+            (one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in page.entries
+        ]
+        assert scope.digest == f"{over._store.digest(InstanceKey('arcade', DAY, scope.scope)):032x}"
+    assert len(listed) == 50
+
+
+def test_the_digest_can_be_worked_out_from_the_file(over: Boards, tmp_path: Path) -> None:
+    head, entries = read_archive(keep(over, tmp_path / "kept"))
+    listed = list(entries)
+    for scope in head.scopes:
+        within = [(one.player, one.score, one.tiebreak or 0) for one in listed if one.scope == scope.scope]
+        assert f"{digest(within):032x}" == scope.digest
+
+
+def test_an_archive_is_written_in_parts_of_whole_lines(
+    over: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LINES", 3)
+    _, entries = read_archive(keep(over, tmp_path / "kept"))
+    assert len(list(entries)) == 50
+
+
+def test_an_error_while_writing_leaves_nothing(over: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(store: RankStore, key: InstanceKey, _chunk: int) -> Iterator[object]:
+        yield from store.range(key, 1, 2).entries
+        raise OSError("the disk is full")
+
+    over.settle()
+    folder = tmp_path / "kept"
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "walk", fail)
+        with pytest.raises(OSError, match="full"):
+            keep(over, folder)
+    assert files_in(folder) == []
+
+    keep(over, folder)
+    assert len(files_in(folder)) == 1
+
+
+def test_an_archive_that_is_there_is_left_as_it_is(over: Boards, tmp_path: Path) -> None:
+    path = keep(over, tmp_path / "kept")
+    before = (path.stat().st_ino, path.read_bytes())
+    assert keep(over, tmp_path / "kept") == path
+    assert (path.stat().st_ino, path.read_bytes()) == before
+
+
+def test_a_player_removed_afterwards_is_taken_out_of_the_file(over: Boards, tmp_path: Path) -> None:
+    keep(over, tmp_path / "kept")
+    over.remove("arcade", "p07")
+    _, entries = read_archive(keep(over, tmp_path / "kept"))
+    assert "p07" not in {one.player for one in entries}
+
+
+@pytest.mark.parametrize("kept_share", [0.0, 0.1, 0.5, 0.99])
+def test_a_file_cut_off_is_found(over: Boards, tmp_path: Path, kept_share: float) -> None:
+    path = keep(over, tmp_path / "kept")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept_share)])
+    with pytest.raises(SnapshotDamaged, match="damaged"):
+        list(read_archive(path)[1])
+
+
+def test_a_file_with_a_flipped_bit_is_found(over: Boards, tmp_path: Path) -> None:
+    path = keep(over, tmp_path / "kept")
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(SnapshotDamaged):
+        list(read_archive(path)[1])
+
+
+def test_a_file_that_is_something_else_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl.gz"
+    for content in (b"", b"plain", gzip.compress(b""), gzip.compress(b"[]\n"), gzip.compress(b"\xff\n")):
+        path.write_bytes(content)
+        with pytest.raises(SnapshotDamaged):
+            list(read_archive(path)[1])
+
+
+def test_an_archive_damaged_on_disk_is_written_again(open_boards: OpenBoards, over: Boards, tmp_path: Path) -> None:
+    over.settle()
+    (path,) = (tmp_path / "data" / "archive").rglob("*.gz")
+    over.close()
+    path.write_bytes(b"torn")
+    boards = open_boards()
+    boards.settle()
+    assert len(list(read_archive(path)[1])) == 50
+
+
+def test_two_who_archive_at_once_do_not_disturb_each_other(over: Boards, clock: ManualClock, tmp_path: Path) -> None:
+    """The upkeep may be at it when somebody calls settle."""
+    over.submit_many("arcade", [(f"q{number}", number) for number in range(3_000)])
+    clock.advance(DAY_MS + 600_000)
+    start, problems = threading.Barrier(4), []
+
+    def settle() -> None:
+        start.wait()
+        try:
+            over.settle()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=settle) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert problems == []
+    found = sorted((tmp_path / "data" / "archive").rglob("*"))
+    assert [path.suffix for path in found if path.is_file()] == [".gz", ".gz"]
+    for path in found:
+        if path.is_file():
+            head, entries = read_archive(path)
+            assert len(list(entries)) == sum(scope.total for scope in head.scopes)

@@ -1,0 +1,311 @@
+"""One commit in the making: what several requests add to the ledger together."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rankd.domain.board import Board
+from rankd.domain.instance import InstanceKey
+from rankd.domain.instant import check_sent_at
+from rankd.domain.order import Ranking
+from rankd.errors import InvalidValue
+from rankd.intake.accept import Acceptance, Acceptances
+from rankd.intake.results import Question, question_about
+from rankd.intake.scores import NOW, ScoreTask
+from rankd.ledger.event import Detail, Kind, Stretch
+from rankd.ledger.port import Draft, Ledger, Request
+from rankd.projection.port import RankStore
+from rankd.projection.state import State
+from rankd.registry.port import Registry
+
+_NONE: frozenset[str] = frozenset()
+
+
+class Commit:
+    """Stretches of events, and what goes with them."""
+
+    def __init__(
+        self,
+        at: int,
+        ledger: Ledger,
+        acceptances: Acceptances,
+        registry: Registry,
+        state: State,
+        *,
+        scope_values_max: int,
+    ) -> None:
+        """`at` is the ledger's time, given to events that were sent without one."""
+        self.at = at
+        self.stretches: list[Stretch] = []
+        self.events = 0
+        self._questions: dict[int, list[Question]] = {}  # by the stretch they are about
+        self._ledger = ledger
+        self._acceptances = acceptances
+        self._registry = registry
+        self._state = state
+        self._scope_values_max = scope_values_max
+        self._fresh_values: dict[tuple[str, str], set[str]] = {}  # of requests that were added
+        self._task_values: dict[tuple[str, str], set[str]] = {}  # of the one that is being added
+        self._metadata: dict[int, str] = {}
+        self._requests: list[tuple[Request, int, int]] = []
+        self._singles: dict[int, tuple[Stretch, set[str]]] = {}
+
+    def add_event(
+        self, acceptance: Acceptance, player: str | None = None, detail: Detail | None = None, at: int | None = None
+    ) -> None:
+        """Add an event that is not a score."""
+        number = 0 if player is None else self._ledger.number_players([player])[0]
+        self._add(
+            Stretch(
+                acceptance.number,
+                array("q", [self.at if at is None else at]),
+                array("q", [number]),
+                array("q", [0]),
+                array("q", [0]),
+                [player or ""],
+                [detail],
+            )
+        )
+
+    def add_scores(self, task: ScoreTask, board: Board) -> Question | None:
+        """Add the scores of a request; whatever can be refused is refused here, before anything is added."""
+        self._task_values = {}
+        question = self._add_scores(task, board)
+        for key, values in self._task_values.items():
+            self._fresh_values.setdefault(key, set()).update(values)
+        return question
+
+    def _add_scores(self, task: ScoreTask, board: Board) -> Question | None:
+        at = self._instants(task, board)
+        first = self._acceptances.at(board, task.sender, Kind.SCORE, self.at if at is None else at[0])
+        if task.answers:
+            return self._add_single(task, first, self.at if at is None else at[0])
+        for stretch in self._stretches(task, board, first, at):
+            self._note_metadata(task, self.events, len(stretch))
+            self._add(stretch)
+        return None
+
+    def add_request(self, task: ScoreTask, before: int) -> None:
+        """Remember a request by its key; its events are those added since there were `before`."""
+        if task.key is not None:
+            request = Request(task.sender, task.key, task.fingerprint, 0, 0, self.at)
+            self._requests.append((request, before, self.events - before))
+
+    def draft(self, answers: Sequence[tuple[str, str, bytes]]) -> Draft:
+        """Return what the ledger is to write."""
+        return Draft(self.stretches, self._metadata, self._requests, answers, self.at)
+
+    def ask(self, store: RankStore, stretch: Stretch, *, before: bool) -> None:
+        """Ask where those whom a stretch is about stand now, before or after it is applied."""
+        together: dict[tuple[InstanceKey, Ranking], list[Question]] = {}
+        for question in self._questions.get(id(stretch), ()):
+            if question.subject is None:
+                continue
+            together.setdefault((question.instance, question.ranking), []).append(question)
+        for (instance, ranking), questions in together.items():
+            found = store.ranks(instance, [question.subject or "" for question in questions], ranking)
+            for question, standing in zip(questions, found, strict=True):
+                if before:
+                    question.before = standing
+                else:
+                    question.after = standing
+
+    # One score that wants an answer
+
+    def _add_single(self, task: ScoreTask, acceptance: Acceptance, at: int) -> Question | None:
+        player, score = task.players[0], task.scores[0]
+        sent = task.attributes[0] if task.attributes else None
+        metadata = task.metadata[0] if task.metadata else None
+        detail = self._detail(acceptance, player, score, at, sent=sent, has_metadata=metadata is not None)
+        number = self._ledger.number_players(task.players)[0]
+        board = acceptance.board
+        attributes = {} if detail is None else detail.attributes
+        question = question_about(board, acceptance.context.boards[board.id].reading(at), player, attributes)
+        subject = player if question is None or question.subject is None else question.subject
+        stretch, subjects = self._single_stretch(acceptance.number, subject)
+        if metadata is not None:
+            self._metadata[self.events] = metadata
+        stretch.at.append(at)
+        stretch.player.append(number)
+        stretch.score.append(score)
+        stretch.tiebreak.append(task.tiebreaks[0] if task.tiebreaks else 0)
+        stretch.players.append(player)  # type: ignore[attr-defined]
+        if detail is not None or stretch.detail is not None:
+            stretch.detail = (stretch.detail or [None] * (len(stretch) - 1)) + [detail]
+        subjects.add(subject)
+        self.events += 1
+        if question is not None:
+            self._questions.setdefault(id(stretch), []).append(question)
+        return question
+
+    def _single_stretch(self, context: int, subject: str) -> tuple[Stretch, set[str]]:
+        """Return the last stretch when it can take one more event of this context.
+
+        A stretch of answers holds each player or team once, so that each answer is about one event.
+        """
+        known = self._singles.get(context)
+        if known is not None and known[0] is self.stretches[-1] and subject not in known[1]:
+            return known
+        stretch = Stretch(context, array("q"), array("q"), array("q"), array("q"), [])
+        self.stretches.append(stretch)
+        made = self._singles[context] = (stretch, set())
+        return made
+
+    # Columns
+
+    def _stretches(self, task: ScoreTask, board: Board, first: Acceptance, at: array[int] | None) -> list[Stretch]:
+        count = len(task.scores)
+        tiebreaks = task.tiebreaks or array("q", bytes(8 * count))
+        if at is None:
+            times = array("q", [self.at]) * count
+            details = self._details(task, [first] * count, times)
+            numbers = self._ledger.number_players(task.players)
+            return [Stretch(first.number, times, numbers, task.scores, tiebreaks, task.players, details)]
+        acceptances = [self._acceptances.at(board, task.sender, Kind.SCORE, instant) for instant in at]
+        details = self._details(task, acceptances, at)
+        numbers = self._ledger.number_players(task.players)
+        stretches = []
+        for start, end in _runs(acceptances):
+            part = details[start:end] if details is not None else None
+            stretches.append(
+                Stretch(
+                    acceptances[start].number,
+                    at[start:end],
+                    numbers[start:end],
+                    task.scores[start:end],
+                    tiebreaks[start:end],
+                    task.players[start:end],
+                    part if part is not None and any(part) else None,
+                )
+            )
+        return stretches
+
+    def _details(self, task: ScoreTask, acceptances: list[Acceptance], times: array[int]) -> list[Detail | None] | None:
+        first = acceptances[0]
+        if task.metadata is None and not first.attributes and not first.decaying:
+            return None
+        attributes = task.attributes or [None] * len(task.scores)
+        metadata = task.metadata or [None] * len(task.scores)
+        rows = zip(acceptances, task.players, task.scores, times, attributes, metadata, strict=True)
+        details = []
+        for index, (acceptance, player, score, at, sent, json) in enumerate(rows):
+            with _named(task, index):
+                detail = self._detail(acceptance, player, score, at, sent=sent, has_metadata=json is not None)
+            details.append(detail)
+        return details
+
+    def _note_metadata(self, task: ScoreTask, index: int, count: int) -> None:
+        if task.metadata is not None:
+            start = index - self._task_start
+            for offset, json in enumerate(task.metadata[start : start + count]):
+                if json is not None:
+                    self._metadata[index + offset] = json
+
+    # What is resolved when an event is accepted
+
+    def _instants(self, task: ScoreTask, board: Board) -> array[int] | None:
+        self._task_start = self.events
+        if task.at is None:
+            return None
+        at = array("q", [self.at if one == NOW else one for one in task.at]) if NOW in task.at else task.at
+        late_by_ms = None if task.imported else board.late_by_ms
+        try:
+            check_sent_at(min(at), self.at, late_by_ms)
+            check_sent_at(max(at), self.at, late_by_ms)
+        except InvalidValue:
+            for index, instant in enumerate(at):
+                with _named(task, index):
+                    check_sent_at(instant, self.at, late_by_ms)
+            raise
+        return at
+
+    def _detail(
+        self,
+        acceptance: Acceptance,
+        player: str,
+        score: int,
+        at: int,
+        *,
+        sent: dict[str, str] | None,
+        has_metadata: bool,
+    ) -> Detail | None:
+        attributes = self._resolved(acceptance, player, sent) if acceptance.attributes else {}
+        left_out = self._left_out(acceptance, attributes) if attributes else {}
+        keys = {
+            board.id: board.ranked_score(score, at)
+            for board in acceptance.decaying
+            if board.score_min <= score <= board.score_max
+        }
+        if not attributes and not keys and not has_metadata:
+            return None
+        return Detail(attributes, keys, left_out, has_metadata)
+
+    def _resolved(self, acceptance: Acceptance, player: str, sent: dict[str, str] | None) -> dict[str, str]:
+        """Return the attributes the boards reached want to know: from the event, else from the player's profile."""
+        given = sent or {}
+        if any(name not in given for name in acceptance.attributes):
+            given = {**self._registry.attributes(player), **given}
+        return {name: given[name] for name in acceptance.attributes if name in given}
+
+    def _left_out(self, acceptance: Acceptance, attributes: dict[str, str]) -> dict[str, list[str]]:
+        """Refuse what the board cannot take; what only a board it feeds cannot take does not count there."""
+        left_out: dict[str, list[str]] = {}
+        for board in acceptance.boards:
+            for name in dict.fromkeys((*board.scopes, *([] if board.team is None else [board.team.attribute]))):
+                try:
+                    self._check_attribute(board, name, attributes)
+                except InvalidValue:
+                    if board is acceptance.board:
+                        raise
+                    left_out.setdefault(board.id, []).append(name)
+        return left_out
+
+    def _check_attribute(self, board: Board, name: str, attributes: dict[str, str]) -> None:
+        if name in board.scopes and name in attributes:
+            self._check_scope_value(board, name, attributes[name])
+        if board.team is not None and board.team.attribute == name:
+            board.team.team_of(attributes)
+
+    def _check_scope_value(self, board: Board, name: str, value: str) -> None:
+        seen = self._state.boards[board.id].scope_values.get(name, ())
+        fresh = self._fresh_values.get((board.id, name), _NONE) | self._task_values.get((board.id, name), _NONE)
+        if value in seen or value in fresh:
+            return
+        if len(seen) + len(fresh) >= self._scope_values_max:
+            raise InvalidValue(
+                f"attributes.{name}",
+                f"has {self._scope_values_max} values on board {board.id} already, the most there may be; "
+                "rank by an attribute with fewer",
+            )
+        self._task_values.setdefault((board.id, name), set()).add(value)
+
+    def _add(self, stretch: Stretch) -> None:
+        self.stretches.append(stretch)
+        self.events += len(stretch)
+
+
+@contextmanager
+def _named(task: ScoreTask, index: int) -> Iterator[None]:
+    """Name the row that a problem is about, in a request of many."""
+    try:
+        yield
+    except InvalidValue as problem:
+        if task.answers:
+            raise
+        raise InvalidValue(f"rows[{index}].{problem.field}", problem.problem) from None
+
+
+def _runs(acceptances: list[Acceptance]) -> list[tuple[int, int]]:
+    """Return the runs of equal contexts as (start, end)."""
+    first = acceptances[0]
+    if all(acceptance is first for acceptance in acceptances):
+        return [(0, len(acceptances))]
+    runs = []
+    start = 0
+    for index in range(1, len(acceptances) + 1):
+        if index == len(acceptances) or acceptances[index].number != acceptances[start].number:
+            runs.append((start, index))
+            start = index
+    return runs

@@ -1,0 +1,80 @@
+"""Requests that come again: recognised by sender and key, answered as the first time, never counted twice.
+
+The key commits with the events. The answer is known only after they were ranked, so it is written with the commit that
+follows; a repeat that comes when it is not written gets the same position with the present score and rank.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rankd.domain.board import Board
+from rankd.errors import KeyReused
+from rankd.intake.results import Batched, Submitted, question_about, submitted, token
+from rankd.intake.scores import ScoreTask
+from rankd.ledger.event import NO_DETAIL
+from rankd.ledger.port import Ledger, Request
+from rankd.projection.applier import Applier
+
+ANSWERS_WAITING_MAX = 10_000
+
+Answer = Submitted | Batched
+
+
+class Repeats:
+    """The requests that came with a key; used by the committing thread alone."""
+
+    def __init__(self, ledger: Ledger, applier: Applier, ttl_ms: int) -> None:
+        """`ttl_ms` is how long a repeat is recognised."""
+        self._ledger = ledger
+        self._applier = applier
+        self._ttl_ms = ttl_ms
+        self._waiting: dict[tuple[str, str], bytes] = {}
+
+    def find(self, task: ScoreTask, now: int) -> Answer | None:
+        """Return the answer to a request that was committed before; None for a new one."""
+        request = self._ledger.request(task.sender, task.key or "")
+        if request is None or request.at + self._ttl_ms <= now:
+            return None
+        check_same(task, request.fingerprint)
+        stored = request.answer or self._waiting.get((task.sender, task.key or ""))
+        if stored is None:
+            return self._answer_again(task, request, now)
+        kind: type[Submitted] | type[Batched] = Submitted if task.answers else Batched
+        said: Answer = msgspec.msgpack.decode(stored, type=kind)
+        return msgspec.structs.replace(said, repeated=True)
+
+    def _answer_again(self, task: ScoreTask, request: Request, now: int) -> Answer:
+        position = token(request.upto)
+        if not task.answers:
+            return Batched(position, request.upto - request.first + 1, repeated=True)
+        event = self._ledger.event(request.first)
+        accepted = self._ledger.context(event.context).boards[task.board_id]
+        board: Board = self._applier.catalogue.board(task.board_id, accepted.version)
+        detail = (event.detail or [None])[0] or NO_DETAIL
+        question = question_about(board, accepted.reading(event.at[0]), task.players[0], detail.attributes)
+        if question is not None and question.subject is not None:
+            standing = self._applier.store.rank(question.instance, question.subject, question.ranking)
+            question.before = question.after = standing
+        return msgspec.structs.replace(submitted(position, board, task.players[0], question, now), repeated=True)
+
+    def remember(self, task: ScoreTask, answer: Answer) -> None:
+        """Keep an answer until it is written."""
+        if task.key is not None and len(self._waiting) < ANSWERS_WAITING_MAX:
+            self._waiting[task.sender, task.key] = msgspec.msgpack.encode(answer)
+
+    @property
+    def waiting(self) -> list[tuple[str, str, bytes]]:
+        """The answers to write with the next commit."""
+        return [(sender, key, answer) for (sender, key), answer in self._waiting.items()]
+
+    def written(self, answers: list[tuple[str, str, bytes]]) -> None:
+        """Forget answers that are on disk."""
+        for sender, key, _ in answers:
+            self._waiting.pop((sender, key), None)
+
+
+def check_same(task: ScoreTask, fingerprint: bytes) -> None:
+    """Refuse a request that differs from the one that came first under its key."""
+    if fingerprint != task.fingerprint:
+        raise KeyReused(f"key: {task.key!r:.80} was used with another request; give each request a key of its own")

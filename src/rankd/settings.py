@@ -1,0 +1,42 @@
+"""Every limit and interval of the embedded library, with its name and its default, in one table."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rankd.errors import InvalidValue
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `rankd.open` takes beside the folder and the clock; docs/settings.md explains each."""
+
+    commit_wait_ms: int = 0  # how long a commit waits for company
+    commit_events_max: int = 20_000  # events that share one commit, unless a single request has more
+    request_events_max: int = 1_000_000  # events of one request
+    idempotency_ttl_ms: int = 86_400_000  # how long a repeat is recognised
+    snapshot_events: int = 2_000_000  # events after which a snapshot is taken
+    snapshots_kept: int = 2
+    checkpoint_bytes: int = 32 * 1024 * 1024  # of the log, after which it is moved into the file
+    checkpoint_bytes_max: int = 256 * 1024 * 1024  # of the log, after which commits wait until it is
+    scope_values_max: int = 10_000  # values of one attribute on one board
+    profiles_cached_max: int = 100_000
+    metadata_cached_max: int = 100_000
+    at_least_wait_ms: int = 1_000
+    vfs: str | None = None  # SQLite's way to the disk; None is its own
+
+
+LOWEST = {"commit_wait_ms": 0, "idempotency_ttl_ms": 0, "at_least_wait_ms": 0}
+
+
+def read_settings(given: dict[str, object]) -> Settings:
+    """Return the settings with some of them changed; refuse unknown names and numbers that make no sense."""
+    known = {field.name for field in msgspec.structs.fields(Settings)}
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidValue(name, f"is no setting; there are {', '.join(sorted(known))}")
+        if name == "vfs":
+            if value is not None and not isinstance(value, str):
+                raise InvalidValue(name, f"must be the name of a VFS; got {type(value).__name__}")
+        elif type(value) is not int or value < LOWEST.get(name, 1):
+            raise InvalidValue(name, f"must be an integer of at least {LOWEST.get(name, 1)}; got {value!r:.40}")
+    return Settings(**given)  # type: ignore[arg-type]

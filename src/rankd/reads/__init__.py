@@ -1,0 +1,1 @@
+"""Ranks come out: what a read means, and its answer."""

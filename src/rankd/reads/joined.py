@@ -1,0 +1,79 @@
+"""Entries as people see them: with the player's name and the score's metadata, from memory where they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rankd.domain.board import Board
+from rankd.domain.instance import InstanceKey
+from rankd.ledger.port import Ledger
+from rankd.projection import port
+from rankd.projection.state import State
+from rankd.reads.answers import Entry
+from rankd.registry.port import Profile, Registry
+
+_NOBODY = Profile("")
+_UNKNOWN: dict[str, object] = {}
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+class Joined:
+    """Joins what the rank store does not know into its answers."""
+
+    def __init__(self, state: State, ledger: Ledger, registry: Registry, metadata_cached_max: int) -> None:
+        """Begin with nothing in memory."""
+        self._state = state
+        self._ledger = ledger
+        self._registry = registry
+        self._cached_max = metadata_cached_max
+        self._cached: dict[int, dict[str, object] | None] = {}  # by sequence: what an event came with never changes
+
+    def one(self, board: Board, key: InstanceKey, player: str) -> tuple[Profile | None, dict[str, object] | None]:
+        """Return the profile of one player and the metadata of what is kept of them."""
+        profile = None if board.team is not None else self._registry.profile(player)
+        return profile, self._metadata(board, key, [player]).get(player)
+
+    def entries(self, board: Board, key: InstanceKey, now: int, found: Sequence[port.Entry]) -> list[Entry]:
+        """Return a page's entries."""
+        players = [entry.player for entry in found]
+        profiles = {} if board.team is not None else self._registry.profiles(players)
+        metadata = self._metadata(board, key, players)
+        shown, reached_at, tiebreak = board.shown_score, board.reached_at, board.tiebreak
+        entries = []
+        for entry in found:
+            profile = profiles.get(entry.player, _NOBODY)
+            entries.append(
+                Entry(
+                    entry.rank,
+                    entry.player,
+                    shown(entry.score, now),
+                    reached_at(entry.tie),
+                    tiebreak(entry.tie),
+                    profile.name,
+                    profile.avatar_url,
+                    profile.country,
+                    metadata.get(entry.player),
+                )
+            )
+        return entries
+
+    def _metadata(self, board: Board, key: InstanceKey, players: Sequence[str]) -> dict[str, dict[str, object] | None]:
+        live = self._state.boards.get(board.id)
+        noted = None if live is None else live.metadata.get(key.text)
+        if not noted:
+            return {}
+        wanted = {player: noted[player] for player in players if player in noted}
+        # Another thread may empty the memory meanwhile: what was found in it is held here.
+        looked_up = {one: self._cached.get(one, _UNKNOWN) for one in wanted.values()}
+        held = {one: metadata for one, metadata in looked_up.items() if metadata is not _UNKNOWN}
+        missing = [sequence for sequence in wanted.values() if sequence not in held]
+        if missing:
+            loaded = self._ledger.metadata(missing)
+            fresh = {one: _decode(loaded[one]) if one in loaded else None for one in missing}
+            if len(self._cached) + len(fresh) > self._cached_max:
+                self._cached.clear()
+            self._cached.update(fresh)
+            held.update(fresh)
+        return {player: held[sequence] for player, sequence in wanted.items()}

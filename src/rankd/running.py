@@ -1,0 +1,209 @@
+"""The stages of the embedded leaderboard while they run: started, kept in order, closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import msgspec
+
+from rankd.clock import Clock, SystemClock
+from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
+from rankd.folder import FolderLock
+from rankd.intake.writer import Writer
+from rankd.ledger.database import Database
+from rankd.ledger.port import PastEvent
+from rankd.ledger.sqlite import SqliteLedger
+from rankd.projection.applier import Applier
+from rankd.projection.engine import EngineStore
+from rankd.projection.snapshots import Snapshots, Taken
+from rankd.projection.verify import Report, digests, verify
+from rankd.reads.joined import Joined
+from rankd.registry.sqlite import SqliteRegistry
+from rankd.seasons.archive import Archive
+from rankd.seasons.due import NEVER
+from rankd.settings import Settings
+
+UPKEEP_EVERY_S = 0.2
+PAGE_BYTES = 4_096
+SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
+CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
+REQUESTS_FORGOTTEN_AT_ONCE = 1_000
+_log = logging.getLogger("rankd")
+
+
+class Started(msgspec.Struct, frozen=True):
+    """What opening a folder found and did."""
+
+    position: int
+    snapshot: int | None  # position of the snapshot that was loaded
+    snapshots_passed_over: int
+    replayed: int  # events
+    seconds: float
+
+
+class Running:
+    """Everything between `rankd.open` and `close`."""
+
+    def __init__(
+        self,
+        *,
+        lock: FolderLock,
+        database: Database,
+        ledger: SqliteLedger,
+        store: EngineStore,
+        applier: Applier,
+        snapshots: Snapshots,
+        archive: Archive,
+        clock: Clock,
+        settings: Settings,
+        started: Started,
+    ) -> None:
+        """The store has caught up with the ledger."""
+        self.clock = clock
+        self.settings = settings
+        self.started = started
+        self.applier = applier
+        self.registry = SqliteRegistry(database, settings.profiles_cached_max)
+        self.writer = Writer(ledger, applier, self.registry, clock, settings)
+        self.joined = Joined(applier.state, ledger, self.registry, settings.metadata_cached_max)
+        self._lock = lock
+        self._database = database
+        self._ledger = ledger
+        self._store = store
+        self._snapshots = snapshots
+        self._archive = archive
+        self._snapshot_at = started.snapshot or 0
+        self._windows_seen = -1  # generation of the windows that were looked at for archives
+        self._position_seen = -1  # by the upkeep before
+        self._next_gone = 0  # when one of them leaves
+        self._snapshotting = threading.Lock()
+        self._archiving = threading.Lock()
+        self._closing = threading.Event()
+        self._closed = False
+        self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
+        self._upkeep.start()
+
+    # Snapshots and proof
+
+    def snapshot(self) -> None:
+        """Take a snapshot: its instant is between two commits, its writing beside them."""
+        with self._snapshotting:
+            for attempt in range(1, SNAPSHOT_ATTEMPTS + 1):
+                taken = self.writer.run_for(self._begin_snapshot)
+                try:
+                    self._snapshots.write(taken)
+                except SaveInterrupted:
+                    if attempt == SNAPSHOT_ATTEMPTS:
+                        raise
+                    continue
+                self._snapshot_at = taken.sequence
+                return
+
+    def _begin_snapshot(self) -> Taken:
+        return Taken(self._store.begin_save(), self._ledger.head(), self.applier.catalogue, self.applier.state)
+
+    def verify(self, progress: Callable[[int], None] = lambda _sequence: None) -> Report:
+        """Compare what is ranked with what the ledger says."""
+        self._database.check()
+        ranked, upto = self.writer.run_for(lambda: (digests(self._store), self.writer.position))
+        return verify(self._ledger, ranked, upto, progress)
+
+    def history(self, player: str, limit: int, before: int | None) -> list[PastEvent]:
+        """Return a player's own events, the newest first."""
+        return self._ledger.history(player, limit, before)
+
+    # Upkeep
+
+    def settle(self) -> None:
+        """Do all that is due, now."""
+        self.writer.roll_over()
+        self._windows_seen = -1
+        self._archive_and_retire()
+
+    def _keep_up(self) -> None:
+        while not self._closing.wait(UPKEEP_EVERY_S):
+            try:
+                self._keep_up_once()
+            except LedgerUnavailable as problem:
+                _log.warning("upkeep waits: %s", problem)
+            except OSError as problem:
+                _log.warning("upkeep waits: %s", problem)
+            except Exception:
+                _log.exception("upkeep failed, and goes on")
+
+    def _keep_up_once(self) -> None:
+        if isinstance(self.clock, SystemClock):
+            self.writer.roll_over()
+        self._archive_and_retire()
+        self._checkpoint()
+        self._index_players()
+        if self.writer.position - self._snapshot_at >= self.settings.snapshot_events:
+            self.snapshot()
+        self.writer.flush_answers()
+        self._ledger.forget_requests(self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE)
+
+    def _archive_and_retire(self) -> None:
+        with self._archiving:
+            self._archive_and_retire_now()
+
+    def _archive_and_retire_now(self) -> None:
+        now, state = self.clock.now(), self.applier.state
+        if self._windows_seen == state.generation and now < self._next_gone:
+            return
+        self._windows_seen, self._next_gone = state.generation, NEVER
+        for board in self.writer.boards.values():
+            live = state.boards.get(board.id)
+            for instance in [] if live is None else [one for one in list(live.windows) if one in live.closed]:
+                gone_at = board.gone_at(board.window_of(instance), instance)
+                if live is None or gone_at is None:
+                    continue
+                self._archive.keep(self._store, board, live, instance)
+                if gone_at <= now:
+                    self.writer.retire(board.id, instance)
+                else:
+                    self._next_gone = min(self._next_gone, gone_at)
+
+    def _index_players(self) -> None:
+        """Index events by player while nothing is written, or when that has been put off for long."""
+        behind = self._ledger.player_index.behind(self.writer.position)
+        is_quiet = self.writer.position == self._position_seen
+        self._position_seen = self.writer.position
+        if behind > (0 if is_quiet else CHUNKS_BEHIND_MAX):
+            self._ledger.player_index.index_chunk()
+
+    def _checkpoint(self) -> None:
+        if self._database.log_pages * PAGE_BYTES < self.settings.checkpoint_bytes:
+            return
+        self._database.checkpoint()
+        if self._database.log_pages * PAGE_BYTES >= self.settings.checkpoint_bytes_max:
+            self.writer.run(lambda: self._database.checkpoint(restart=True))
+
+    def close(self) -> None:
+        """Finish what is under way, take a snapshot and let everything go, in the reverse of the path."""
+        if self._closed:
+            return
+        self._closed = True
+        self._closing.set()
+        self._upkeep.join()
+        try:
+            self._finish()
+        finally:
+            self.writer.close(self._let_go)
+
+    def _let_go(self) -> None:
+        with ExitStack() as last:  # all of it, whatever one of them says
+            last.callback(self._lock.release)
+            last.callback(self._database.close)
+            last.callback(self._ledger.close)
+
+    def _finish(self) -> None:
+        try:
+            self.writer.flush_answers()
+            if self.writer.position != self._snapshot_at:
+                self.snapshot()
+        except (RankdError, OSError) as problem:
+            # The ledger has everything: without the snapshot the next start takes longer.
+            _log.warning("no snapshot at the end: %s", problem)

@@ -1,4 +1,4 @@
-"""The engine's figures beside those of Redis and sortedcontainers, measured in the same run.
+"""The figures of the engine and of the embedded library beside those of their rivals, measured in the same run.
 
 For each size a board is built in every contender; then the same questions go to each in turn, several rounds, and the
 medians are shown with the checksum of the answers. Up to 10 M, expect some ten minutes and 6 GB of memory.
@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.embedded_bench import embedded_rows
+from benchmarks.embedded_huge import embedded_huge_rows
 from benchmarks.engine_bench import Arena, built_arena, call_rows, rank_rows, update_rows, variant_rows
 from benchmarks.figures import SMOKE, Row, Scale
 from benchmarks.huge_bench import huge_rows
@@ -22,7 +24,7 @@ from benchmarks.load_bench import load_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
 from benchmarks.reader_bench import reader_rows
 from benchmarks.redis_server import HOW_TO_GET_REDIS, redis_is_installed, running_redis
-from benchmarks.report import extras, report_of, size_text, summary, table, write_report
+from benchmarks.report import busy_warning, extras, report_of, size_text, summary, table, write_report
 from benchmarks.rivals import Redis
 from benchmarks.workload import PLAYERS_MAX
 
@@ -36,7 +38,8 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "reader": reader_rows,
     "variants": variant_rows,
 }
-GROUPS = (*GROUPS_A_SIZE, "boards", "huge")
+HUGE_GROUPS = frozenset({"huge", "embedded_huge"})  # asked for by name, or with --huge
+GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge")
 ROUNDS_MAX = 100
 
 EXAMPLE = """example:
@@ -85,7 +88,10 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--sizes", type=sizes, help="players on the board (default 10K,100K,1M,10M)")
     parser.add_argument("--rounds", type=rounds, help="times each question is asked (default 5)")
     parser.add_argument("--only", type=groups, help="run these groups only, separated by commas")
-    parser.add_argument("--huge", action="store_true", help="also a board of 100 M (8 GiB, some minutes)")
+    parser.add_argument("--embedded-players", type=size, help="players of the embedded library's rows (default 1M)")
+    parser.add_argument(
+        "--huge", action="store_true", help="also a board of 100 M (8 GiB) and a data folder of 10 M; some minutes each"
+    )
     parser.add_argument(
         "--smoke", action="store_true", help="every row at a tiny size in seconds; figures mean nothing"
     )
@@ -112,28 +118,40 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         yield from small_board_rows(scale, with_redis)
     if "huge" in wanted:
         yield from huge_rows(scale)
+    if "embedded" in wanted:
+        yield from embedded_rows(scale, with_redis)
+    if "embedded_huge" in wanted:
+        yield from embedded_huge_rows(scale)
 
 
 def main(given: Sequence[str]) -> int:
     asked = arguments(given)
     scale = SMOKE if asked.smoke else Scale()
-    scale = replace(scale, sizes=asked.sizes or scale.sizes, rounds=asked.rounds or scale.rounds)
-    chosen = asked.only or frozenset(GROUPS) - (frozenset() if asked.huge or asked.smoke else {"huge"})
+    scale = replace(
+        scale,
+        sizes=asked.sizes or scale.sizes,
+        rounds=asked.rounds or scale.rounds,
+        embedded_players=asked.embedded_players or scale.embedded_players,
+    )
+    chosen = asked.only or frozenset(GROUPS) - (frozenset() if asked.huge or asked.smoke else HUGE_GROUPS)
     if asked.huge:
-        chosen |= {"huge"}
+        chosen |= HUGE_GROUPS
     with_redis = redis_is_installed()
     if not with_redis:
         print(HOW_TO_GET_REDIS, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2
+    load_before = os.getloadavg()[0]
     began = time.monotonic()
     rows = []
     for row in measured(scale, chosen, with_redis):
         rows.append(row)
         print(f"{time.monotonic() - began:6.1f} s  {row.name} at {size_text(row.entries)}", file=sys.stderr, flush=True)
     print(f"\n{table(rows)}\n\n{extras(rows)}\n\n{summary(rows)}")
+    if warning := busy_warning(load_before):
+        print(warning)
     if asked.json is not None or not asked.smoke:
-        kept = write_report(report_of(rows, scale), asked.json)
+        kept = write_report(report_of(rows, scale, load_before), asked.json)
         print(f"kept in {kept.name}")
     return 1 if any(row.checksums_agree() is False for row in rows) else 0
 

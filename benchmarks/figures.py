@@ -1,6 +1,6 @@
 """What a benchmark yields: rows of costs, the targets they are held against, and how much work a run does.
 
-Every figure is a cost (time or memory), so less is better everywhere and a ratio is rival ÷ rankd.
+Every figure is a cost (time, memory or bytes on disk), so less is better everywhere and a ratio is rival ÷ rankd.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ import msgspec
 RANKD = "rankd"
 REDIS = "redis"
 SORTED = "sortedcontainers"
+SQLITE = "sqlite"
+APPEND = "append"
+SMALLER = "smaller"  # ourselves with fewer players
+RIVALS = (REDIS, SORTED)  # the others do less than we do, or are ourselves: shown beside, and nothing is lost to them
 
 TARGET_ENTRIES = 10_000_000
+EMBEDDED_PLAYERS = 1_000_000
+EMBEDDED_PLAYERS_HUGE = 10_000_000
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
 
@@ -23,10 +29,11 @@ Verdict = Literal["pass", "miss"]
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a row must reach: so many times less than Redis, or no more than this."""
+    """What a row must reach: so many times less than a rival, or no more than this."""
 
     ratio_min: float | None = None
     cost_max: float | None = None
+    rival: str = REDIS  # whom `ratio_min` is about
     entries: int | None = TARGET_ENTRIES  # judged at this size only; None: at whatever full size the row has
 
 
@@ -47,6 +54,16 @@ TARGETS = {
     "huge_peak": Target(cost_max=8 * 2**30, entries=HUGE_PLAYERS),
     "huge_build": Target(cost_max=300, entries=HUGE_PLAYERS),
     "huge_rank_p99": Target(cost_max=20_000, entries=HUGE_PLAYERS),
+    "embedded_submit_many": Target(cost_max=10_000, entries=EMBEDDED_PLAYERS),
+    "embedded_submit_many_redis_py": Target(ratio_min=3, entries=EMBEDDED_PLAYERS),
+    "embedded_submit_many_redis_raw": Target(ratio_min=1.5, entries=EMBEDDED_PLAYERS),
+    "embedded_submit_threads": Target(cost_max=1e9 / 15_000, entries=EMBEDDED_PLAYERS),
+    "embedded_submit": Target(ratio_min=0.8, rival=APPEND, entries=EMBEDDED_PLAYERS),
+    "embedded_reader_p99": Target(cost_max=1_000_000, entries=EMBEDDED_PLAYERS),
+    "embedded_reader_p99_tuples": Target(cost_max=10_000_000, entries=EMBEDDED_PLAYERS),
+    "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),
+    "embedded_open": Target(cost_max=20, entries=EMBEDDED_PLAYERS_HUGE),
+    "embedded_growth": Target(ratio_min=0.6, rival=SMALLER, entries=EMBEDDED_PLAYERS_HUGE),
 }
 
 
@@ -75,7 +92,7 @@ class Row(msgspec.Struct, kw_only=True):
         if self.target is None:
             return None
         if self.target.ratio_min is not None:
-            ratio = self.ratio(REDIS)
+            ratio = self.ratio(self.target.rival)
             return None if ratio is None else _verdict(ratio >= self.target.ratio_min)
         ours = self.cost(RANKD)
         return None if ours is None or self.target.cost_max is None else _verdict(ours <= self.target.cost_max)
@@ -122,6 +139,15 @@ class Scale:
     huge_players: int = HUGE_PLAYERS
     huge_batch_rows: int = 1_000_000
     huge_rank_calls: int = 200_000
+    embedded_players: int = EMBEDDED_PLAYERS
+    embedded_batch_rows: int = 10_000
+    embedded_rows: int = 100_000
+    embedded_threads: int = 64
+    embedded_thread_calls: int = 100  # of each thread
+    embedded_calls: int = 1_000
+    embedded_calls_a_turn: int = 100
+    embedded_players_smaller: int = 100_000
+    embedded_players_huge: int = EMBEDDED_PLAYERS_HUGE
 
 
 SMOKE = Scale(
@@ -148,6 +174,14 @@ SMOKE = Scale(
     huge_players=2_000,
     huge_batch_rows=500,
     huge_rank_calls=100,
+    embedded_players=1_000,
+    embedded_batch_rows=200,
+    embedded_rows=400,
+    embedded_thread_calls=2,
+    embedded_calls=20,
+    embedded_calls_a_turn=10,
+    embedded_players_smaller=300,
+    embedded_players_huge=2_000,
 )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
@@ -71,7 +71,7 @@ def _row(arena: Arena, name: str, batch_rows: int, switch_s: float, *, with_redi
             writer = redis_writer(arena.redis.server.port, arena, batch_rows)
             sides.append((REDIS, arena.redis.rank_call(), writer))
         for side, call, write in sides:
-            watched = _watch(call, write, arena.workload.ids(READ_PLAYERS), arena.scale.reader_s, switch_s)
+            watched = watch(call, write, arena.workload.ids(READ_PLAYERS), arena.scale.reader_s, switch_s)
             series.add(side, watched.p99_ns)
             rounds.setdefault(side, []).append(watched)
     inside = arena.engine.store.longest_waits()
@@ -83,12 +83,19 @@ def _row(arena: Arena, name: str, batch_rows: int, switch_s: float, *, with_redi
         "engine_work_max_ns": float(inside.work_ns),
     }
     for side, all_watched in rounds.items():
-        extra[f"{side}_p50_ns"] = median(watched.p50_ns for watched in all_watched)
-        extra[f"{side}_p99_9_ns"] = median(watched.p999_ns for watched in all_watched)
-        extra[f"{side}_max_ns"] = max(watched.max_ns for watched in all_watched)
-        extra[f"{side}_reads"] = float(sum(watched.reads for watched in all_watched))
-        extra[f"{side}_writer_rows_per_second"] = median(watched.rows_per_second for watched in all_watched)
+        extra |= watched_figures(side, all_watched)
     return arena.row(series, name, "ns_p99", extra, note=f"writer: {batch_rows:,} rows a batch, no pause")
+
+
+def watched_figures(side: str, rounds: Sequence[Watched]) -> dict[str, float]:
+    """Sum up what stands beside a side's p99."""
+    return {
+        f"{side}_p50_ns": median(watched.p50_ns for watched in rounds),
+        f"{side}_p99_9_ns": median(watched.p999_ns for watched in rounds),
+        f"{side}_max_ns": max(watched.max_ns for watched in rounds),
+        f"{side}_reads": float(sum(watched.reads for watched in rounds)),
+        f"{side}_writer_rows_per_second": median(watched.rows_per_second for watched in rounds),
+    }
 
 
 def engine_writer(arena: Arena, batch_rows: int) -> Writer:
@@ -142,7 +149,8 @@ def _ring_rows(arena: Arena) -> int:
     return min(RING_ROWS_MAX, 10 * arena.players)
 
 
-def _watch(call: Call, write: Writer, players: list[str], seconds: float, switch_s: float) -> Watched:
+def watch(call: Call, write: Writer, players: list[str], seconds: float, switch_s: float) -> Watched:
+    """Read at every tick beside a writer in another thread, for so long, and return how long the reads took."""
     stop, begun = threading.Event(), threading.Event()
 
     def work() -> float:

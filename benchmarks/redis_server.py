@@ -26,6 +26,7 @@ PORT_ATTEMPTS_MAX = 5
 POLL_S = 0.002
 RECEIVE_BYTES = 1 << 18
 DUMP_NAME = "dump.rdb"
+APPEND_ONLY = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
 
 
 class RedisError(RuntimeError):
@@ -57,6 +58,11 @@ class RedisServer:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def processor_ns(self) -> int:
+        """The processor time the server has used, in steps of the kernel's clock, usually 10 ms."""
+        after_name = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
     @property
     def dump(self) -> Path:
         return self.directory / DUMP_NAME
@@ -70,20 +76,26 @@ class RedisServer:
 
 
 @contextmanager
-def running_redis(dump: Path | None = None) -> Iterator[RedisServer]:
-    """Run a server without persistence, empty or loaded from `dump`, for as long as the block lasts."""
-    with tempfile.TemporaryDirectory(prefix="rankd-bench-") as name:
+def running_redis(
+    dump: Path | None = None, *, append_only: bool = False, parent: Path | None = None
+) -> Iterator[RedisServer]:
+    """Run a server, empty or loaded from `dump`, for as long as the block lasts.
+
+    It keeps nothing, or with `append_only` a log of all commands, synced once a second and never rewritten, which
+    favours Redis: a rewrite would take a core from it. `parent` is where its directory is made.
+    """
+    with tempfile.TemporaryDirectory(prefix="rankd-bench-", dir=parent) as name:
         directory = Path(name)
         if dump is not None:
             (directory / DUMP_NAME).symlink_to(dump)
-        server = _start(directory)
+        server = _start(directory, APPEND_ONLY if append_only else ("--appendonly", "no"))
         try:
             yield server
         finally:
             _stop(server.process)
 
 
-def _start(directory: Path) -> RedisServer:
+def _start(directory: Path, persistence: tuple[str, ...]) -> RedisServer:
     for _ in range(PORT_ATTEMPTS_MAX):
         port = _free_port()
         began = time.perf_counter()
@@ -91,7 +103,7 @@ def _start(directory: Path) -> RedisServer:
             [
                 *("redis-server", "--bind", "127.0.0.1", "--port", str(port)),
                 *("--dir", str(directory), "--dbfilename", DUMP_NAME, "--logfile", str(directory / "redis.log")),
-                *("--save", "", "--appendonly", "no", "--daemonize", "no"),
+                *("--save", "", "--daemonize", "no", *persistence),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -14,14 +14,16 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.figures import RANKD, REDIS, SORTED, Row, Scale
+from benchmarks.figures import RANKD, REDIS, RIVALS, SORTED, Row, Scale
 from benchmarks.isolated import ROOT
 from benchmarks.redis_server import redis_version
 
 RESULTS = ROOT / "benchmarks" / "results"
 FORMAT = 1
-PACKAGES = ("rankd", "numpy", "redis", "hiredis", "sortedcontainers")
-HEAD = ("row", "entries", "rankd", "redis", "ratio", "sorted", "ratio", "target", "", "checksum")
+PACKAGES = ("rankd", "apsw", "numpy", "redis", "hiredis", "sortedcontainers")
+HEAD = ("row", "entries", "rankd", "redis", "ratio", "beside", "ratio", "target", "", "checksum")
+BUSY_SHARE = 0.5  # of the cores
+SHORT_NAMES = {SORTED: "sorted"}
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -49,11 +51,12 @@ class Report(msgspec.Struct, kw_only=True):
     outcomes: list[Outcome]
 
 
-def report_of(rows: Sequence[Row], scale: Scale) -> Report:
+def report_of(rows: Sequence[Row], scale: Scale, load_before: float) -> Report:
+    """`load_before` is the machine's load average when the run began."""
     return Report(
         at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
         smoke=scale.smoke,
-        machine=_machine(),
+        machine={**_machine(), "load_average_before": f"{load_before:.1f}"},
         versions=_versions(),
         settings=asdict(scale),
         rows=list(rows),
@@ -67,7 +70,7 @@ def _outcome(row: Row) -> Outcome:
         entries=row.entries,
         unit=row.unit,
         medians={name: cost for name in row.samples if (cost := row.cost(name)) is not None},
-        ratios={rival: ratio for rival in (REDIS, SORTED) if (ratio := row.ratio(rival)) is not None},
+        ratios={rival: ratio for rival in row.samples if rival != RANKD and (ratio := row.ratio(rival)) is not None},
         verdict=row.verdict(),
         checksums_agree=row.checksums_agree(),
     )
@@ -110,7 +113,7 @@ def summary(rows: Sequence[Row]) -> str:
     lines += [
         f"lost: {row.name} at {size_text(row.entries)}: {rival} is {1 / ratio:.2f}x better"
         for row in rows
-        for rival in (REDIS, SORTED)
+        for rival in RIVALS
         if (ratio := row.ratio(rival)) is not None and ratio < 1
     ]
     lines += [
@@ -119,6 +122,21 @@ def summary(rows: Sequence[Row]) -> str:
         if row.checksums_agree() is False
     ]
     return "\n".join(lines)
+
+
+def busy_warning(load_before: float) -> str:
+    """Say that figures are noisy when others used the machine as the run began; a run alone begins near 0.
+
+    >>> busy_warning(0.0)
+    ''
+    """
+    cores = os.cpu_count() or 1
+    if load_before < BUSY_SHARE * cores:
+        return ""
+    return (
+        f"NOISY: the load average was {load_before:.1f} on {cores} cores before the run began. Times of two processes "
+        "grow more than those of one, so ratios to Redis are flattering: run it again on an idle machine"
+    )
 
 
 def extras(rows: Sequence[Row]) -> str:
@@ -165,14 +183,15 @@ _TIME_STEPS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 
 def _cells(row: Row) -> tuple[str, ...]:
     agree = row.checksums_agree()
+    beside = next((name for name in row.samples if name not in (RANKD, REDIS)), None)
     return (
         row.name,
         size_text(row.entries),
         cost_text(row.cost(RANKD), row.unit),
         cost_text(row.cost(REDIS), row.unit),
         _ratio_text(row.ratio(REDIS)),
-        cost_text(row.cost(SORTED), row.unit),
-        _ratio_text(row.ratio(SORTED)),
+        "" if beside is None else f"{SHORT_NAMES.get(beside, beside)} {cost_text(row.cost(beside), row.unit)}",
+        "" if beside is None else _ratio_text(row.ratio(beside)),
         _target_text(row),
         row.verdict() or "",
         "" if agree is None else "equal" if agree else "DIFFERS",
@@ -193,7 +212,7 @@ def _target_text(row: Row) -> str:
 
 def _shortfall(row: Row) -> str:
     if row.target is not None and row.target.ratio_min is not None:
-        return f"{row.ratio(REDIS):.2f}x in place of {row.target.ratio_min:g}x"
+        return f"{row.ratio(row.target.rival):.2f}x of {row.target.rival} in place of {row.target.ratio_min:g}x"
     return f"{cost_text(row.cost(RANKD), row.unit)} in place of {_target_text(row)}"
 
 

@@ -15,15 +15,22 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 SMOKE_WAIT_S = 120
 COMPARED = {"build", "updates", "ranks", "rank_call", "around_call", "around_script_call", "top100_call", "load"}
-AGAINST_REDIS = COMPARED | {
-    "memory_first_board",
-    "memory_first_board_resident",
-    "memory_further_board",
-    "memory_further_board_resident",
-    "reader_p99",
-    "small_boards",
-    "small_boards_resident",
-}
+EMBEDDED_AGAINST_REDIS = {"embedded_submit_many_redis_py", "embedded_submit_many_redis_raw"}
+# Who stands beside the embedded library where nobody does the same work.
+EMBEDDED_BESIDE = {"embedded_submit_many": "sqlite", "embedded_submit": "append", "embedded_growth": "smaller"}
+AGAINST_REDIS = (
+    COMPARED
+    | EMBEDDED_AGAINST_REDIS
+    | {
+        "memory_first_board",
+        "memory_first_board_resident",
+        "memory_further_board",
+        "memory_further_board_resident",
+        "reader_p99",
+        "small_boards",
+        "small_boards_resident",
+    }
+)
 OURS_ALONE = {
     "memory_churned",
     "reader_p99_default_switch",
@@ -36,6 +43,15 @@ OURS_ALONE = {
     "huge_peak",
     "huge_build",
     "huge_rank_p99",
+    *EMBEDDED_BESIDE,
+    "embedded_submit_threads",
+    "embedded_reader_p99",
+    "embedded_reader_p99_tuples",
+    "embedded_reader_p99_short_switch",
+    "embedded_replay",
+    "embedded_open",
+    "embedded_ledger_bytes",
+    "embedded_snapshot_bytes",
 }
 # At this size, into the region that the first board took.
 FITS_INTO_WHAT_IS_THERE = {"memory_further_board", "small_boards"}
@@ -84,7 +100,7 @@ def test_redis_stands_beside_every_row_it_can_answer(report: dict[str, Any]) -> 
 
 
 def test_answers_are_those_of_redis(report: dict[str, Any]) -> None:
-    for name, row in compared_rows(report, COMPARED).items():
+    for name, row in compared_rows(report, COMPARED | EMBEDDED_AGAINST_REDIS).items():
         assert row["checksums"]["rankd"] == row["checksums"]["redis"], name
         assert int(row["checksums"]["rankd"], 16) > 0, name
 
@@ -98,6 +114,37 @@ def test_every_update_changes_a_score(report: dict[str, Any]) -> None:
     updates = compared_rows(report, {"updates"})["updates"]
     rows = report["settings"]["update_rows"] * report["settings"]["rounds"]
     assert int(updates["checksums"]["rankd"], 16) == rows
+
+
+def test_what_the_embedded_library_is_held_against_stands_beside_it(report: dict[str, Any]) -> None:
+    rows = {row["name"]: row for row in report["rows"]}
+    for name, beside in EMBEDDED_BESIDE.items():
+        assert len(rows[name]["samples"][beside]) == report["settings"]["rounds"], name
+
+
+def test_the_ledger_holds_what_sqlite_alone_was_given(report: dict[str, Any]) -> None:
+    row = compared_rows(report, {"embedded_submit_many"})["embedded_submit_many"]
+
+    assert row["checksums"]["rankd"] == row["checksums"]["sqlite"]
+
+
+def test_single_submits_share_commits(report: dict[str, Any]) -> None:
+    row = compared_rows(report, {"embedded_submit_threads"})["embedded_submit_threads"]
+
+    assert 0 < row["extra"]["commits_per_event"] < 1
+
+
+@pytest.mark.parametrize(
+    "name", ["embedded_submit_many", "embedded_submit_threads", "embedded_submit", "embedded_replay"]
+)
+def test_it_is_said_where_the_time_goes(report: dict[str, Any], name: str) -> None:
+    extra = compared_rows(report, {name})[name]["extra"]
+    shares = {part: share for part, share in extra.items() if part.startswith("share_") and "alone" not in part}
+    over = shares.pop("share_overlapping", 0)
+
+    assert "share_engine" in shares
+    assert any(part.startswith("share_sqlite") for part in shares)
+    assert sum(shares.values()) == pytest.approx(1 + over)
 
 
 def test_nothing_names_the_machine(kept: Path) -> None:

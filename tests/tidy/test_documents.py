@@ -8,15 +8,17 @@ import runpy
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rankd.domain.definition import NAMES
+from rankd.settings import Settings
 
 from .repository import ROOT, blocks, documents, files_ending, links, shown, spans
 
 PATH = re.compile(r"\.?[\w-]+(?:/[\w.*-]+)*(?:/|\.(?:py|pyi|md|hpp|cpp|toml|txt|svg|json))")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
-ANSWERED = re.compile(r"^(\w[\w.]*\(.*\)[\w.]*) +# (.+)$", re.MULTILINE)
+ANSWERED = re.compile(r"^( *)(\S.*?) +# (.+)$")
 ADR_HEADINGS = ["Status", "Context", "Decision", "Rejected", "Consequences"]
 STEP = re.compile(r"`([\w./]+\.(?:py|hpp|cpp))`[^`\n]*((?:`[\w.:]+`(?:, |,? and )?)+)")
 
@@ -45,12 +47,34 @@ def test_make_help_names_every_target() -> None:
     assert set(phony) - {"help", "setup"} == set(re.findall(r'@echo "make ([a-z-]+)', makefile))
 
 
-def test_the_examples_of_the_readme_are_true(tmp_path: Path) -> None:
-    """They run as they stand, and an answer written behind a call is what the call answers."""
+def with_answers_checked(example: str) -> tuple[str, int]:
+    """Return an example that fails where an answer is not the one written behind it, and how many it checks."""
+    lines, answers = [], 0
+    for line in example.splitlines():
+        written = ANSWERED.match(line)
+        if written and is_expression(written[2]):
+            lines.append(f"{written[1]}assert repr(({written[2]})) == {written[3]!r}")
+            answers += 1
+        else:
+            lines.append(line)
+    return "\n".join(lines), answers
+
+
+def is_expression(code: str) -> bool:
+    try:
+        ast.parse(code, mode="eval")
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_the_examples_of_the_readme_are_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run as they stand, and an answer written behind an expression is what it gives."""
+    monkeypatch.chdir(tmp_path)
     examples = blocks(ROOT / "README.md", "python")
     assert examples
     for example in examples:
-        checked, answers = ANSWERED.subn(r"assert repr(\1) == '''\2'''", example)
+        checked, answers = with_answers_checked(example)
         assert answers
         script = tmp_path / "example.py"
         script.write_text(checked)
@@ -116,3 +140,21 @@ def test_every_option_of_a_board_is_in_the_glossary() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text()
 
     assert [name for name in NAMES if f"`{name}`" not in glossary] == []
+
+
+def test_every_setting_is_explained_with_its_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE)
+    settings = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+
+    assert [name for name, _ in rows] == list(settings)
+    assert [name for name, default in rows if default.replace(",", "") != f"{settings[name]}"] == []
+
+
+def test_every_table_and_column_of_the_ledger_is_explained() -> None:
+    explained = (ROOT / "docs" / "ledger.md").read_text()
+    for script in sorted((ROOT / "src" / "rankd" / "ledger" / "schema").glob("*.sql")):
+        for table, columns in re.findall(r"CREATE TABLE (\w+) \(\n(.*?)\n\)", script.read_text(), re.DOTALL):
+            section = re.search(rf"^### {table}\n(.*?)(?=^##|\Z)", explained, re.MULTILINE | re.DOTALL)
+            assert section, f"docs/ledger.md has no section for {table}"
+            names = re.findall(r"^  ([a-z]\w*) ", columns, re.MULTILINE)
+            assert [name for name in names if f"| `{name}` |" not in section[1]] == [], table

@@ -55,6 +55,7 @@ class Boards(Reads):
             running.joined,
             running.settings,
             roll_over=running.writer.roll_over,
+            ledger_time=lambda: running.writer.at,
         )
         self._running = running
         self._writer = running.writer

@@ -162,7 +162,7 @@ class Running:
                     continue
                 self._archive.keep(self._store, board, live, instance)
                 if gone_at <= now:
-                    self.writer.retire(board.id, instance)
+                    self.writer.retire(board.id, live.born, instance)
                 else:
                     self._next_gone = min(self._next_gone, gone_at)
 

@@ -217,9 +217,9 @@ class Oracle:
         scopes = set(life.scopes)
         for row in rows:
             attributes = self.resolved(row)
-            if attributes != self._taken(life.spec, attributes, scopes):
-                raise Refusal("invalid_value")
-            if life.spec.counts_team(attributes):
+            if life.spec.counts_team(attributes):  # else it counts nowhere, and takes no value
+                if attributes != self._taken(life.spec, attributes, scopes):
+                    raise Refusal("invalid_value")
                 scopes.update(life.spec.scopes_of(attributes))
             if not life.spec.takes(row.score):
                 raise Refusal("invalid_value")

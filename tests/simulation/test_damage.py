@@ -94,6 +94,13 @@ def made(within: Path, scenario: list[Step], *, killed: bool) -> Original:
         return Original(kept, scenario, everything_read(boards, scenario))
 
 
+def made_without_snapshots(within: Path, scenario: list[Step]) -> Original:
+    """Give a killed process's folder in which only the witness can tell that the log has lost something."""
+    original = made(within, scenario, killed=True)
+    shutil.rmtree(original.folder / "snapshots")
+    return original
+
+
 def end_of(folder: Path, original: Original) -> End:
     """Open, verify and read a folder, and hold what is read against the original."""
     try:
@@ -185,7 +192,7 @@ def test_damage_to_a_snapshot_is_passed_over_or_harmless(
 def test_damage_to_the_log_is_found(damage: Damage, times: int, everything: bool, folder: Path) -> None:
     """SQLite ends a damaged log in silence: without the witness, acknowledged events would be missing unnoticed."""
     with replayable() as rng:
-        original = made(folder, steps(rng), killed=True)
+        original = made_without_snapshots(folder, steps(rng))
         ends = ends_after(damage, "ledger.db-wal", times * TIMES_LONG if everything else times, original, rng)
     assert ends[End.FOUND]
 
@@ -193,7 +200,7 @@ def test_damage_to_the_log_is_found(damage: Damage, times: int, everything: bool
 @pytest.mark.parametrize("last", [named, befriended])
 def test_damage_to_what_was_written_last_is_found_though_it_is_no_event(last: Kind, folder: Path) -> None:
     with replayable() as rng:
-        original = made(folder, [*steps(rng), last(LAST, rng)], killed=True)
+        original = made_without_snapshots(folder, [*steps(rng), last(LAST, rng)])
         log = original.folder / "ledger.db-wal"
         content = bytearray(log.read_bytes())
         content[-1] ^= 1
@@ -205,7 +212,7 @@ def test_damage_to_what_was_written_last_is_found_though_it_is_no_event(last: Ki
 @pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal"])
 def test_a_ledger_that_is_gone_is_not_begun_anew(name: str, folder: Path) -> None:
     with replayable() as rng:
-        original = made(folder, steps(rng), killed=True)
+        original = made_without_snapshots(folder, steps(rng))
     (original.folder / name).unlink()
 
     with pytest.raises(LedgerDamaged), reopened(original.folder):

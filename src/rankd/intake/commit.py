@@ -232,7 +232,7 @@ class Commit:
         has_metadata: bool,
     ) -> Detail | None:
         attributes = self._resolved(acceptance, player, sent) if acceptance.attributes else {}
-        left_out = self._left_out(acceptance, attributes) if attributes else {}
+        left_out = self._left_out(acceptance, attributes, score) if attributes else {}
         keys = {
             board.id: board.ranked_score(score, at)
             for board in acceptance.decaying
@@ -249,10 +249,13 @@ class Commit:
             given = {**self._registry.attributes(player), **given}
         return {name: given[name] for name in acceptance.attributes if name in given}
 
-    def _left_out(self, acceptance: Acceptance, attributes: dict[str, str]) -> dict[str, list[str]]:
+    def _left_out(self, acceptance: Acceptance, attributes: dict[str, str], score: int) -> dict[str, list[str]]:
         """Refuse what the board cannot take; what only a board it feeds cannot take does not count there."""
         left_out: dict[str, list[str]] = {}
         for board in acceptance.boards:
+            has_team = board.team is None or board.team.attribute in attributes
+            if not has_team or not board.score_min <= score <= board.score_max:
+                continue  # it does not count there
             for name in dict.fromkeys((*board.scopes, *([] if board.team is None else [board.team.attribute]))):
                 try:
                     self._check_attribute(board, name, attributes)

@@ -67,7 +67,7 @@ class Writer:
         self.boards: Mapping[str, Board] = {}
         self._read_boards()
         self._acceptances = Acceptances(lambda: self.boards, self._version_of, ledger.number_context)
-        self._at = ledger.head().at
+        self.at = ledger.head().at
         self._commits: GroupCommit[Task] = GroupCommit(
             self._commit, settings.commit_wait_ms, settings.commit_events_max
         )
@@ -172,8 +172,8 @@ class Writer:
             raise Closed(f"the boards must be opened again after: {self._broken}")
         if self._unsure:
             self._recover()
-        self._at = max(self._at, self._clock.now())  # once: what is due by it comes before what happens at it
-        if self._schedule.is_due(self._at):
+        self.at = max(self.at, self._clock.now())  # once: what is due by it comes before what happens at it
+        if self._schedule.is_due(self.at):
             self._roll_over()
         if isinstance(first, OtherTask):
             first.result = first.work()
@@ -262,14 +262,20 @@ class Writer:
 
     def _roll_over(self) -> None:
         """Append what is due, in the order of time."""
-        due = self._schedule.due(self._at)
+        due = self._schedule.due(self.at)
         for start in range(0, len(due), ROLL_OVERS_PER_COMMIT):
             self._append_due(due[start : start + ROLL_OVERS_PER_COMMIT])
 
-    def retire(self, board_id: str, instance: str) -> None:
+    def retire(self, board_id: str, born: int, instance: str) -> None:
         """Let a window instance leave the store; its archive has been written."""
-        due = Due(self._clock.now(), board_id, Kind.RETIRE, instance)
-        self.run(lambda: self._append_due([due]) if board_id in self.boards else None)
+
+        def retire() -> None:
+            live = self._applier.state.boards.get(board_id)
+            # The board may have been deleted, and defined again, since its window was archived.
+            if live is not None and live.born == born and instance in live.windows:
+                self._append_due([Due(self.at, board_id, Kind.RETIRE, instance)])
+
+        self.run(retire)
 
     def _append_due(self, due: list[Due]) -> None:
         commit = self._new_commit()
@@ -283,7 +289,7 @@ class Writer:
 
     def _new_commit(self) -> Commit:
         return Commit(
-            self._at,
+            self.at,
             self._ledger,
             self._acceptances,
             self._registry,
@@ -333,7 +339,7 @@ class Writer:
             self._broken = problem
             raise
         self.position = head.sequence
-        self._at = max(self._at, head.at)
+        self.at = max(self.at, head.at)
         self._unsure = False
 
     def _version_of(self, board_id: str) -> int:

@@ -24,6 +24,7 @@ from rankd.projection.placement import Placement, Placements
 from rankd.projection.port import BATCH_ROWS_MAX, Batch, RankStore
 from rankd.projection.rows import send
 from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
+from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
 from rankd.projection.state import BoardState, State
 
 DAY_MS = 86_400_000
@@ -108,9 +109,21 @@ class Applier:
         if live is None:
             self.state.boards[context.board] = BoardState(version, version, event.at)
         else:
+            before, after = (
+                self.catalogue.board(context.board, live.version),
+                self.catalogue.board(context.board, version),
+            )
             live.version = version
+            self._start_roll_ups(before, after, live)
         self.state.versions[context.board] = version
         self._move_on(event)
+
+    def _start_roll_ups(self, before: Board, after: Board, live: BoardState) -> None:
+        """Let roll-ups that are declared now start empty, whatever their parts have."""
+        for instance in list(live.windows):
+            for whole, whole_instance in wholes_of(after, after.window_of(instance), instance):
+                if whole.name not in before.all_windows:
+                    take_out_parts(self.store, after, live, whole, whole_instance)
 
     def _delete(self, context: Context, event: Scored) -> None:
         state = self.state.boards.pop(context.board)
@@ -125,9 +138,11 @@ class Applier:
         self._move_on(event)
 
     def _retire(self, context: Context, event: Scored) -> None:
-        _, state = self._live(context)
+        board, state = self._live(context)
         instance = _named(event)
         state.retired.add(instance)
+        if instance in state.windows:
+            note_lost_part(self.store, board, state, instance)
         self._drop(context.board, state, instance)
         self._move_on(event)
 

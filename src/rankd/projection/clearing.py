@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
-from rankd.domain.rollup import RollUp, rolled_up
+from rankd.domain.rollup import rolled_up
 from rankd.domain.score import clamped
 from rankd.domain.window import Window
 from rankd.ledger.event import Scored
@@ -14,6 +14,7 @@ from rankd.projection.placement import TEAM_SEPARATOR, Reached, Target
 from rankd.projection.port import Entry, Op, RankStore, walk
 from rankd.projection.rows import Change, Rows
 from rankd.projection.scoring import Move, apply_teams
+from rankd.projection.shares import count_part, forget_player, has_other_part, parts_of, take_out_parts, wholes_of
 from rankd.projection.state import BoardState
 
 _CHUNK = 10_000
@@ -29,6 +30,7 @@ def remove_player(store: RankStore, board: Board, state: BoardState, event: Scor
         row = rows.add(key, target.player_rules, event.player, op=Op.REMOVE)
         moves.append(Move(row, reached, target, scope, team, event))
         state.wide.get(key.text, {}).pop(event.player, None)
+        forget_player(state, key.text, event.player)
         state.metadata.get(key.text, {}).pop(event.player, None)
     rows.apply(store, event.sequence - 1, event.sequence - 1)
     changes = [(move, rows.change(move.row)) for move in moves]
@@ -43,15 +45,10 @@ def reset_windows(
     cleared = {instance for _, instance in windows}
     after = event.sequence - 1
     reached = Reached(board, state, [])
-    reading_at = event.at
     changes: list[tuple[Move, Change]] = []
     for window, instance in windows:
-        for whole_name, keep in board.keep.items():
-            if not isinstance(keep, RollUp) or board.all_windows[keep.part].name != window.name:
-                continue
-            whole_window = board.all_windows[whole_name]
-            whole_instance = whole_window.instance_at(_inside(window, instance, reading_at))
-            if whole_instance is None or whole_instance in cleared or whole_instance not in state.windows:
+        for whole_window, whole_instance in wholes_of(board, window, instance):
+            if whole_instance in cleared or whole_instance not in state.windows:
                 continue
             whole = Target(board, whole_window, whole_instance, state.windows[whole_instance])
             part = Target(board, window, instance, state.windows.get(instance, set()))
@@ -67,6 +64,8 @@ def reset_windows(
             rows.clear(key, board.contribution_rules_for(window) if hidden else board.rules_for(window))
             state.forget_instance(key.text)
     rows.apply(store, after, after)
+    for window, instance in windows:
+        take_out_parts(store, board, state, window, instance)
     apply_teams(store, changes, after, event.sequence)
     return had_scores
 
@@ -86,7 +85,11 @@ def _withdraw(
     text_scope = _scope_text(scope, team)
     key = whole.key(text_scope)
     wide = state.wide.setdefault(key.text, {})
-    siblings = _other_parts(state, part, whole, text_scope)
+    others = [
+        InstanceKey(board.id, other, text_scope)
+        for _, other in parts_of(board, state, whole.window, whole.instance)
+        if other != part.instance and text_scope in state.windows[other]
+    ]
     tie = board.tie_field(event.at, 0)
     for entries in _chunks(walk(store, part.key(text_scope), _CHUNK)):
         players = [entry.player for entry in entries]
@@ -94,13 +97,12 @@ def _withdraw(
         rows = Rows()
         moves = []
         for entry, held in zip(entries, totals, strict=True):
-            if held is None:
+            if held is None or not count_part(state, key.text, part.instance, entry.player):
                 continue
             total = rolled_up(wide.pop(entry.player, held.score), entry.score, None)
             about = event._replace(player=entry.player)
-            if total == 0 and not any(store.score(sibling, entry.player) for sibling in siblings):
+            if total == 0 and not has_other_part(store, state, key.text, others, entry.player):
                 row = rows.add(key, whole.player_rules, entry.player, op=Op.REMOVE)
-                state.metadata.get(key.text, {}).pop(entry.player, None)
             else:
                 shown = clamped(total, board.score_min, board.score_max)
                 if shown != total:
@@ -108,20 +110,11 @@ def _withdraw(
                 row = rows.add(key, whole.player_rules, entry.player, shown, tie)
             moves.append(Move(row, reached, whole, scope, team, about))
         rows.apply(store, event.sequence - 1, event.sequence - 1)
-        yield from ((move, rows.change(move.row)) for move in moves)
-
-
-def _other_parts(state: BoardState, part: Target, whole: Target, scope: str) -> list[InstanceKey]:
-    """Return the other instances of a part's window that add to the same total and are still in the store."""
-    span = whole.window.span(whole.instance)
-    found = []
-    for instance, scopes in state.windows.items():
-        if instance == part.instance or instance.partition(":")[0] != part.window.name or scope not in scopes:
-            continue
-        start = part.window.span(instance).start
-        if start is not None and span.holds(start):
-            found.append(InstanceKey(part.board.id, instance, scope))
-    return found
+        for move in moves:
+            change = rows.change(move.row)
+            if change.changed:  # what came with the score before does not belong to this one
+                state.metadata.get(key.text, {}).pop(move.event.player, None)
+            yield move, change
 
 
 def _player_instances(board: Board, state: BoardState) -> Iterator[tuple[Target, str, str | None]]:
@@ -142,12 +135,6 @@ def _split_scopes(board: Board, scopes: set[str]) -> list[tuple[str, str | None]
 
 def _scope_text(scope: str, team: str | None) -> str:
     return scope if team is None else f"{scope}{TEAM_SEPARATOR}{team}"
-
-
-def _inside(window: Window, instance: str, at: int) -> int:
-    """Return an instant within an instance."""
-    start = window.span(instance).start
-    return at if start is None else start
 
 
 def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

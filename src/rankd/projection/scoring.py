@@ -23,6 +23,7 @@ from rankd.ledger.event import Scored, Stretch
 from rankd.projection.placement import Placement, Reached, Target, team_scope
 from rankd.projection.port import Batch, Op, RankStore
 from rankd.projection.rows import Change, Rows, send
+from rankd.projection.shares import count_part
 
 
 class Move(NamedTuple):
@@ -156,10 +157,7 @@ def add_to_total(
     *,
     change: Change,
 ) -> int:
-    """Add a row for what one part's change makes of a total, and return its number.
-
-    Somebody who has no total yet counts with the whole part: the first part of all, or the first after a reset.
-    """
+    """Add a row for what one part's change makes of a total, and return its number."""
     board, player = whole.board, move.event.player
     key = whole.key(move.scope if move.team is None else team_scope(move.scope, move.team))
     wide = move.reached.state.wide.setdefault(key.text, {})
@@ -169,7 +167,8 @@ def add_to_total(
     if total is None:
         held = store.score(key, player)
         total = None if held is None else held.score
-    total = (change.after or 0) if total is None else rolled_up(total, change.before, change.after)
+    counted = count_part(move.reached.state, key.text, move.target.instance, player)
+    total = rolled_up(total or 0, change.before if counted else None, change.after)
     running[key.text, player] = total
     shown = clamped(total, board.score_min, board.score_max)
     if shown == total:

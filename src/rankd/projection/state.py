@@ -20,12 +20,16 @@ class BoardState(msgspec.Struct):
     midnight: int | None = None  # the last local midnight at which places were remembered
     captured: set[str] = set()  # instances whose places were remembered then
     wide: dict[str, dict[str, int]] = {}  # roll-up totals outside the bounds, by instance and player
+    uncounted: dict[str, dict[str, set[str]]] = {}  # players by roll-up and part, see shares.py
+    lost: dict[str, set[str]] = {}  # players by roll-up, see shares.py
     teams: dict[str, dict[str, Contributions]] = {}  # what teams hold, by instance and team
     metadata: dict[str, dict[str, int]] = {}  # sequence of the event a kept score came with, by instance and player
 
     def forget_instance(self, text: str) -> None:
         """Drop what is remembered of an instance that is empty."""
         self.wide.pop(text, None)
+        self.uncounted.pop(text, None)
+        self.lost.pop(text, None)
         self.teams.pop(text, None)
         self.metadata.pop(text, None)
 

@@ -67,6 +67,7 @@ class Reads:
         settings: Settings,
         *,
         roll_over: Callable[[], None],
+        ledger_time: Callable[[], int],
     ) -> None:
         """`boards` are those defined now; `roll_over` does what the clock has made due."""
         self._store = applier.store
@@ -76,6 +77,7 @@ class Reads:
         self._joined = joined
         self._settings = settings
         self._roll_over = roll_over
+        self._ledger_time = ledger_time
 
     def top(
         self,
@@ -94,12 +96,16 @@ class Reads:
         skipped = read_integer("offset", offset, 0, OFFSET_MAX)
         if cursor is None:
             meant = self._meant(board, window, scope, ranking, at_least)
-            return self._page(meant, self._store.range(meant.key, skipped + 1, skipped + asked, meant.ranking), asked)
+            # One more than asked for tells whether there is a next page.
+            found = self._store.range(meant.key, skipped + 1, skipped + asked + 1, meant.ranking)
+            return self._page(meant, found, asked)
+        if skipped:
+            raise InvalidValue("offset", "must be left out where a cursor says how to go on")
         after = read_cursor(cursor)
         meant = self._meant_by_cursor(
             board, after.instance, window=window, scope=scope, ranking=ranking, at_least=at_least
         )
-        page = self._store.following(meant.key, (Kept(after.score, after.tie), after.player), asked, meant.ranking)
+        page = self._store.following(meant.key, (Kept(after.score, after.tie), after.player), asked + 1, meant.ranking)
         return self._page(meant, page, asked)
 
     def range(
@@ -117,7 +123,7 @@ class Reads:
         low = read_integer("from", first, 1, OFFSET_MAX)
         high = read_integer("to", last, low, low + LIMIT_MAX - 1)
         meant = self._meant(board, window, scope, ranking, at_least)
-        return self._page(meant, self._store.range(meant.key, low, high, meant.ranking), high - low + 1)
+        return self._page(meant, self._store.range(meant.key, low, high + 1, meant.ranking), high - low + 1)
 
     def rank(
         self,
@@ -254,9 +260,10 @@ class Reads:
         """Return where a new player would stand who sent this score now."""
         meant = self._meant(board, window, scope, ranking, at_least)
         sent = meant.board.check_score(score)
-        tie = meant.board.tie_field(meant.now, check_tiebreak(tiebreak))
+        at = max(meant.now, self._ledger_time())
+        tie = meant.board.tie_field(at, check_tiebreak(tiebreak))
         position = self._position()
-        ranked = meant.board.ranked_score(sent, meant.now)
+        ranked = meant.board.ranked_score(sent, at)
         place = self._store.rank_of_score(meant.key, ranked, tie, meant.ranking)
         return answers.Place(**self._about(meant, place.total, position), rank=place.rank)
 
@@ -364,13 +371,13 @@ class Reads:
         }
 
     def _page(self, meant: Meant, page: port.Page, asked: int) -> answers.Page:
-        following = None
-        if page.entries and len(page.entries) == asked:
-            last = page.entries[-1]
+        following, entries = None, page.entries[:asked]
+        if len(page.entries) > asked:
+            last = entries[-1]
             following = write_cursor(meant.key, Kept(last.score, last.tie), last.player)
         return answers.Page(
             **self._about(meant, page.total, self._position()),
-            entries=self._entries(meant, page.entries),
+            entries=self._entries(meant, entries),
             next=following,
         )
 

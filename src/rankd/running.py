@@ -27,6 +27,7 @@ from rankd.seasons.due import NEVER
 from rankd.settings import Settings
 
 UPKEEP_EVERY_S = 0.2
+UPKEEP_AFTER_FAILURE_S = 2.0
 PAGE_BYTES = 4_096
 SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
 CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
@@ -124,9 +125,12 @@ class Running:
         self._archive_and_retire()
 
     def _keep_up(self) -> None:
-        while not self._closing.wait(UPKEEP_EVERY_S):
+        pause_s = UPKEEP_EVERY_S
+        while not self._closing.wait(pause_s):
+            pause_s = UPKEEP_AFTER_FAILURE_S
             try:
                 self._keep_up_once()
+                pause_s = UPKEEP_EVERY_S
             except LedgerUnavailable as problem:
                 _log.warning("upkeep waits: %s", problem)
             except OSError as problem:

@@ -287,6 +287,7 @@ def test_upkeep_outlives_an_unexpected_error(
     boards = open_boards()
     boards.close()
     monkeypatch.setattr(running, "UPKEEP_EVERY_S", 0.001)
+    monkeypatch.setattr(running, "UPKEEP_AFTER_FAILURE_S", 0.001)
     monkeypatch.setattr(running.Running, "_keep_up_once", fail)
     monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
     open_boards()

@@ -67,7 +67,7 @@ class Running:
         self.settings = settings
         self.started = started
         self.applier = applier
-        self.registry = SqliteRegistry(database, settings.profiles_cached_max)
+        self.registry = SqliteRegistry(database, settings.profiles_cached_max, ledger.tell_changes)
         self.writer = Writer(ledger, applier, self.registry, clock, settings)
         self.joined = Joined(applier.state, ledger, self.registry, settings.metadata_cached_max)
         self._lock = lock
@@ -96,6 +96,8 @@ class Running:
                 taken = self.writer.run_for(self._begin_snapshot)
                 try:
                     self._snapshots.write(taken)
+                except OSError as problem:
+                    raise LedgerUnavailable(f"the snapshot cannot be written: {problem}") from problem
                 except SaveInterrupted:
                     if attempt == SNAPSHOT_ATTEMPTS:
                         raise
@@ -109,6 +111,8 @@ class Running:
     def verify(self, progress: Callable[[int], None] = lambda _sequence: None) -> Report:
         """Compare what is ranked with what the ledger says."""
         self._database.check()
+        self._ledger.check()
+        self.registry.check()
         ranked, upto = self.writer.run_for(lambda: (digests(self._store), self.writer.position))
         return verify(self._ledger, ranked, upto, progress)
 

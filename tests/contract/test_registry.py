@@ -24,7 +24,7 @@ def open_registry(tmp_path: Path) -> Iterator[OpenRegistry]:
 
     def make(profiles_cached_max: int = 100) -> Registry:
         databases.append(Database(tmp_path))
-        return SqliteRegistry(databases[-1], profiles_cached_max)
+        return SqliteRegistry(databases[-1], profiles_cached_max, lambda _count: None)
 
     yield make
     for database in databases:

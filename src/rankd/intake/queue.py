@@ -69,13 +69,17 @@ class GroupCommit(Generic[Kind]):
                 if self._leader is task:
                     self._lead(task)
                 else:
-                    task._wake.acquire()
+                    self._wait(task)
         except BaseException:
             self._leave(task)
             raise
         if task.error is not None:
             raise task.error
         return task.result
+
+    def _wait(self, task: Kind) -> None:
+        """Wait until a task is done, or until it is its turn to lead."""
+        task._wake.acquire()
 
     def _lead(self, leader: Kind) -> None:
         if self._wait_s:

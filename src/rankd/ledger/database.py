@@ -156,9 +156,9 @@ class Database:
             yield self._writer
 
     def check(self) -> None:
-        """Look through the file's own structure; LedgerDamaged when it does not hold."""
+        """Look through the file's own structure, indexes included; LedgerDamaged when it does not hold."""
         with self.reading() as reader:
-            found = reader.execute("PRAGMA quick_check(1)").get
+            found = reader.execute("PRAGMA integrity_check(1)").get
         if found != "ok":
             raise LedgerDamaged(f"{FILE_NAME} is damaged ({found}); restore a copy of the data folder")
 

@@ -94,7 +94,7 @@ class ContextNumbers:
         for number, text in rows:
             try:
                 self._add(decode_context(text), text.encode())
-            except msgspec.DecodeError as problem:
+            except (msgspec.DecodeError, TypeError, AttributeError) as problem:
                 raise LedgerDamaged(
                     f"context {number} is damaged ({problem}); restore a copy of the data folder"
                 ) from None

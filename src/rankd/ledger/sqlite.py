@@ -21,6 +21,7 @@ import apsw
 import msgspec
 
 from rankd.errors import LedgerDamaged
+from rankd.ledger.checksum import check, checksum, with_checksum, without_checksum
 from rankd.ledger.database import Database
 from rankd.ledger.event import NO_DETAIL, NO_SEAL, SEAL_BYTES, Context, Kind, Stretch, seal, sealed_at
 from rankd.ledger.history import History
@@ -30,11 +31,12 @@ from rankd.ledger.rows import Row, check_seals, encoded_details, insert_rows, jo
 
 READ_EVENTS = 50_000  # fetched at a time; a commit is never cut, so more where one is larger
 WITNESS_NAME = "witness"
+_REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
 _SELECT = (
     "SELECT e.context, e.at, e.player, e.score, e.tiebreak, e.detail, e.seal, p.id"
     " FROM events e LEFT JOIN players p ON p.number = e.player "
 )
-_WITNESS = struct.Struct("<4sQI")  # magic, sequence, CRC-32 of both
+_WITNESS = struct.Struct("<4sQQI")  # magic, sequence, changes of the registry, CRC-32 of them
 _WITNESS_MAGIC = b"RKW1"
 
 
@@ -50,7 +52,9 @@ class SqliteLedger:
         self.player_index = History(database)
         self._head = self.head()
         self._witness = _Witness(folder / WITNESS_NAME)
-        self._witness.check(self._head.sequence)
+        with database.reading() as reader:
+            changes: int = reader.execute("SELECT count FROM registry_changes").get or 0
+        self._witness.check(self._head.sequence, changes)
 
     def close(self) -> None:
         """Let go of the witness; the database is closed by whoever opened it."""
@@ -81,6 +85,10 @@ class SqliteLedger:
         """Look at the numbers again: somebody else gave some to players."""
         self._players.forget_fresh()
 
+    def tell_changes(self, count: int) -> None:
+        """Let the witness know how often the registry was changed; its transaction is committed."""
+        self._witness.tell(changes=count)
+
     def append(self, draft: Draft) -> Head:
         """Make a draft durable and set `first` of its stretches; return the new end."""
         try:
@@ -93,7 +101,7 @@ class SqliteLedger:
         self._players.saved()
         self._contexts.saved()
         self._head = head
-        self._witness.tell(head.sequence)
+        self._witness.tell(sequence=head.sequence)
         return head
 
     def recover(self) -> Head:
@@ -136,21 +144,26 @@ class SqliteLedger:
             )
         if draft.answers:
             writer.executemany(
-                "UPDATE requests SET answer = ?3 WHERE sender = ?1 AND key = ?2 AND answer IS NULL", draft.answers
+                "UPDATE requests SET answer = ?3 WHERE sender = ?1 AND key = ?2 AND answer IS NULL",
+                ((sender, key, with_checksum(answer)) for sender, key, answer in draft.answers),
             )
         if draft.requests:  # behind the answers, which are of earlier requests under the same key
             writer.executemany(
-                "INSERT OR REPLACE INTO requests (sender, key, fingerprint, first, upto, at) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO requests (sender, key, fingerprint, first, upto, at, checksum)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
-                    (
-                        request.sender,
-                        request.key,
-                        request.fingerprint,
-                        before + 1 + start,
-                        before + start + count,
-                        draft.at,
-                    )
+                    (*row, checksum(*row))
                     for request, start, count in draft.requests
+                    for row in [
+                        (
+                            request.sender,
+                            request.key,
+                            request.fingerprint,
+                            before + 1 + start,
+                            before + start + count,
+                            draft.at,
+                        )
+                    ]
                 ),
             )
 
@@ -241,10 +254,19 @@ class SqliteLedger:
     def request(self, sender: str, key: str) -> Request | None:
         """Return the request that came under a key, while it is remembered."""
         with self._database.reading() as reader:
-            row = reader.execute(
-                "SELECT fingerprint, first, upto, at, answer FROM requests WHERE sender = ? AND key = ?", (sender, key)
-            ).get
-        return None if row is None else Request(sender, key, *row)
+            row = reader.execute(_REQUESTS + "WHERE sender = ? AND key = ?", (sender, key)).get
+        return None if row is None else _request(row)
+
+    def check(self) -> None:
+        """Look at every row that no seal covers; LedgerDamaged names the first that is not as it was written."""
+        with self._database.reading() as reader:
+            for row in reader.execute(_REQUESTS):
+                _request(row)
+            for sequence, json, stored in reader.execute("SELECT sequence, json, checksum FROM metadata"):
+                if crc32(str(json).encode()) != stored:
+                    raise LedgerDamaged(
+                        f"the metadata of event {sequence} is damaged; restore a copy of the data folder"
+                    )
 
     def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
         """Return the metadata (JSON) of those events that have some."""
@@ -264,33 +286,47 @@ class SqliteLedger:
         return found
 
 
+def _request(row: Any) -> Request:
+    sender, key, fingerprint, first, upto, at, stored, answer = row
+    what = f"the request under the key {key!r:.80}"
+    check(what, stored, sender, key, fingerprint, first, upto, at)
+    return Request(
+        sender, key, fingerprint, first, upto, at, None if answer is None else without_checksum(what, answer)
+    )
+
+
 class _Witness:
     """A few bytes, overwritten at each commit: no sync, so it costs little and survives all but a power cut."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._sequence = 0
+        self._changes = 0
 
-    def check(self, sequence: int) -> None:
+    def check(self, sequence: int, changes: int) -> None:
+        self._sequence, self._changes = sequence, changes
         seen = self._read()
-        if seen is not None and seen > sequence:
+        if seen is not None and (seen[0] > sequence or seen[1] > changes):
             os.close(self._file)
-            raise LedgerDamaged(
-                f"the ledger ends at event {sequence}, and event {seen} was acknowledged: its log is damaged; "
-                "restore a copy of the data folder"
-            )
+            what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
+            if seen[0] <= sequence:
+                what = f"{changes} changes of profiles are there, and {seen[1]} were acknowledged"
+            raise LedgerDamaged(f"{what}: its log is damaged; restore a copy of the data folder")
 
-    def _read(self) -> int | None:
+    def _read(self) -> tuple[int, int] | None:
         written = os.pread(self._file, _WITNESS.size, 0)
         if len(written) != _WITNESS.size:
             return None
-        magic, sequence, checksum = _WITNESS.unpack(written)
-        if magic != _WITNESS_MAGIC or checksum != crc32(written[:12]):
+        magic, sequence, changes, told = _WITNESS.unpack(written)
+        if magic != _WITNESS_MAGIC or told != crc32(written[:-4]):
             return None
-        return int(sequence)
+        return sequence, changes
 
-    def tell(self, sequence: int) -> None:
-        head = _WITNESS_MAGIC + sequence.to_bytes(8, "little")
-        os.pwrite(self._file, head + crc32(head).to_bytes(4, "little"), 0)
+    def tell(self, sequence: int | None = None, changes: int | None = None) -> None:
+        self._sequence = self._sequence if sequence is None else sequence
+        self._changes = self._changes if changes is None else changes
+        told = _WITNESS.pack(_WITNESS_MAGIC, self._sequence, self._changes, 0)[:-4]
+        os.pwrite(self._file, told + crc32(told).to_bytes(4, "little"), 0)
 
     def close(self) -> None:
         os.close(self._file)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
 import msgspec
 
+from rankd.ledger.checksum import check, checksum
 from rankd.ledger.database import Database
 from rankd.registry.port import Profile
 
 COUNTRY = "country"
 _LAST = "\U0010ffff"
 _SELECT = (
-    "SELECT players.id, profiles.name, profiles.avatar_url, profiles.country, profiles.attributes"
+    "SELECT players.id, players.number, profiles.name, profiles.avatar_url, profiles.country, profiles.attributes,"
+    " profiles.checksum"
     " FROM players {join} JOIN profiles ON profiles.player = players.number WHERE "
 )
 _ONE = _SELECT.format(join="") + "players.id = ?"
@@ -33,10 +36,11 @@ _decode_friends = msgspec.json.Decoder(list[int]).decode
 class SqliteRegistry:
     """Profiles and friends; the profiles asked for lately are in memory, those who have none too."""
 
-    def __init__(self, database: Database, profiles_cached_max: int) -> None:
-        """Begin with nothing in memory."""
+    def __init__(self, database: Database, profiles_cached_max: int, told: Callable[[int], None]) -> None:
+        """Begin with nothing in memory; `told` hears how often the registry was changed, after each change."""
         self._database = database
         self._cached_max = profiles_cached_max
+        self._told = told
         self._cached: dict[str, Profile | None] = {}
 
     def profile(self, player: str) -> Profile | None:
@@ -56,7 +60,7 @@ class SqliteRegistry:
     def _load(self, players: list[str]) -> dict[str, Profile]:
         with self._database.reading() as reader:
             rows: list[Any] = reader.executemany(_ONE, ((player,) for player in players)).fetchall()
-        loaded = {row[0]: _profile(*row) for row in rows}
+        loaded = {row[0]: _profile(row) for row in rows}
         self._make_room(len(players))
         for player in players[: self._cached_max]:
             # A profile that was set meanwhile is newer than what was read.
@@ -76,43 +80,66 @@ class SqliteRegistry:
 
     def set_profile(self, profile: Profile) -> None:
         """Store a profile."""
-        with self._database.writing() as writer:
-            writer.execute(
-                "INSERT OR REPLACE INTO profiles (player, name, name_key, avatar_url, country, attributes)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    _number(writer, profile.player),
-                    profile.name,
-                    None if profile.name is None else profile.name.casefold(),
-                    profile.avatar_url,
-                    profile.country,
-                    _encode(profile.attributes).decode() if profile.attributes else None,
-                ),
-            )
+        attributes = _encode(profile.attributes).decode() if profile.attributes else None
+        said = (profile.name, profile.avatar_url, profile.country, attributes)
+        key = None if profile.name is None else profile.name.casefold()
+        try:
+            with self._changing() as writer:
+                number = _number(writer, profile.player)
+                writer.execute(
+                    "INSERT OR REPLACE INTO profiles"
+                    " (player, name_key, name, avatar_url, country, attributes, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (number, key, *said, checksum(number, *said)),
+                )
+        except BaseException:
+            self._cached.pop(profile.player, None)  # it may be stored all the same
+            raise
         self._make_room(1)
         self._cached[profile.player] = profile
+
+    @contextmanager
+    def _changing(self) -> Iterator[apsw.Connection]:
+        with self._database.writing() as writer:
+            yield writer
+            writer.execute("UPDATE registry_changes SET count = count + 1")
+            count: int = writer.execute("SELECT count FROM registry_changes").get
+        self._told(count)
+
+    def check(self) -> None:
+        """Look at every profile and list of friends; LedgerDamaged names the first that is not as it was written."""
+        with self._database.reading() as reader:
+            profiles: list[Any] = reader.execute(_SELECT.format(join="") + "1").fetchall()
+            lists: list[Any] = reader.execute("SELECT player, friends, checksum FROM friends").fetchall()
+        for row in profiles:
+            _profile(row)
+        for player, friends, stored in lists:
+            check(f"the list of friends of player {player}", stored, player, friends)
 
     def friends(self, player: str) -> list[str]:
         """Return a player's friends in the order they were given."""
         with self._database.reading() as reader:
-            stored = reader.execute(
-                "SELECT friends FROM friends JOIN players ON players.number = friends.player WHERE players.id = ?",
+            found: Any = reader.execute(
+                "SELECT friends.player, friends.friends, friends.checksum"
+                " FROM friends JOIN players ON players.number = friends.player WHERE players.id = ?",
                 (player,),
             ).get
-            if stored is None:
+            if found is None:
                 return []
+            number, friends, stored = found
+            check(f"the list of friends of {player}", stored, number, friends)
             rows = reader.executemany(
-                "SELECT id FROM players WHERE number = ?", ((number,) for number in _decode_friends(stored))
+                "SELECT id FROM players WHERE number = ?", ((number,) for number in _decode_friends(friends))
             )
             return [friend for (friend,) in rows]
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:
         """Store a player's friends."""
-        with self._database.writing() as writer:
-            numbers = [_number(writer, friend) for friend in friends]
+        with self._changing() as writer:
+            listed = _encode([_number(writer, friend) for friend in friends]).decode()
+            number = _number(writer, player)
             writer.execute(
-                "INSERT OR REPLACE INTO friends (player, friends) VALUES (?, ?)",
-                (_number(writer, player), _encode(numbers).decode()),
+                "INSERT OR REPLACE INTO friends (player, friends, checksum) VALUES (?, ?, ?)",
+                (number, listed, checksum(number, listed)),
             )
 
     def search(self, start: str, limit: int) -> list[Profile]:
@@ -121,7 +148,7 @@ class SqliteRegistry:
         with self._database.reading() as reader:
             rows: list[Any] = reader.execute(_BY_ID, (start, start + _LAST, limit)).fetchall()
             rows += reader.execute(_BY_NAME, (key, key + _LAST, limit)).fetchall()
-        found = {row[0]: _profile(*row) for row in rows}
+        found = {row[0]: _profile(row) for row in rows}
         return list(found.values())[:limit]
 
 
@@ -131,7 +158,9 @@ def _number(writer: apsw.Connection, player: str) -> int:
     return number
 
 
-def _profile(
-    player: str, name: str | None, avatar_url: str | None, country: str | None, attributes: str | None
-) -> Profile:
+def _profile(row: Any) -> Profile:
+    player, number, name, avatar_url, country, attributes, stored = row
+    if stored is None:  # a player without a profile
+        return Profile(player)
+    check(f"the profile of {player}", stored, number, name, avatar_url, country, attributes)
     return Profile(player, name, avatar_url, country, {} if attributes is None else _decode_attributes(attributes))

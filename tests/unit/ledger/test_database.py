@@ -107,7 +107,7 @@ def test_every_column_is_of_a_strict_table_and_every_table_is_explained(tmp_path
 
     assert {name for name, _ in tables} == {
         *("players", "contexts", "events", "metadata", "requests", "player_events"),
-        *("profiles", "friends"),
+        *("profiles", "friends", "registry_changes"),
     }
     assert "".join(migrations()).count("CREATE TABLE") == len(tables)
     for _, sql in tables:

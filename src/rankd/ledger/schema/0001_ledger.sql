@@ -38,7 +38,8 @@ CREATE TABLE requests (
   first       INTEGER NOT NULL,           -- sequence of its first event; of the last one before it when it had none
   upto        INTEGER NOT NULL,           -- and of its last
   at          INTEGER NOT NULL,           -- when it came, by the ledger's time
-  answer      BLOB,                       -- MessagePack; null until it was known and written
+  checksum    INTEGER NOT NULL,           -- CRC-32 of all before
+  answer      BLOB,                       -- MessagePack and its CRC-32; null until it was known and written
   PRIMARY KEY (sender, key)
 ) STRICT, WITHOUT ROWID;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import msgspec
 
@@ -13,7 +13,7 @@ from rankd.clock import Clock, SystemClock
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.folder import FolderLock
 from rankd.intake.writer import Writer
-from rankd.ledger.database import Database
+from rankd.ledger.database import LOG_AHEAD_BYTES, Database
 from rankd.ledger.port import PastEvent
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
@@ -29,6 +29,7 @@ from rankd.settings import Settings
 UPKEEP_EVERY_S = 0.2
 UPKEEP_AFTER_FAILURE_S = 2.0
 PAGE_BYTES = 4_096
+LOG_PAGES_FEW = 256
 SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
 CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
@@ -183,6 +184,10 @@ class Running:
             self._ledger.player_index.index_chunk()
 
     def _checkpoint(self) -> None:
+        with suppress(OSError):  # it only makes commits faster
+            self._database.extend_log(
+                LOG_AHEAD_BYTES * 4 if self._database.log_pages > LOG_PAGES_FEW else LOG_AHEAD_BYTES
+            )
         if self._database.log_pages * PAGE_BYTES < self.settings.checkpoint_bytes:
             return
         self._database.checkpoint()

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rankd.domain.board import Board
-from rankd.domain.instance import InstanceKey
 from rankd.domain.instant import check_sent_at
-from rankd.domain.order import Ranking
 from rankd.errors import InvalidValue
 from rankd.intake.accept import Acceptance, Acceptances
 from rankd.intake.results import Question, question_about
 from rankd.intake.scores import NOW, ScoreTask
 from rankd.ledger.event import Detail, Kind, Stretch
 from rankd.ledger.port import Draft, Ledger, Request
-from rankd.projection.port import RankStore
 from rankd.projection.state import State
 from rankd.registry.port import Registry
 
@@ -97,20 +94,9 @@ class Commit:
         """Return what the ledger is to write."""
         return Draft(self.stretches, self._metadata, self._requests, answers, self.at)
 
-    def ask(self, store: RankStore, stretch: Stretch, *, before: bool) -> None:
-        """Ask where those whom a stretch is about stand now, before or after it is applied."""
-        together: dict[tuple[InstanceKey, Ranking], list[Question]] = {}
-        for question in self._questions.get(id(stretch), ()):
-            if question.subject is None:
-                continue
-            together.setdefault((question.instance, question.ranking), []).append(question)
-        for (instance, ranking), questions in together.items():
-            found = store.ranks(instance, [question.subject or "" for question in questions], ranking)
-            for question, standing in zip(questions, found, strict=True):
-                if before:
-                    question.before = standing
-                else:
-                    question.after = standing
+    def questions(self, stretch: Stretch) -> list[Question]:
+        """Return what is asked about the events of a stretch: where somebody stands before and after it."""
+        return self._questions.get(id(stretch), [])
 
     # One score that wants an answer
 
@@ -136,7 +122,7 @@ class Commit:
             stretch.detail = (stretch.detail or [None] * (len(stretch) - 1)) + [detail]
         subjects.add(subject)
         self.events += 1
-        if question is not None:
+        if question is not None and question.subject is not None:
             self._questions.setdefault(id(stretch), []).append(question)
         return question
 

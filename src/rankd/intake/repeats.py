@@ -55,7 +55,7 @@ class Repeats:
         question = question_about(board, accepted.reading(event.at[0]), task.players[0], detail.attributes)
         if question is not None and question.subject is not None:
             standing = self._applier.store.rank(question.instance, question.subject, question.ranking)
-            question.before = question.after = standing
+            question.answer(standing, standing)
         return msgspec.structs.replace(submitted(position, board, task.players[0], question, now), repeated=True)
 
     def remember(self, task: ScoreTask, answer: Answer) -> None:

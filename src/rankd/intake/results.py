@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,7 +13,7 @@ from rankd.domain.order import Ranking
 from rankd.domain.position import LedgerPosition
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Reading
-from rankd.projection.port import Standing
+from rankd.projection.port import Change, Standing
 
 PARTITION = 0  # the embedded ledger has one
 
@@ -47,18 +48,38 @@ class Changed(msgspec.Struct, frozen=True):
     changed: bool = True
 
 
+class Stood(NamedTuple):
+    """Where somebody stood, and with what."""
+
+    rank: int
+    score: int
+
+
 class Question:
     """Where somebody stands before and after a commit: what the answer to a score says."""
 
-    __slots__ = ("after", "before", "instance", "ranking", "subject")
+    __slots__ = ("after", "before", "changed", "instance", "ranking", "subject")
 
     def __init__(self, instance: InstanceKey, subject: str | None, ranking: Ranking) -> None:
         """`subject` stands in the instance: the player, or on a team board the team; None for who stands nowhere."""
         self.instance = instance
         self.subject = subject
         self.ranking = ranking
-        self.before: Standing | None = None
-        self.after: Standing | None = None
+        self.before: Stood | None = None
+        self.after: Stood | None = None
+        self.changed = False
+
+    def answer(self, before: Standing | None, after: Standing | None) -> None:
+        """Take what the rank store said before and after."""
+        self.before = None if before is None else Stood(before.rank, before.score)
+        self.after = None if after is None else Stood(after.rank, after.score)
+        self.changed = (before and (before.score, before.tie)) != (after and (after.score, after.tie))
+
+    def answer_from(self, change: Change) -> None:
+        """Take what the row of its only event said."""
+        self.changed, old, new, rank_before, rank_after = change
+        self.before = None if old is None or rank_before is None else Stood(rank_before, old)
+        self.after = None if new is None or rank_after is None else Stood(rank_after, new)
 
 
 def question_about(board: Board, reading: Reading, player: str, attributes: Mapping[str, str]) -> Question | None:
@@ -92,7 +113,7 @@ def submitted(position: str, board: Board, player: str, question: Question | Non
         window=None if question is None else question.instance.window,
         score=None if after is None else board.shown_score(after.score, now),
         previous_score=None if before is None else board.shown_score(before.score, now),
-        changed=(after and (after.score, after.tie)) != (before and (before.score, before.tie)),
+        changed=question is not None and question.changed,
         rank=None if after is None else after.rank,
         previous_rank=None if before is None else before.rank,
     )

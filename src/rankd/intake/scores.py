@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from rankd.intake.queue import Task
 
 KEY_BYTES_MAX = 255
 SENDER_BYTES_MAX = 128
+IDS_PER_TURN = 2_000  # looked at before other threads may run
 NOW = -1  # in a column of instants: the ledger's time at the commit
 
 
@@ -98,6 +100,8 @@ def check_players(players: object) -> list[str]:
     listed: list[Any] = _listed("players", players)
     # Most ids are plain: a look tells them from those that need the whole check.
     for index, player in enumerate(listed):
+        if index % IDS_PER_TURN == IDS_PER_TURN - 1:
+            time.sleep(0)  # a reader may wait for the interpreter
         if not (
             type(player) is str
             and player.isascii()

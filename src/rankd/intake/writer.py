@@ -18,6 +18,8 @@ from rankd.domain.board import Board
 from rankd.domain.change import change
 from rankd.domain.consistency import check_feeds
 from rankd.domain.definition import define_board, definition_of
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking
 from rankd.errors import BoardInUse, BoardUnknown, Closed, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptance, Acceptances
 from rankd.intake.commit import Commit
@@ -28,6 +30,7 @@ from rankd.intake.scores import ScoreTask, check_bounds, check_open
 from rankd.ledger.event import Context, Detail, Kind, Stretch
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
+from rankd.projection.port import Standing
 from rankd.registry.port import Registry
 from rankd.seasons.due import Due, Schedule
 from rankd.settings import Settings
@@ -309,14 +312,36 @@ class Writer:
         self._repeats.written(answers)
         try:
             for stretch in commit.stretches:
-                commit.ask(self._applier.store, stretch, before=True)
-                self._apply(stretch)
-                commit.ask(self._applier.store, stretch, before=False)
+                self._apply_asking(stretch, commit.questions(stretch))
         except BaseException as problem:
             self._broken = problem
             raise
         self.position = head.sequence
         self.on_commit()
+
+    def _apply_asking(self, stretch: Stretch, questions: list[Question]) -> None:
+        """Apply a stretch and answer what is asked about it."""
+        if len(questions) == 1 and len(stretch) == 1:
+            (question,) = questions
+            change = self._applier.apply_one(stretch, question.instance, question.ranking)
+            if change is not None:
+                question.answer_from(change)
+                return
+        before = self._stand(questions)
+        self._apply(stretch)
+        for question, stood, stands in zip(questions, before, self._stand(questions), strict=True):
+            question.answer(stood, stands)
+
+    def _stand(self, questions: list[Question]) -> list[Standing | None]:
+        together: dict[tuple[InstanceKey, Ranking], list[int]] = {}
+        for index, question in enumerate(questions):
+            together.setdefault((question.instance, question.ranking), []).append(index)
+        standings: list[Standing | None] = [None] * len(questions)
+        for (instance, ranking), indices in together.items():
+            subjects = [questions[index].subject or "" for index in indices]
+            for index, standing in zip(indices, self._applier.store.ranks(instance, subjects, ranking), strict=True):
+                standings[index] = standing
+        return standings
 
     def _apply(self, stretch: Stretch) -> None:
         self._applier.apply(stretch)

@@ -6,17 +6,22 @@ the index is written from one end to the other; a lookup takes a step for each c
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from rankd.ledger.database import Database
 from rankd.ledger.event import NO_PLAYER
 
 CHUNK_EVENTS = 65_536
-PLAYERS_PER_COMMIT = 4_000  # a commit of scores waits for one of these at most
+SHARES = 16  # of a chunk's players, each in a commit of its own: a commit of scores waits for one at most
+_INDEX = """
+INSERT OR REPLACE INTO player_events (chunk, player, sequences)
+SELECT :chunk, player, unhex(group_concat(printf('%04x', sequence - :first), '' ORDER BY sequence))
+FROM events
+WHERE sequence >= :first AND sequence < :end AND player > 0 AND player % :shares = :share
+GROUP BY player
+"""
 
 
 class History:
@@ -34,27 +39,16 @@ class History:
         return (sequence + 1) // CHUNK_EVENTS - self.chunks
 
     def index_chunk(self) -> None:
-        """Index the next chunk, all of which is in the ledger."""
+        """Index the next chunk, all of which is in the ledger; SQLite does it, so Python runs other threads."""
         chunk = self.chunks
         first = chunk * CHUNK_EVENTS
-        with self._database.reading() as reader:
-            rows: list[Any] = reader.execute(
-                "SELECT player, sequence FROM events WHERE sequence >= ? AND sequence < ? AND player > 0"
-                " ORDER BY player, sequence",
-                (first, first + CHUNK_EVENTS),
-            ).fetchall()
-        found: list[tuple[int, int, bytes]] = []
-        for player, group in groupby(rows, itemgetter(0)):
-            offsets = array("H", [sequence - first for _, sequence in group])
-            found.append((chunk, player, offsets.tobytes()))
-        for start in range(0, len(found), PLAYERS_PER_COMMIT):
-            self._insert(found[start : start + PLAYERS_PER_COMMIT])
-        self._insert([(chunk, NO_PLAYER, b"")])
-        self.chunks += 1
-
-    def _insert(self, rows: list[tuple[int, int, bytes]]) -> None:
+        about = {"chunk": chunk, "first": first, "end": first + CHUNK_EVENTS, "shares": SHARES}
+        for share in range(SHARES):
+            with self._database.writing() as writer:
+                writer.execute(_INDEX, {**about, "share": share})
         with self._database.writing() as writer:
-            writer.executemany("INSERT OR REPLACE INTO player_events (chunk, player, sequences) VALUES (?, ?, ?)", rows)
+            writer.execute("INSERT OR REPLACE INTO player_events VALUES (?, ?, x'')", (chunk, NO_PLAYER))
+        self.chunks += 1
 
     def events_of(self, player: str) -> Iterator[int]:
         """Go through the sequences of a player's events, the newest first."""
@@ -74,4 +68,5 @@ class History:
                     "SELECT sequences FROM player_events WHERE chunk = ? AND player = ?", (chunk, number)
                 ).get
             if offsets is not None:
-                yield from (chunk * CHUNK_EVENTS + offset for offset in reversed(array("H", offsets)))
+                listed = struct.unpack(f">{len(offsets) // 2}H", offsets)
+                yield from (chunk * CHUNK_EVENTS + offset for offset in reversed(listed))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking
 from rankd.domain.scope import GLOBAL
 from rankd.domain.team import TeamBy
 from rankd.domain.window import Kind as WindowKind
@@ -21,7 +22,7 @@ from rankd.ledger.event import PAYLOAD_VERSION, Context, Kind, Scored, Stretch, 
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.placement import Placement, Placements
-from rankd.projection.port import BATCH_ROWS_MAX, Batch, RankStore
+from rankd.projection.port import BATCH_ROWS_MAX, Batch, Change, RankStore
 from rankd.projection.rows import send
 from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
 from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
@@ -66,6 +67,16 @@ class Applier:
         for event in rows(stretch):
             self._kinds[context.kind](context, event)
             self.placements.forget()
+
+    def apply_one(self, stretch: Stretch, instance: InstanceKey, ranking: Ranking) -> Change | None:
+        """Apply a single score and say what it did to an instance; None, and nothing applied, where rows differ."""
+        context = self._context_of(stretch.context)
+        placement = self.placements.at(stretch.context, context, stretch.at[0])
+        if not can_apply_plain(placement, stretch) or not placement.plain_instances:
+            return None
+        if placement.plain_instances[0][0].text != instance.text:
+            return None
+        return apply_plain(self.store, placement, stretch, ranking).row(0)
 
     # Scores
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rankd.domain.board import Board
-from rankd.domain.order import Ties
+from rankd.domain.order import Ranking, Ties
 from rankd.domain.rollup import rolled_up
 from rankd.domain.score import clamped
 from rankd.domain.team import Contributions, TeamBy
 from rankd.ledger.event import Scored, Stretch
 from rankd.projection.placement import Placement, Reached, Target, team_scope
-from rankd.projection.port import Batch, Op, RankStore
+from rankd.projection.port import Applied, Batch, Op, RankStore
 from rankd.projection.rows import Change, Rows, send
 from rankd.projection.shares import count_part
 
@@ -50,8 +50,8 @@ def can_apply_plain(placement: Placement, stretch: Stretch) -> bool:
     return True
 
 
-def apply_plain(store: RankStore, placement: Placement, stretch: Stretch) -> None:
-    """Apply a stretch as whole columns."""
+def apply_plain(store: RankStore, placement: Placement, stretch: Stretch, ranks: Ranking | None = None) -> Applied:
+    """Apply a stretch as whole columns, the rows of the first instance first."""
     count = len(stretch)
     instances = placement.plain_instances
     tie: array[int] = array("q")
@@ -72,8 +72,9 @@ def apply_plain(store: RankStore, placement: Placement, stretch: Stretch) -> Non
         player=player,
         after=stretch.first - 1,
         upto=stretch.first + count - 1,
+        ranks=ranks,
     )
-    send(store, batch)
+    return send(store, batch)
 
 
 def _tie_column(board: Board, stretch: Stretch) -> array[int]:

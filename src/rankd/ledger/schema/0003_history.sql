@@ -4,6 +4,6 @@
 CREATE TABLE player_events (
   chunk     INTEGER NOT NULL,             -- sequence / 65536
   player    INTEGER NOT NULL,             -- players.number; 0 marks a chunk that is complete
-  sequences BLOB NOT NULL,                -- of the player's events in the chunk: little-endian 16-bit offsets
+  sequences BLOB NOT NULL,                -- of the player's events in the chunk: big-endian 16-bit offsets
   PRIMARY KEY (chunk, player)
 ) STRICT, WITHOUT ROWID;

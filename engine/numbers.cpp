@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 
 #include <random>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "number_table.hpp"
@@ -23,10 +25,13 @@ class Numbers {
     const std::vector<NumberTable::Name> names = take(ids);
     std::vector<int64_t> numbers(names.size());
     std::vector<size_t> missing;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (i + kAhead < names.size()) table_.prefetch(names[i + kAhead]);
-      numbers[i] = table_.find(names[i]);
-      if (numbers[i] == 0) missing.push_back(i);
+    {
+      const nb::gil_scoped_release others;
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (i + kAhead < names.size()) table_.prefetch(names[i + kAhead]);
+        numbers[i] = table_.find(names[i]);
+        if (numbers[i] == 0) missing.push_back(i);
+      }
     }
     nb::list indices;
     for (const size_t index : missing) indices.append(index);
@@ -60,12 +65,14 @@ class Numbers {
     return {word(), word()};
   }
 
+  // Copies the ids, so that they can be hashed while Python runs other threads.
   std::vector<NumberTable::Name> take(nb::handle ids) const {
     const nb::object fast = nb::steal(PySequence_Fast(ids.ptr(), "ids must be a sequence of str"));
     if (!fast.is_valid()) nb::raise_python_error();
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
-    std::vector<NumberTable::Name> names;
-    names.reserve(static_cast<size_t>(count));
+    std::string text;
+    std::vector<size_t> ends;
+    ends.reserve(static_cast<size_t>(count));
     for (Py_ssize_t i = 0; i < count; ++i) {
       PyObject** items = PySequence_Fast_ITEMS(fast.ptr());
       if (i + Py_ssize_t{kAhead} < count) {
@@ -73,9 +80,18 @@ class Numbers {
         __builtin_prefetch(reinterpret_cast<char*>(items[i + Py_ssize_t{kAhead}]) + 64);
       }
       Py_ssize_t length = 0;
-      const char* text = PyUnicode_AsUTF8AndSize(items[i], &length);
-      if (text == nullptr) nb::raise_python_error();
-      names.push_back(table_.name({text, static_cast<size_t>(length)}));
+      const char* id = PyUnicode_AsUTF8AndSize(items[i], &length);
+      if (id == nullptr) nb::raise_python_error();
+      text.append(id, static_cast<size_t>(length));
+      ends.push_back(text.size());
+    }
+    const nb::gil_scoped_release others;
+    std::vector<NumberTable::Name> names;
+    names.reserve(ends.size());
+    size_t start = 0;
+    for (const size_t end : ends) {
+      names.push_back(table_.name(std::string_view(text).substr(start, end - start)));
+      start = end;
     }
     return names;
   }

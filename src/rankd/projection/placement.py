@@ -92,6 +92,7 @@ class Placement:
         step_ms = 1_000 * gcd(_QUARTER_S, *(accepted.utc_offset_s for _, accepted in boards))
         self.valid_from = at - at % step_ms
         self.valid_until = self.valid_from + step_ms
+        self.board_id = context.board
         self.reached: list[Reached] = []
         for board, accepted in boards:
             for edge in (edge for period in board.periods for edge in (period.start, period.end)):

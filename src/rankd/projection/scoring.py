@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from rankd.domain.board import Board
@@ -41,13 +42,14 @@ def can_apply_plain(placement: Placement, stretch: Stretch) -> bool:
     """Tell whether every event of a stretch has the same rows, so that whole columns can be applied."""
     if stretch.detail is not None:
         return False
+    if any(not reached.is_plain or reached.state.metadata for reached in placement.reached):
+        return False
+    # The board itself has refused what is outside its bounds; a board that is fed leaves such events out.
+    fed = [reached.board for reached in placement.reached if reached.board.id != placement.board_id]
+    if not fed:
+        return True
     lowest, highest = min(stretch.score), max(stretch.score)
-    for reached in placement.reached:
-        if not reached.is_plain or reached.state.metadata:
-            return False
-        if lowest < reached.board.score_min or highest > reached.board.score_max:
-            return False
-    return True
+    return all(board.score_min <= lowest and highest <= board.score_max for board in fed)
 
 
 def apply_plain(store: RankStore, placement: Placement, stretch: Stretch, ranks: Ranking | None = None) -> Applied:
@@ -60,7 +62,7 @@ def apply_plain(store: RankStore, placement: Placement, stretch: Stretch, ranks:
     if count == 1:
         instance, player = placement.one_event
     else:
-        instance, player = array("I"), array("I", range(count)) * len(instances)
+        instance, player = array("I"), _first_numbers(count) * len(instances)
         for index in range(len(instances)):
             instance.extend(array("I", [index]) * count)
     batch = Batch(
@@ -75,6 +77,11 @@ def apply_plain(store: RankStore, placement: Placement, stretch: Stretch, ranks:
         ranks=ranks,
     )
     return send(store, batch)
+
+
+@lru_cache(maxsize=8)
+def _first_numbers(count: int) -> array[int]:
+    return array("I", range(count))
 
 
 def _tie_column(board: Board, stretch: Stretch) -> array[int]:

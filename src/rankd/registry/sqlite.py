@@ -41,6 +41,8 @@ class SqliteRegistry:
         self._database = database
         self._cached_max = profiles_cached_max
         self._told = told
+        with database.reading() as reader:
+            self._has_profiles = reader.execute("SELECT 1 FROM profiles LIMIT 1").get is not None
         self._cached: dict[str, Profile | None] = {}
 
     def profile(self, player: str) -> Profile | None:
@@ -49,6 +51,8 @@ class SqliteRegistry:
 
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
         """Return the profiles of those players who have one."""
+        if not self._has_profiles:
+            return {}
         # Another thread may empty the memory meanwhile: each player is looked up there once.
         looked_up = {player: self._cached.get(player, _UNKNOWN) for player in players}
         missing = [player for player, profile in looked_up.items() if profile is _UNKNOWN]
@@ -83,6 +87,7 @@ class SqliteRegistry:
         attributes = _encode(profile.attributes).decode() if profile.attributes else None
         said = (profile.name, profile.avatar_url, profile.country, attributes)
         key = None if profile.name is None else profile.name.casefold()
+        self._has_profiles = True
         try:
             with self._changing() as writer:
                 number = _number(writer, profile.player)

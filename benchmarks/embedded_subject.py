@@ -52,6 +52,10 @@ def columns_of(events: Events) -> Columns:
     return Columns(events.ids(), array("q", events.scores.tobytes()))
 
 
+REST_S_MAX = 300.0
+REST_POLL_S = 0.1
+
+
 class Embedded:
     """The library on a folder; a batch's columns are made before the clock starts, fresh for each batch."""
 
@@ -70,6 +74,14 @@ class Embedded:
     def events(self) -> int:
         """How many the ledger holds, definitions included."""
         return self.boards._writer.position
+
+    def rest(self) -> None:
+        """Let upkeep finish what the events so far left it to do: a snapshot, and the index by player."""
+        self.boards.snapshot()
+        index = self.boards._running._ledger.player_index
+        deadline = time.monotonic() + REST_S_MAX
+        while index.behind(self.events) > 0 and time.monotonic() < deadline:
+            time.sleep(REST_POLL_S)
 
     def submit_columns(self, batches: Iterable[Columns]) -> Timed:
         """Submit batch after batch; the checksum is how many events were acknowledged."""

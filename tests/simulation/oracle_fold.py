@@ -164,9 +164,9 @@ class Fold:
         if after is before:
             return None
         if self.instance.name in event.instances:
-            # Who has no total counts with the whole part; else what the part gained is added.
+            # A part that was not in the total, since a reset took it out, counts as a whole.
             shares = self.shares.setdefault(who, {})
-            gained = int(after.score) - (int(before.score) if before is not None and shares else 0)
+            gained = int(after.score) - (int(before.score) if before is not None and part in shares else 0)
             shares[part] = shares.get(part, 0) + gained
         return part
 

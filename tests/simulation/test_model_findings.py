@@ -139,6 +139,29 @@ def test_an_hour_that_left_the_store_still_counts_in_the_day(play: Play) -> None
     )
 
 
+def test_a_part_that_a_reset_took_out_of_a_total_counts_as_a_whole_when_it_is_set(play: Play) -> None:
+    play(
+        Define("b", {"windows": ["all_time", "hourly"], "keep": {"all_time": "sum_of_hourly", "hourly": "sum"}}),
+        sent("ann", -5),
+        Reset("b", "all_time"),
+        sent("ann", 5, at=NOON - 60_000),
+        sent("ann", 1),
+        everybody(),
+    )
+
+
+def test_a_final_part_from_before_a_reset_holds_nobody_in_the_total(play: Play) -> None:
+    play(
+        Define("b", {"windows": ["all_time", "hourly"], "keep": {"all_time": "sum_of_hourly", "hourly": "sum"}}),
+        sent("ann", 5),
+        Advance(DAY),
+        Reset("b", "all_time"),
+        sent("ann", 7),
+        Reset("b", "hourly"),
+        everybody(),
+    )
+
+
 def test_a_newcomer_is_placed_by_the_time_the_ledger_would_give(play: Play) -> None:
     play(
         Define("b", {"ties": "earliest"}),

@@ -2,7 +2,8 @@
 
 A total is the sum of its parts' kept scores, and nothing is remembered of that as long as it is so. Two things make it
 otherwise. A roll-up that was reset, or declared while its parts had scores, starts empty: those parts do not count in
-it until an event sets them (`uncounted`). And a part that left the store still counts in the total (`lost`).
+it until an event sets them (`uncounted`, by player), which nothing does where they are final (`uncounted_parts`). And a
+part that left the store still counts in the total (`lost`).
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ def parts_of(board: Board, state: BoardState, whole: Window, instance: str) -> I
 def take_out_parts(store: RankStore, board: Board, state: BoardState, whole: Window, instance: str) -> None:
     """Note that a roll-up starts empty: what its parts have now does not count in it."""
     for _, part in parts_of(board, state, whole, instance):
-        if part in state.closed:
-            continue  # nothing sets it any more
         for scope in state.windows[part]:
+            if part in state.closed:
+                state.uncounted_parts.setdefault(InstanceKey(board.id, instance, scope).text, set()).add(part)
+                continue
             players = {entry.player for entry in walk(store, InstanceKey(board.id, part, scope), _CHUNK)}
             if players:
                 text = InstanceKey(board.id, instance, scope).text
@@ -62,6 +64,8 @@ def note_lost_part(store: RankStore, board: Board, state: BoardState, part: str)
         for scope in state.windows[part]:
             text = InstanceKey(board.id, whole, scope).text
             uncounted = state.uncounted.get(text, {}).pop(part, set())
+            if part in state.uncounted_parts.get(text, ()):
+                continue
             players = (entry.player for entry in walk(store, InstanceKey(board.id, part, scope), _CHUNK))
             state.lost.setdefault(text, set()).update(player for player in players if player not in uncounted)
 
@@ -79,9 +83,12 @@ def has_other_part(store: RankStore, state: BoardState, whole: str, others: list
     """Tell whether a player's total holds another part than the one that is taken out of it."""
     if player in state.lost.get(whole, ()):
         return True
-    uncounted = state.uncounted.get(whole, {})
+    uncounted, parts = state.uncounted.get(whole, {}), state.uncounted_parts.get(whole, ())
     return any(
-        player not in uncounted.get(other.window, ()) and store.score(other, player) is not None for other in others
+        other.window not in parts
+        and player not in uncounted.get(other.window, ())
+        and store.score(other, player) is not None
+        for other in others
     )
 
 

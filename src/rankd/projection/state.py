@@ -21,6 +21,7 @@ class BoardState(msgspec.Struct):
     captured: set[str] = set()  # instances whose places were remembered then
     wide: dict[str, dict[str, int]] = {}  # roll-up totals outside the bounds, by instance and player
     uncounted: dict[str, dict[str, set[str]]] = {}  # players by roll-up and part, see shares.py
+    uncounted_parts: dict[str, set[str]] = {}  # whole parts by roll-up, see shares.py
     lost: dict[str, set[str]] = {}  # players by roll-up, see shares.py
     teams: dict[str, dict[str, Contributions]] = {}  # what teams hold, by instance and team
     metadata: dict[str, dict[str, int]] = {}  # sequence of the event a kept score came with, by instance and player
@@ -29,6 +30,7 @@ class BoardState(msgspec.Struct):
         """Drop what is remembered of an instance that is empty."""
         self.wide.pop(text, None)
         self.uncounted.pop(text, None)
+        self.uncounted_parts.pop(text, None)
         self.lost.pop(text, None)
         self.teams.pop(text, None)
         self.metadata.pop(text, None)

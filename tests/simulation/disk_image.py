@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass, field
 from enum import Enum
@@ -151,7 +152,9 @@ class DiskImage:
         """
         found = self.after_cut(unsynced, rng)
         into.mkdir(parents=True)
-        for path in sorted(folder.rglob("*")):
+        # Not rglob, which raises where a writer beside us takes a folder away.
+        paths = [Path(where) / name for where, folders, files in os.walk(folder) for name in (*folders, *files)]
+        for path in sorted(paths):
             copy = into / path.relative_to(folder)
             if path.is_dir():
                 copy.mkdir()

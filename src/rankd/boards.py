@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.definition import definition_of
@@ -30,7 +30,7 @@ from rankd.ledger.port import PastEvent
 from rankd.projection.port import SEQUENCE_MAX
 from rankd.projection.verify import Report
 from rankd.reads import answers
-from rankd.reads.reads import Reads
+from rankd.reads.reads import Reads, Where
 from rankd.registry.port import Profile
 from rankd.running import Running, Started
 
@@ -292,15 +292,11 @@ class Boards(Reads):
         self,
         board: str,
         player: str,
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Friends:
         """Return a player among their stored friends."""
         group = [check_player(player), *self.stored_friends(player)]
-        return self._group(self._meant(board, window, scope, ranking, at_least), group)
+        return self._group(self._meant(board, **where), group)
 
     def search(self, start: str, limit: int = 20) -> Sequence[Profile]:
         """Return players whose id or name begins with a text."""

@@ -8,6 +8,7 @@ A change is acknowledged when it is on disk and ranked, so whoever wrote reads w
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -78,6 +79,7 @@ class Writer:
         self._unsure = False  # whether the last append took effect
         self._broken: BaseException | None = None
         self._closed = False
+        self._process = os.getpid()
         self._schedule = Schedule(applier.state, lambda: self.boards)
         self.position = ledger.head().sequence
         self.commits = 0
@@ -147,7 +149,11 @@ class Writer:
         self._commits.run(LastTask(work))
 
     def check_open(self) -> None:
-        """Refuse what comes after `close`."""
+        """Refuse what comes after `close`, and whoever was forked from the process that opened the folder."""
+        if os.getpid() != self._process:
+            raise Closed(
+                "the boards were opened before this process was forked; one process may use a folder at a time"
+            )
         if self._closed:
             raise Closed("the boards were closed; open them again with rankd.open")
 

@@ -311,7 +311,10 @@ class _Witness:
             what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
             if seen[0] <= sequence:
                 what = f"{changes} changes of profiles are there, and {seen[1]} were acknowledged"
-            raise LedgerDamaged(f"{what}: its log is damaged; restore a copy of the data folder")
+            raise LedgerDamaged(
+                f"{what}: its log is damaged; restore a copy of the data folder. If an older copy of the ledger was "
+                f"put here on purpose, take {WITNESS_NAME} and snapshots away"
+            )
 
     def _read(self) -> tuple[int, int] | None:
         written = os.pread(self._file, _WITNESS.size, 0)

@@ -106,7 +106,8 @@ class Snapshots:
                 if saved.sequence > head.sequence:
                     raise LedgerDamaged(
                         f"the ledger ends at event {head.sequence}, and a snapshot holds event {saved.sequence}: "
-                        "its log is damaged; restore a copy of the data folder"
+                        "its log is damaged; restore a copy of the data folder. If an older copy of the ledger was put "
+                        "here on purpose, take snapshots away"
                     )
                 if seal_at(saved.sequence) != bytes.fromhex(saved.seal):
                     raise SnapshotDamaged("it is not of this ledger")

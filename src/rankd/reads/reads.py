@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rankd.clock import Clock
 from rankd.domain.board import Board, check_board_id
@@ -39,6 +39,15 @@ QUANTILES = {
     "0.99": 990_000,
 }
 _POLL_S = 0.001
+
+
+class Where(TypedDict, total=False):
+    """What every read takes by keyword: which instance it means, how ranks are counted, how fresh it must be."""
+
+    window: str | None  # the board's first by default
+    scope: str | None  # global by default
+    ranking: str | None  # the board's own by default
+    at_least: str | None  # a position that an answer gave: wait until it is ranked
 
 
 class Meant:
@@ -86,25 +95,20 @@ class Reads:
         *,
         offset: int = 0,
         cursor: str | None = None,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Page:
         """Return the first entries, those behind an offset, or those behind an earlier page."""
         asked = read_integer("limit", limit, 1, LIMIT_MAX)
         skipped = read_integer("offset", offset, 0, OFFSET_MAX)
         if cursor is None:
-            meant = self._meant(board, window, scope, ranking, at_least)
+            meant = self._meant(board, **where)
             # One more than asked for tells whether there is a next page.
             found = self._store.range(meant.key, skipped + 1, skipped + asked + 1, meant.ranking)
             return self._page(meant, found, asked)
         if skipped:
             raise InvalidValue("offset", "must be left out where a cursor says how to go on")
         after = read_cursor(cursor)
-        meant = self._meant_by_cursor(
-            board, after.instance, window=window, scope=scope, ranking=ranking, at_least=at_least
-        )
+        meant = self._meant_by_cursor(board, after.instance, where)
         page = self._store.following(meant.key, (Kept(after.score, after.tie), after.player), asked + 1, meant.ranking)
         return self._page(meant, page, asked)
 
@@ -113,30 +117,22 @@ class Reads:
         board: str,
         first: int,
         last: int,
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Page:
         """Return the entries from one place to another, both included."""
         low = read_integer("from", first, 1, OFFSET_MAX)
         high = read_integer("to", last, low, low + LIMIT_MAX - 1)
-        meant = self._meant(board, window, scope, ranking, at_least)
+        meant = self._meant(board, **where)
         return self._page(meant, self._store.range(meant.key, low, high + 1, meant.ranking), high - low + 1)
 
     def rank(
         self,
         board: str,
         player: str,
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Standing | None:
         """Return where a player stands; None for somebody who does not."""
-        meant = self._meant(board, window, scope, ranking, at_least)
+        meant = self._meant(board, **where)
         who = check_player(player)
         position = self._position()
         found = self._store.rank(meant.key, who, meant.ranking)
@@ -165,16 +161,12 @@ class Reads:
         player: str,
         above: int = 5,
         below: int = 5,
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Around | None:
         """Return a player with those just above and just below; None for somebody who does not stand there."""
         up = read_integer("above", above, 0, NEIGHBOURS_MAX)
         down = read_integer("below", below, 0, NEIGHBOURS_MAX)
-        meant = self._meant(board, window, scope, ranking, at_least)
+        meant = self._meant(board, **where)
         who = check_player(player)
         position = self._position()
         found = self._store.around(meant.key, who, up, down, meant.ranking)
@@ -193,15 +185,11 @@ class Reads:
         self,
         board: str,
         players: Sequence[str],
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Ranks:
         """Return where several players stand, in the order asked, each once."""
         asked = self._players(players)
-        meant = self._meant(board, window, scope, ranking, at_least)
+        meant = self._meant(board, **where)
         position = self._position()
         found = self._store.ranks(meant.key, asked, meant.ranking)
         standing = [one for one in found if one is not None]
@@ -214,15 +202,11 @@ class Reads:
         self,
         board: str,
         players: Sequence[str],
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Friends:
         """Return those of a group who stand there, in standing order."""
         asked = self._players(players)
-        return self._group(self._meant(board, window, scope, ranking, at_least), asked)
+        return self._group(self._meant(board, **where), asked)
 
     def _group(self, meant: Meant, asked: list[str]) -> answers.Friends:
         position = self._position()
@@ -252,13 +236,10 @@ class Reads:
         score: int,
         *,
         tiebreak: int = 0,
-        window: str | None = None,
-        scope: str | None = None,
-        ranking: str | None = None,
-        at_least: str | None = None,
+        **where: Unpack[Where],
     ) -> answers.Place:
         """Return where a new player would stand who sent this score now."""
-        meant = self._meant(board, window, scope, ranking, at_least)
+        meant = self._meant(board, **where)
         sent = meant.board.check_score(score)
         at = max(meant.now, self._ledger_time())
         tie = meant.board.tie_field(at, check_tiebreak(tiebreak))
@@ -278,7 +259,7 @@ class Reads:
     ) -> answers.Distribution:
         """Return how the scores are spread."""
         asked = read_integer("buckets", buckets, 1, port.HISTOGRAM_BUCKETS_MAX)
-        meant = self._meant(board, window, scope, None, at_least)
+        meant = self._meant(board, window, scope, at_least=at_least)
         position = self._position()
         found = self._store.histogram(meant.key, asked)
         scores = self._store.quantiles(meant.key, list(QUANTILES.values())) or []
@@ -301,7 +282,14 @@ class Reads:
             raise BoardUnknown(f"board: there is no board {check_board_id(board)!r}; define it first")
         return found
 
-    def _meant(self, board: str, window: object, scope: object, ranking: object, at_least: object) -> Meant:
+    def _meant(
+        self,
+        board: str,
+        window: str | None = None,
+        scope: str | None = None,
+        ranking: str | None = None,
+        at_least: str | None = None,
+    ) -> Meant:
         self._roll_over()
         found = self.board(board)
         if at_least is not None:
@@ -315,19 +303,10 @@ class Reads:
         counted = found.ranking if ranking is None else read_choice("ranking", ranking, Ranking)
         return Meant(found, resolved.window, InstanceKey(found.id, resolved.instance, name), counted, now)
 
-    def _meant_by_cursor(
-        self,
-        board: str,
-        instance: str,
-        *,
-        window: str | None,
-        scope: str | None,
-        ranking: str | None,
-        at_least: str | None,
-    ) -> Meant:
+    def _meant_by_cursor(self, board: str, instance: str, where: Where) -> Meant:
         try:
             key = InstanceKey.parse(instance)
-            meant = self._meant(board, key.window, key.scope, ranking, at_least)
+            meant = self._meant(board, key.window, key.scope, where.get("ranking"), where.get("at_least"))
         except (RankdError, ValueError) as problem:
             if isinstance(problem, RankdError) and not isinstance(problem, InvalidValue):
                 raise
@@ -335,10 +314,9 @@ class Reads:
         if meant.key.text != instance:
             raise InvalidValue("cursor", f"is about board {key.board}; read that one, or begin without a cursor")
         # A window or a scope may be named beside the cursor when it is the same.
-        if window is not None or scope is not None:
-            named = self._meant(board, window, scope, ranking, None)
-            if named.key.text != instance:
-                raise InvalidValue("cursor", f"is about {instance}; leave window and scope out, or name the same")
+        is_named = where.get("window") is not None or where.get("scope") is not None
+        if is_named and self._meant(board, **where).key.text != instance:
+            raise InvalidValue("cursor", f"is about {instance}; leave window and scope out, or name the same")
         return meant
 
     def _wait_for(self, at_least: object) -> None:

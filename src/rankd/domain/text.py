@@ -11,6 +11,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 # C0, DEL and C1; and the lone surrogates, which are no characters and have no UTF-8.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_URL = re.compile(r"https?://[^\s\"'<>\\^`{|}]+", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -28,6 +29,14 @@ def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, li
     if not bytes_min <= size <= bytes_max:
         raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {size}")
     return value
+
+
+def check_url(field: str, value: object, bytes_max: int) -> str:
+    """Return the address of something on the web; a page may show it, so nothing else can stand there."""
+    text = check_text(field, value, bytes_max)
+    if not _URL.fullmatch(text):
+        raise InvalidValue(field, f"must be an address that begins with https:// or http://; got {text!r:.80}")
+    return text
 
 
 def check_name(field: str, value: object) -> str:

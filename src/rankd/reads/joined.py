@@ -30,6 +30,11 @@ class Joined:
         self._cached_max = metadata_cached_max
         self._cached: dict[int, dict[str, object] | None] = {}  # by sequence: what an event came with never changes
 
+    @property
+    def changes(self) -> int:
+        """How often a profile was changed since the start."""
+        return self._registry.changes
+
     def one(self, board: Board, key: InstanceKey, player: str) -> tuple[Profile | None, dict[str, object] | None]:
         """Return the profile of one player and the metadata of what is kept of them."""
         profile = None if board.team is not None else self._registry.profile(player)

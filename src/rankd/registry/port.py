@@ -32,6 +32,11 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
 class Registry(Protocol):
     """May be called from any thread."""
 
+    @property
+    def changes(self) -> int:
+        """How often something was changed since the start."""
+        ...
+
     def profile(self, player: str) -> Profile | None:
         """Return a player's profile."""
         ...

@@ -41,6 +41,7 @@ class SqliteRegistry:
         self._database = database
         self._cached_max = profiles_cached_max
         self._told = told
+        self.changes = 0
         with database.reading() as reader:
             self._has_profiles = reader.execute("SELECT 1 FROM profiles LIMIT 1").get is not None
         self._cached: dict[str, Profile | None] = {}
@@ -108,6 +109,7 @@ class SqliteRegistry:
             yield writer
             writer.execute("UPDATE registry_changes SET count = count + 1")
             count: int = writer.execute("SELECT count FROM registry_changes").get
+        self.changes += 1
         self._told(count)
 
     def check(self) -> None:

@@ -1,0 +1,183 @@
+"""What a read means: names become one instance of one board, as it is now.
+
+Most reads name the same few instances again and again, so what a name means is remembered until a window, a definition
+or the time makes it mean something else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypedDict
+
+from rankd.clock import Clock
+from rankd.domain.board import Board, check_board_id
+from rankd.domain.fields import read_choice
+from rankd.domain.instance import InstanceKey
+from rankd.domain.instant import AT_MS_END
+from rankd.domain.order import Ranking
+from rankd.domain.position import LedgerPosition, parse_position
+from rankd.domain.resolve import resolve_window, window_gone
+from rankd.domain.scope import GLOBAL
+from rankd.domain.window import Window
+from rankd.errors import Behind, BoardUnknown, InvalidValue, RankdError
+from rankd.projection.applier import Applier
+from rankd.settings import Settings
+
+MEANINGS_MAX = 10_000  # remembered; when it is full it is emptied
+_POLL_S = 0.001
+
+
+class Where(TypedDict, total=False):
+    """What every read takes by keyword: which instance it means, how ranks are counted, how fresh it must be."""
+
+    window: str | None  # the board's first by default
+    scope: str | None  # global by default
+    ranking: str | None  # the board's own by default
+    at_least: str | None  # a position that an answer gave: wait until it is ranked
+
+
+class Meant(NamedTuple):
+    """What a read is about: one instance of one board, how ranks are counted, and the time it is read at."""
+
+    board: Board
+    window: Window
+    key: InstanceKey
+    ranking: Ranking
+    now: int
+
+
+class _Meaning(NamedTuple):
+    """What names meant, for as long as these boards and windows are there and until an instant."""
+
+    boards: Mapping[str, Board]
+    generation: int
+    since: int
+    until: int
+    meant: Meant
+
+
+class Meaning:
+    """Finds out which instance a read means."""
+
+    def __init__(
+        self,
+        applier: Applier,
+        boards: Callable[[], Mapping[str, Board]],
+        clock: Clock,
+        settings: Settings,
+        *,
+        is_due: Callable[[int], bool],
+        roll_over: Callable[[], None],
+    ) -> None:
+        """`boards` are those defined now; `roll_over` does what the clock has made due, if `is_due` says so."""
+        self._store = applier.store
+        self._state = applier.state
+        self._boards = boards
+        self._clock = clock
+        self._settings = settings
+        self._is_due = is_due
+        self._roll_over = roll_over
+        self._meanings: dict[tuple[object, ...], _Meaning] = {}
+
+    def board(self, board: object) -> Board:
+        """Return a board as it is defined now."""
+        found = self._boards().get(board) if isinstance(board, str) else None
+        if found is None:
+            raise BoardUnknown(f"board: there is no board {check_board_id(board)!r}; define it first")
+        return found
+
+    def is_due(self) -> bool:
+        """Tell whether the clock has made something due, which the next read would do first."""
+        return self._is_due(self._clock.now())
+
+    def roll_over(self) -> None:
+        """Do what the clock has made due, if anything."""
+        self._roll_over()
+
+    def meant(
+        self,
+        board: str,
+        window: str | None = None,
+        scope: str | None = None,
+        ranking: str | None = None,
+        at_least: str | None = None,
+    ) -> Meant:
+        """Return what a read is about."""
+        self._roll_over()
+        if at_least is not None:
+            self._wait_for(at_least)
+        now = self._clock.now()
+        names = (board, window, scope, ranking)
+        try:
+            known = self._meanings.get(names)
+        except TypeError:  # some of it is no text
+            known = None
+        if (
+            known is not None
+            and known.since <= now < known.until
+            and known.generation == self._state.generation
+            and known.boards is self._boards()
+        ):
+            return known.meant._replace(now=now)
+        return self._find_meaning(names, now)
+
+    def _find_meaning(self, names: tuple[str, str | None, str | None, str | None], now: int) -> Meant:
+        board, window, scope, ranking = names
+        generation, boards = self._state.generation, self._boards()
+        found = self.board(board)
+        resolved = resolve_window(found, window, now)
+        live = self._state.boards.get(found.id)
+        if live is not None and resolved.instance in live.retired:  # whatever its retention is now
+            raise window_gone(resolved.instance)
+        name = found.check_scope(GLOBAL if scope is None else scope)
+        counted = found.ranking if ranking is None else read_choice("ranking", ranking, Ranking)
+        meant = Meant(found, resolved.window, InstanceKey(found.id, resolved.instance, name), counted, now)
+        gone_at = found.gone_at(resolved.window, resolved.instance)
+        since, until = 0, AT_MS_END if gone_at is None else gone_at
+        if window != resolved.instance:  # what is current now may not be later
+            current = resolved.window.instance_at(now)
+            span = resolved.window.span(current if current is not None else resolved.instance)
+            since = since if span.start is None else max(since, span.start)
+            until = until if span.end is None else min(until, span.end)
+        if len(self._meanings) >= MEANINGS_MAX:
+            self._meanings.clear()
+        self._meanings[names] = _Meaning(boards, generation, since, until, meant)
+        return meant
+
+    def meant_by_cursor(self, board: str, instance: str, where: Where) -> Meant:
+        """Return what the page after another is about: the same instance, whatever is current now."""
+        try:
+            key = InstanceKey.parse(instance)
+            meant = self.meant(board, key.window, key.scope, where.get("ranking"), where.get("at_least"))
+        except (RankdError, ValueError) as problem:
+            if isinstance(problem, RankdError) and not isinstance(problem, InvalidValue):
+                raise
+            raise InvalidValue("cursor", "must be the `next` of an earlier page, unchanged") from None
+        if meant.key.text != instance:
+            raise InvalidValue("cursor", f"is about board {key.board}; read that one, or begin without a cursor")
+        # A window or a scope may be named beside the cursor when it is the same.
+        is_named = where.get("window") is not None or where.get("scope") is not None
+        if is_named and self.meant(board, **where).key.text != instance:
+            raise InvalidValue("cursor", f"is about {instance}; leave window and scope out, or name the same")
+        return meant
+
+    def has_ranked(self, at_least: object) -> bool:
+        """Tell whether a position is ranked."""
+        wanted = parse_position(at_least)
+        return self._store.position(wanted.partition).sequence >= wanted.sequence
+
+    def _wait_for(self, at_least: object) -> None:
+        deadline = time.monotonic() + self._settings.at_least_wait_ms / 1_000
+        while not self.has_ranked(at_least):
+            if time.monotonic() >= deadline:
+                raise not_ranked(at_least)
+            time.sleep(_POLL_S)
+
+    def _position(self) -> str:
+        return LedgerPosition(0, self._store.position().sequence).token
+
+
+def not_ranked(at_least: object) -> Behind:
+    """Return the error for a position that was waited for in vain."""
+    return Behind(f"at_least: {at_least} is not ranked yet; ask again in a moment")

@@ -8,31 +8,33 @@ with rankd.open("data/") as boards:
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import NamedTuple, Self, Unpack
 
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.definition import definition_of
 from rankd.domain.fields import read_integer
-from rankd.domain.instant import check_at
 from rankd.domain.player import check_player
 from rankd.domain.position import LedgerPosition
 from rankd.domain.scope import check_attributes
-from rankd.domain.score import check_tiebreak, encode_metadata
-from rankd.domain.text import check_text
-from rankd.errors import InvalidValue, WindowUnknown
+from rankd.domain.text import check_text, check_url
+from rankd.errors import InvalidValue
+from rankd.intake import prepare
 from rankd.intake import scores as column
+from rankd.intake.prepare import Sent
+from rankd.intake.queue import Task
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.intake.scores import ScoreTask, check_open
+from rankd.intake.sender import LOCAL, Sender, sender_of
 from rankd.ledger.port import PastEvent
 from rankd.projection.port import SEQUENCE_MAX
 from rankd.projection.verify import Report
 from rankd.reads import answers
-from rankd.reads.reads import Reads, Where
+from rankd.reads.meaning import Where
+from rankd.reads.reads import Reads
 from rankd.registry.port import Profile
-from rankd.running import Running, Started
+from rankd.running import Figures, Running, Started
 
 FRIENDS_MAX = 1_000
 SEARCH_LIMIT_MAX = 100
@@ -40,7 +42,6 @@ HISTORY_LIMIT_MAX = 10_000
 NAME_BYTES_MAX = 128
 URL_BYTES_MAX = 2_048
 COUNTRY_BYTES_MAX = 64
-LOCAL = "local"  # who sends when nobody else is named
 
 
 class Boards(Reads):
@@ -54,6 +55,7 @@ class Boards(Reads):
             running.clock,
             running.joined,
             running.settings,
+            is_due=running.writer.is_due,
             roll_over=running.writer.roll_over,
             ledger_time=lambda: running.writer.at,
         )
@@ -85,15 +87,31 @@ class Boards(Reads):
         """Finish what is under way, take a snapshot and close the folder."""
         self._running.close()
 
+    def signing(self, board: str) -> str | None:
+        """Return the name of the key that submissions to a board must be signed with; None for none."""
+        found = self._writer.boards.get(board)
+        return None if found is None else found.signing
+
+    def check_open(self) -> None:
+        """Refuse to go on once the boards are closed."""
+        self._writer.check_open()
+
     # Definitions
 
     def define(
-        self, board: str, definition: Mapping[str, object] | None = None, /, *, sender: str = LOCAL, **options: object
+        self,
+        board: str,
+        definition: Mapping[str, object] | None = None,
+        /,
+        *,
+        key: str | None = None,
+        sender: str | Sender = LOCAL,
+        **options: object,
     ) -> Changed:
         """Define a board or change it, by keywords or by a mapping; the same definition again changes nothing."""
         if definition is not None and options:
             raise InvalidValue("definition", "must be given as a mapping or as keywords, not both")
-        return self._writer.define(board, options if definition is None else definition, column.check_sender(sender))
+        return self._writer.define(board, options if definition is None else definition, sender_of(sender, key))
 
     def definition(self, board: str) -> dict[str, object]:
         """Return a board's whole definition."""
@@ -103,9 +121,9 @@ class Boards(Reads):
         """Return the ids of all boards."""
         return sorted(self._writer.boards)
 
-    def delete(self, board: str, *, sender: str = LOCAL) -> Changed:
+    def delete(self, board: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:
         """Delete a board with all its scores; defined again, it starts empty."""
-        return self._writer.delete(self.board(board).id, column.check_sender(sender))
+        return self._writer.delete(check_board_id(board), sender_of(sender, key))
 
     # Scores
 
@@ -120,26 +138,12 @@ class Boards(Reads):
         attributes: Mapping[str, object] | None = None,
         metadata: Mapping[str, object] | None = None,
         key: str | None = None,
-        sender: str = LOCAL,
+        sender: str | Sender = LOCAL,
         imported: bool = False,
     ) -> Submitted:
         """Count one score; it is on disk and ranked when this returns."""
-        found = self._open_board(board) if key is None else None
-        task = ScoreTask(
-            check_board_id(board),
-            [check_player(player)],
-            array("q", [column.check_one_score(score, found)]),
-            board=found,
-            tiebreaks=None if tiebreak is None else array("q", [check_tiebreak(tiebreak)]),
-            at=None if at is None else array("q", [check_at(at)]),
-            attributes=None if attributes is None else [check_attributes(attributes)],
-            metadata=None if metadata is None else [encode_metadata(metadata).decode()],
-            key=column.check_key(key),
-            sender=column.check_sender(sender),
-            answers=True,
-            imported=imported,
-        )
-        result = self._writer.submit(task)
+        sent = _Sent(board, player, score, tiebreak, at, attributes, metadata)
+        result = self._writer.submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
         if not isinstance(result, Submitted):
             raise AssertionError("a single score is answered with Submitted")
         return result
@@ -156,21 +160,21 @@ class Boards(Reads):
         attributes: Mapping[str, object] | Sequence[Mapping[str, object] | None] | None = None,
         metadata: Sequence[Mapping[str, object] | None] | None = None,
         key: str | None = None,
-        sender: str = LOCAL,
+        sender: str | Sender = LOCAL,
         imported: bool = False,
     ) -> Batched:
         """Count many scores, all or none: rows of (player, score) or of mappings, or columns of one length."""
-        found = self._open_board(board) if key is None else None
-        who = column.check_sender(sender)
+        who = sender_of(sender, key, imported=imported)
+        name = check_board_id(board)
+        found = self._board_now(who)(name)
         if rows is not None:
             columns = (players, scores, tiebreaks, at, attributes, metadata)
             if any(given is not None for given in columns):
                 raise InvalidValue("rows", "must be left out where columns are given, and columns where rows are")
-            task = self._task_of_rows(check_board_id(board), found, rows, column.check_key(key), sender=who)
-            return self._submit_columns(task, imported)
+            return self._submit_columns(prepare.rows(name, rows, who, found))
         ids = column.check_players(players)
         task = ScoreTask(
-            check_board_id(board),
+            name,
             ids,
             column.check_scores(scores, found),
             board=found,
@@ -178,67 +182,66 @@ class Boards(Reads):
             at=None if at is None else column.check_instants(at, len(ids)),
             attributes=None if attributes is None else column.check_attribute_column(attributes, len(ids)),
             metadata=None if metadata is None else column.check_metadata_column(metadata),
-            key=column.check_key(key),
             sender=who,
         )
-        return self._submit_columns(task, imported)
+        return self._submit_columns(task)
 
-    def _open_board(self, board: str) -> Board:
-        found = self.board(board)
-        check_open(found)
-        return found
-
-    def _task_of_rows(
+    def submit_events(
         self,
-        board_id: str,
-        board: Board | None,
-        rows: Iterable[Sequence[object] | Mapping[str, object]],
-        key: str | None,
+        events: Sequence[Mapping[str, object]],
         *,
-        sender: str,
-    ) -> ScoreTask:
-        if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-            raise InvalidValue("rows", f"must be rows such as (player, score); got {type(rows).__name__}")
-        listed = [column.read_row(row, index, board) for index, row in enumerate(rows)]
-        return ScoreTask(
-            board_id,
-            [row.player for row in listed],
-            array("q", [row.score for row in listed]),
-            board=board,
-            tiebreaks=array("q", [row.tiebreak or 0 for row in listed])
-            if any(row.tiebreak for row in listed)
-            else None,
-            at=column.instants_of_rows(listed),
-            attributes=[row.attributes for row in listed] if any(row.attributes for row in listed) else None,
-            metadata=[row.metadata for row in listed] if any(row.metadata for row in listed) else None,
-            key=key,
-            sender=sender,
-        )
+        key: str | None = None,
+        sender: str | Sender = LOCAL,
+        imported: bool = False,
+    ) -> Batched:
+        """Count scores of any boards, all or none, in their order: mappings with `board`, `player`, `score` …"""
+        sent = [_sent_of(event, index) for index, event in enumerate(events)]
+        return self._submit_columns(self.prepare_events(sent, sender_of(sender, key, imported=imported)))
 
-    def _submit_columns(self, task: ScoreTask, imported: bool) -> Batched:
-        task.imported = imported
-        task.check_lengths(self._running.settings.request_events_max)
-        if not task.scores:
+    def _submit_columns(self, task: ScoreTask) -> Batched:
+        for part in task.parts:
+            part.check_lengths(self._running.settings.request_events_max)
+        if not task.events:
             return Batched(self.position, 0)
         result = self._writer.submit(task)
         if not isinstance(result, Batched):
             raise AssertionError("many scores are answered with Batched")
         return result
 
-    def remove(self, board: str, player: str, *, sender: str = LOCAL) -> Changed:
-        """Take a player out of every instance of a board; a later score starts anew."""
-        return self._writer.remove(self.board(board).id, check_player(player), column.check_sender(sender))
+    # For whoever answers requests of others: checked here, committed together by one thread
 
-    def reset(self, board: str, window: str | None = None, *, sender: str = LOCAL) -> Changed:
-        """Empty the current instances of one window, or of every window."""
+    def prepare_score(self, sent: Sent, sender: Sender) -> ScoreTask:
+        """Return one score as a task for `commit`; what is wrong with it is said here."""
+        return prepare.one_score(sent, sender, self._board_now(sender))
+
+    def prepare_events(self, sent: Sequence[Sent], sender: Sender) -> ScoreTask:
+        """Return scores of any boards as a task for `commit`; what is wrong with them is said here."""
+        return prepare.events(sent, sender, self._board_now(sender))
+
+    def commit(self, tasks: Sequence[Task]) -> None:
+        """Commit tasks; each has its result or its error then, and nothing is raised for it."""
+        self._writer.submit_all([*tasks])
+
+    def _board_now(self, sender: Sender) -> Callable[[str], Board | None]:
+        """Return how to find an open board; with a key, that waits until it is known not to be a repeat."""
+        return _later if sender.key is not None else self._open_board
+
+    def _open_board(self, board: str) -> Board:
         found = self.board(board)
+        check_open(found)
+        return found
+
+    def remove(self, board: str, player: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:
+        """Take a player out of every instance of a board; a later score starts anew."""
+        return self._writer.remove(check_board_id(board), check_player(player), sender_of(sender, key))
+
+    def reset(
+        self, board: str, window: str | None = None, *, key: str | None = None, sender: str | Sender = LOCAL
+    ) -> Changed:
+        """Empty the current instances of one window, or of every window."""
         if window is not None and not isinstance(window, str):
             raise InvalidValue("window", f"must be text; got {type(window).__name__}")
-        if window is not None and window not in found.all_windows:
-            raise WindowUnknown(
-                f"window: {found.id} has no window {window!r:.80}; it declares {', '.join(found.all_windows)}"
-            )
-        return self._writer.reset(found.id, window, column.check_sender(sender))
+        return self._writer.reset(check_board_id(board), window, sender_of(sender, key))
 
     # Players
 
@@ -255,38 +258,52 @@ class Boards(Reads):
         avatar_url: str | None = None,
         country: str | None = None,
         attributes: Mapping[str, object] | None = None,
+        only_given: bool = False,
+        key: str | None = None,
+        sender: str | Sender = LOCAL,
     ) -> Profile:
-        """Store a player's profile in place of the one there was."""
-        profile = Profile(
+        """Store a player's profile in place of the one there was; `only_given` leaves the rest of it as it is."""
+        given = Profile(
             check_player(player),
             None if name is None else check_text("name", name, NAME_BYTES_MAX),
-            None if avatar_url is None else check_text("avatar_url", avatar_url, URL_BYTES_MAX),
+            None if avatar_url is None else check_url("avatar_url", avatar_url, URL_BYTES_MAX),
             None if country is None else check_text("country", country, COUNTRY_BYTES_MAX),
             {} if attributes is None else check_attributes(attributes),
         )
-        self._writer.register(lambda: self._registry.set_profile(profile))
-        return profile
 
-    def history(self, player: str, limit: int = 100, *, before: int | None = None) -> Sequence[PastEvent]:
-        """Return a player's own events on all boards, the newest first; `before` is the sequence to go on from."""
+        def store() -> None:
+            known = self._registry.profile(given.player) if only_given else None
+            self._registry.set_profile(given if known is None else _filled(given, known))
+
+        self._writer.register(store, [given, only_given], sender_of(sender, key))
+        return self._registry.profile(given.player) or given
+
+    def history(
+        self, player: str, limit: int = 100, *, before: int | None = None, board: str | None = None
+    ) -> Sequence[PastEvent]:
+        """Return a player's own events, the newest first; `before` is the sequence to go on from."""
         who = check_player(player)
         most = read_integer("limit", limit, 1, HISTORY_LIMIT_MAX)
         self._writer.check_open()
         upto = None if before is None else read_integer("before", before, 1, SEQUENCE_MAX)
-        return self._running.history(who, most, upto)
+        return self._running.history(who, most, upto, None if board is None else self.board(board).id)
 
     def stored_friends(self, player: str) -> Sequence[str]:
         """Return the friends stored for a player."""
         self._writer.check_open()
         return self._registry.friends(check_player(player))
 
-    def set_friends(self, player: str, friends: Sequence[str]) -> None:
-        """Store a player's friends in place of those there were."""
+    def set_friends(
+        self, player: str, friends: Sequence[str], *, key: str | None = None, sender: str | Sender = LOCAL
+    ) -> Sequence[str]:
+        """Store a player's friends in place of those there were; return them, each once."""
         who = check_player(player)
         if isinstance(friends, str) or not isinstance(friends, Sequence) or len(friends) > FRIENDS_MAX:
             raise InvalidValue("friends", f"must be a list of at most {FRIENDS_MAX} ids")
         listed = dict.fromkeys(check_player(friend, f"friends[{index}]") for index, friend in enumerate(friends))
-        self._writer.register(lambda: self._registry.set_friends(who, tuple(listed)))
+        who_sends = sender_of(sender, key)
+        self._writer.register(lambda: self._registry.set_friends(who, tuple(listed)), [who, *listed], who_sends)
+        return tuple(listed)
 
     def friends_of(
         self,
@@ -296,7 +313,7 @@ class Boards(Reads):
     ) -> answers.Friends:
         """Return a player among their stored friends."""
         group = [check_player(player), *self.stored_friends(player)]
-        return self._group(self._meant(board, **where), group)
+        return self._group(self.meant(board, **where), group)
 
     def search(self, start: str, limit: int = 20) -> Sequence[Profile]:
         """Return players whose id or name begins with a text."""
@@ -305,6 +322,14 @@ class Boards(Reads):
         return self._registry.search(text, read_integer("limit", limit, 1, SEARCH_LIMIT_MAX))
 
     # Upkeep
+
+    def figures(self) -> Figures:
+        """Return how much there is: events, entries, bytes."""
+        return self._running.figures()
+
+    def entries_by_board(self, boards_max: int = 1_000) -> dict[str, int]:
+        """Return how many entries the instances of each board have, of at most so many boards."""
+        return self._running.entries_by_board(boards_max)
 
     def snapshot(self) -> None:
         """Take a snapshot now; it is on disk when this returns."""
@@ -317,3 +342,41 @@ class Boards(Reads):
     def verify(self) -> Report:
         """Work every instance out again from the ledger by the reference rules; raise on the first difference."""
         return self._running.verify()
+
+
+class _Sent(NamedTuple):
+    """One score as it was given."""
+
+    board: object = None
+    player: object = None
+    score: object = None
+    tiebreak: object = None
+    at: object = None
+    attributes: object = None
+    metadata: object = None
+
+
+def _sent_of(event: object, index: int) -> _Sent:
+    if not isinstance(event, Mapping):
+        raise InvalidValue(f"events[{index}]", f"must be a mapping; got {type(event).__name__}")
+    unknown = [name for name in event if name not in _Sent._fields]
+    if unknown:
+        raise InvalidValue(
+            f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent._fields)}"
+        )
+    return _Sent(**event)
+
+
+def _filled(given: Profile, known: Profile) -> Profile:
+    """Return a profile with what was not given as it was."""
+    return Profile(
+        given.player,
+        given.name if given.name is not None else known.name,
+        given.avatar_url if given.avatar_url is not None else known.avatar_url,
+        given.country if given.country is not None else known.country,
+        given.attributes or known.attributes,
+    )
+
+
+def _later(_board: str) -> None:
+    return None

@@ -4,12 +4,21 @@
     ├── Refused                  the caller can repair it
     │   ├── InvalidValue         a value is of the wrong type or out of its limits     invalid_value
     │   ├── MalformedBatch       a batch names something that is not there             malformed_batch
-    │   └── Conflict             it contradicts what is there already
-    │       ├── DefinitionConflict  a board exists and this change needs a new board    definition_conflict
-    │       ├── BoardClosed      the board takes no scores at present                   board_closed
-    │       ├── BoardInUse       another board feeds this one                           board_in_use
-    │       └── KeyReused        the key was used with another request                  key_reused
+    │   ├── MalformedRequest     the body is not what it says it is                     malformed_request
+    │   ├── Conflict             it contradicts what is there already
+    │   │   ├── DefinitionConflict  a board exists and this change needs a new board    definition_conflict
+    │   │   ├── BoardClosed      the board takes no scores at present                   board_closed
+    │   │   ├── BoardInUse       another board feeds this one                           board_in_use
+    │   │   └── KeyReused        the key was used with another request                  key_reused
+    │   ├── TooLarge             the request is larger than a limit                     too_large
+    │   ├── MediaUnsupported     the body is of a kind that is not read here            media_unsupported
+    │   ├── Unauthenticated      no credential, or none that holds                      unauthenticated
+    │   ├── Forbidden            the credential does not allow it                       forbidden
+    │   └── RateExceeded         too many requests                                      rate_exceeded
     ├── NotFound
+    │   ├── RouteUnknown         no call has this path                                  route_unknown
+    │   ├── MethodUnknown        the path takes other methods                           method_unknown
+    │   ├── PlayerAbsent         the player does not stand there                        player_absent
     │   ├── BoardUnknown         no board has this id                                   board_unknown
     │   ├── WindowUnknown        the board does not declare this window                 window_unknown
     │   ├── WindowGone           the window is past its retention                       window_gone
@@ -17,6 +26,8 @@
     ├── Unavailable              try again later
     │   ├── LedgerUnavailable    the disk is full or failing                            ledger_unavailable
     │   ├── Behind               the position asked for is not ranked yet               behind
+    │   ├── AddressTaken         somebody listens there, or nobody may                  address_taken
+    │   ├── Overloaded           a queue is full, or the server stops                   overloaded
     │   └── Closed               the boards were closed                                 closed
     ├── FolderLocked             another process uses the data folder                   folder_locked
     ├── LedgerUnreadable
@@ -61,6 +72,48 @@ class InvalidValue(Refused, ValueError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class MalformedRequest(Refused):
+    """The body cannot be read as what its content type says."""
+
+    code = "malformed_request"
+
+
+class TooLarge(Refused):
+    """The request is larger than a limit, which the message names."""
+
+    code = "too_large"
+
+
+class MediaUnsupported(Refused):
+    """The body's content type is none that this call reads."""
+
+    code = "media_unsupported"
+
+
+class Unauthenticated(Refused):
+    """The call wants a credential, and none was sent that holds."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(Refused):
+    """Whoever the credential names may not do this."""
+
+    code = "forbidden"
+
+
+class RateExceeded(Refused):
+    """Too many requests by one credential, player or address; `retry_after_s` says when the next one is taken."""
+
+    code = "rate_exceeded"
+
+    def __init__(self, problem: str, limit: int, retry_after_s: int) -> None:
+        """`limit` is how many requests a second are taken."""
+        super().__init__(problem)
+        self.limit = limit
+        self.retry_after_s = retry_after_s
 
 
 class Conflict(Refused):
@@ -117,6 +170,29 @@ class NotFound(RankdError, LookupError):
     code = "not_found"
 
 
+class RouteUnknown(NotFound):
+    """No call has this path."""
+
+    code = "route_unknown"
+
+
+class MethodUnknown(NotFound):
+    """The path takes other methods; `allowed` names them."""
+
+    code = "method_unknown"
+
+    def __init__(self, problem: str, allowed: tuple[str, ...]) -> None:
+        """`allowed` are the methods the path takes."""
+        super().__init__(problem)
+        self.allowed = allowed
+
+
+class PlayerAbsent(NotFound):
+    """The player does not stand in this instance, or has no profile."""
+
+    code = "player_absent"
+
+
 class BoardUnknown(NotFound):
     """No board has this id."""
 
@@ -157,6 +233,18 @@ class Behind(Unavailable):
     """The position asked for was not ranked within the time a read waits for it."""
 
     code = "behind"
+
+
+class AddressTaken(Unavailable):
+    """The server cannot listen where it should: choose another port, or end whoever has it."""
+
+    code = "address_taken"
+
+
+class Overloaded(Unavailable):
+    """A queue is full or the server is about to stop: send it again in a moment, with the same key."""
+
+    code = "overloaded"
 
 
 class Closed(Unavailable):

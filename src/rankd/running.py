@@ -6,10 +6,12 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from itertools import islice
 
 import msgspec
 
 from rankd.clock import Clock, SystemClock
+from rankd.domain.instance import InstanceKey
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.folder import FolderLock
 from rankd.intake.writer import Writer
@@ -44,6 +46,15 @@ class Started(msgspec.Struct, frozen=True):
     snapshots_passed_over: int
     replayed: int  # events
     seconds: float
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """How much there is."""
+
+    position: int  # of the last event
+    snapshot: int | None  # the last event of the newest snapshot
+    entries: int  # of all instances
+    engine_bytes: int
 
 
 class Running:
@@ -88,6 +99,29 @@ class Running:
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
         self._upkeep.start()
 
+    # Figures
+
+    def figures(self) -> Figures:
+        """Return how much there is."""
+        return Figures(
+            position=self.writer.position,
+            snapshot=self._snapshot_at or None,
+            entries=sum(self.entries_by_board(len(self.writer.boards)).values()),
+            engine_bytes=self._store.memory().total_bytes,
+        )
+
+    def entries_by_board(self, boards_max: int) -> dict[str, int]:
+        """Return how many entries the instances of each board have, of at most so many boards."""
+        entries = {}
+        for board_id, live in islice(list(self.applier.state.boards.items()), boards_max):
+            keys = [
+                InstanceKey(board_id, window, scope)
+                for window, scopes in list(live.windows.items())
+                for scope in list(scopes)
+            ]
+            entries[board_id] = sum(map(self._store.total, keys))
+        return entries
+
     # Snapshots and proof
 
     def snapshot(self) -> None:
@@ -117,9 +151,9 @@ class Running:
         ranked, upto = self.writer.run_for(lambda: (digests(self._store), self.writer.position))
         return verify(self._ledger, ranked, upto, progress)
 
-    def history(self, player: str, limit: int, before: int | None) -> list[PastEvent]:
+    def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events, the newest first."""
-        return self._ledger.history(player, limit, before)
+        return self._ledger.history(player, limit, before, board)
 
     # Upkeep
 

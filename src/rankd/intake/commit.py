@@ -12,6 +12,7 @@ from rankd.errors import InvalidValue
 from rankd.intake.accept import Acceptance, Acceptances
 from rankd.intake.results import Question, question_about
 from rankd.intake.scores import NOW, ScoreTask
+from rankd.intake.sender import Sender
 from rankd.ledger.event import Detail, Kind, Stretch
 from rankd.ledger.port import Draft, Ledger, Request
 from rankd.projection.state import State
@@ -47,6 +48,7 @@ class Commit:
         self._task_values: dict[tuple[str, str], set[str]] = {}  # of the one that is being added
         self._metadata: dict[int, str] = {}
         self._requests: list[tuple[Request, int, int]] = []
+        self._origins: list[tuple[str, int, int]] = []
         self._singles: dict[int, tuple[Stretch, set[str]]] = {}
 
     def add_event(
@@ -66,33 +68,43 @@ class Commit:
             )
         )
 
-    def add_scores(self, task: ScoreTask, board: Board) -> Question | None:
+    def add_scores(self, task: ScoreTask, boards: Sequence[Board]) -> Question | None:
         """Add the scores of a request; whatever can be refused is refused here, before anything is added."""
         self._task_values = {}
-        question = self._add_scores(task, board)
+        question = self._add_parts(task, boards)
         for key, values in self._task_values.items():
             self._fresh_values.setdefault(key, set()).update(values)
         return question
 
-    def _add_scores(self, task: ScoreTask, board: Board) -> Question | None:
-        at = self._instants(task, board)
-        first = self._acceptances.at(board, task.sender, Kind.SCORE, self.at if at is None else at[0])
-        if task.answers:
-            return self._add_single(task, first, self.at if at is None else at[0])
-        for stretch in self._stretches(task, board, first, at):
-            self._note_metadata(task, self.events, len(stretch))
-            self._add(stretch)
+    def _add_parts(self, task: ScoreTask, boards: Sequence[Board]) -> Question | None:
+        drafted = []
+        for part, board in zip(task.parts, boards, strict=True):
+            at = self._instants(part, board)
+            first = self._acceptances.at(board, task.sender.name, Kind.SCORE, self.at if at is None else at[0])
+            if task.answers:
+                return self._add_single(task, first, self.at if at is None else at[0])
+            drafted.append((part, self._stretches(part, board, first, at)))
+        for part, stretches in drafted:
+            if part.metadata is not None:
+                self._metadata.update(
+                    (self.events + offset, json) for offset, json in enumerate(part.metadata) if json is not None
+                )
+            for stretch in stretches:
+                self._add(stretch)
         return None
 
-    def add_request(self, task: ScoreTask, before: int) -> None:
-        """Remember a request by its key; its events are those added since there were `before`."""
-        if task.key is not None:
-            request = Request(task.sender, task.key, task.fingerprint, 0, 0, self.at)
-            self._requests.append((request, before, self.events - before))
+    def add_request(self, sender: Sender, fingerprint: bytes, before: int) -> None:
+        """Remember what is to be known of a request; its events are those added since there were `before`."""
+        count = self.events - before
+        if sender.key is not None:
+            request = Request(sender.account, sender.key, fingerprint, 0, 0, self.at)
+            self._requests.append((request, before, count))
+        if sender.origin is not None and count:
+            self._origins.append((sender.origin, before, count))
 
     def draft(self, answers: Sequence[tuple[str, str, bytes]]) -> Draft:
         """Return what the ledger is to write."""
-        return Draft(self.stretches, self._metadata, self._requests, answers, self.at)
+        return Draft(self.stretches, self._metadata, self._requests, answers, self.at, self._origins)
 
     def questions(self, stretch: Stretch) -> list[Question]:
         """Return what is asked about the events of a stretch: where somebody stands before and after it."""
@@ -149,7 +161,7 @@ class Commit:
             details = self._details(task, [first] * count, times)
             numbers = self._ledger.number_players(task.players)
             return [Stretch(first.number, times, numbers, task.scores, tiebreaks, task.players, details)]
-        acceptances = [self._acceptances.at(board, task.sender, Kind.SCORE, instant) for instant in at]
+        acceptances = [self._acceptances.at(board, task.sender.name, Kind.SCORE, instant) for instant in at]
         details = self._details(task, acceptances, at)
         numbers = self._ledger.number_players(task.players)
         stretches = []
@@ -182,21 +194,13 @@ class Commit:
             details.append(detail)
         return details
 
-    def _note_metadata(self, task: ScoreTask, index: int, count: int) -> None:
-        if task.metadata is not None:
-            start = index - self._task_start
-            for offset, json in enumerate(task.metadata[start : start + count]):
-                if json is not None:
-                    self._metadata[index + offset] = json
-
     # What is resolved when an event is accepted
 
     def _instants(self, task: ScoreTask, board: Board) -> array[int] | None:
-        self._task_start = self.events
         if task.at is None:
             return None
         at = array("q", [self.at if one == NOW else one for one in task.at]) if NOW in task.at else task.at
-        late_by_ms = None if task.imported else board.late_by_ms
+        late_by_ms = None if task.sender.imported else board.late_by_ms
         try:
             check_sent_at(min(at), self.at, late_by_ms)
             check_sent_at(max(at), self.at, late_by_ms)
@@ -283,7 +287,7 @@ def _named(task: ScoreTask, index: int) -> Iterator[None]:
     except InvalidValue as problem:
         if task.answers:
             raise
-        raise InvalidValue(f"rows[{index}].{problem.field}", problem.problem) from None
+        raise InvalidValue(task.row_field(index, problem.field), problem.problem) from None
 
 
 def _runs(acceptances: list[Acceptance]) -> list[tuple[int, int]]:

@@ -77,6 +77,25 @@ class GroupCommit(Generic[Kind]):
             raise task.error
         return task.result
 
+    def run_all(self, tasks: list[Kind]) -> None:
+        """Commit tasks that one thread was handed by many; each gets its result or its error."""
+        with self._lock:
+            self._waiting.extend(tasks)
+            if self._leader is None:
+                self._leader = tasks[0]
+        try:
+            for task in tasks:
+                while not task._done:
+                    if self._leader is task:
+                        self._lead(task)
+                    else:
+                        self._wait(task)
+        except BaseException:
+            for task in tasks:
+                if not task._done:
+                    self._leave(task)
+            raise
+
     def _wait(self, task: Kind) -> None:
         """Wait until a task is done, or until it is its turn to lead."""
         task._wake.acquire()

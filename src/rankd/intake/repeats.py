@@ -6,19 +6,23 @@ follows; a repeat that comes when it is not written gets the same position with 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from rankd.domain.board import Board
 from rankd.errors import KeyReused
-from rankd.intake.results import Batched, Submitted, question_about, submitted, token
+from rankd.intake.results import Batched, Changed, Submitted, question_about, submitted, token
 from rankd.intake.scores import ScoreTask
+from rankd.intake.sender import Sender
 from rankd.ledger.event import NO_DETAIL
 from rankd.ledger.port import Ledger, Request
 from rankd.projection.applier import Applier
 
 ANSWERS_WAITING_MAX = 10_000
 
-Answer = Submitted | Batched
+Kind = TypeVar("Kind", Submitted, Batched, Changed)
+Answer = Submitted | Batched | Changed
 
 
 class Repeats:
@@ -32,17 +36,34 @@ class Repeats:
         self._waiting: dict[tuple[str, str], bytes] = {}
 
     def find(self, task: ScoreTask, now: int) -> Answer | None:
-        """Return the answer to a request that was committed before; None for a new one."""
-        request = self._ledger.request(task.sender, task.key or "")
+        """Return the answer to scores that were committed before; None for new ones."""
+        request = self._request(task.sender, task.fingerprint, now)
+        if request is None:
+            return None
+        stored = self._stored(request, Submitted) if task.answers else self._stored(request, Batched)
+        return stored or self._answer_again(task, request, now)
+
+    def find_change(self, sender: Sender, fingerprint: bytes, now: int) -> Changed | None:
+        """Return the answer to another change that was committed before; None for a new one."""
+        request = self._request(sender, fingerprint, now)
+        if request is None:
+            return None
+        return self._stored(request, Changed) or Changed(token(request.upto), repeated=True)
+
+    def _request(self, sender: Sender, fingerprint: bytes, now: int) -> Request | None:
+        if sender.key is None:
+            return None
+        request = self._ledger.request(sender.account, sender.key)
         if request is None or request.at + self._ttl_ms <= now:
             return None
-        check_same(task, request.fingerprint)
-        stored = request.answer or self._waiting.get((task.sender, task.key or ""))
+        check_same(sender, fingerprint, request.fingerprint)
+        return request
+
+    def _stored(self, request: Request, kind: type[Kind]) -> Kind | None:
+        stored = request.answer or self._waiting.get((request.sender, request.key))
         if stored is None:
-            return self._answer_again(task, request, now)
-        kind: type[Submitted] | type[Batched] = Submitted if task.answers else Batched
-        said: Answer = msgspec.msgpack.decode(stored, type=kind)
-        return msgspec.structs.replace(said, repeated=True)
+            return None
+        return msgspec.structs.replace(msgspec.msgpack.decode(stored, type=kind), repeated=True)
 
     def _answer_again(self, task: ScoreTask, request: Request, now: int) -> Answer:
         position = token(request.upto)
@@ -58,10 +79,10 @@ class Repeats:
             question.answer(standing, standing)
         return msgspec.structs.replace(submitted(position, board, task.players[0], question, now), repeated=True)
 
-    def remember(self, task: ScoreTask, answer: Answer) -> None:
+    def remember(self, sender: Sender, answer: Answer) -> None:
         """Keep an answer until it is written."""
-        if task.key is not None and len(self._waiting) < ANSWERS_WAITING_MAX:
-            self._waiting[task.sender, task.key] = msgspec.msgpack.encode(answer)
+        if sender.key is not None and len(self._waiting) < ANSWERS_WAITING_MAX:
+            self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
 
     @property
     def waiting(self) -> list[tuple[str, str, bytes]]:
@@ -74,7 +95,7 @@ class Repeats:
             self._waiting.pop((sender, key), None)
 
 
-def check_same(task: ScoreTask, fingerprint: bytes) -> None:
+def check_same(sender: Sender, fingerprint: bytes, first: bytes) -> None:
     """Refuse a request that differs from the one that came first under its key."""
-    if fingerprint != task.fingerprint:
-        raise KeyReused(f"key: {task.key!r:.80} was used with another request; give each request a key of its own")
+    if fingerprint != first:
+        raise KeyReused(f"key: {sender.key!r:.80} was used with another request; give each request a key of its own")

@@ -46,6 +46,7 @@ class Changed(msgspec.Struct, frozen=True):
 
     position: str
     changed: bool = True
+    repeated: bool = False
 
 
 class Stood(NamedTuple):

@@ -16,12 +16,10 @@ from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE
 from rankd.domain.player import PLAYER_BYTES_MAX, check_player
 from rankd.domain.scope import check_attributes
 from rankd.domain.score import check_score, check_tiebreak, encode_metadata
-from rankd.domain.text import check_text
 from rankd.errors import BoardClosed, InvalidValue
 from rankd.intake.queue import Task
+from rankd.intake.sender import LOCAL, Sender
 
-KEY_BYTES_MAX = 255
-SENDER_BYTES_MAX = 128
 IDS_PER_TURN = 2_000  # looked at before other threads may run
 NOW = -1  # in a column of instants: the ledger's time at the commit
 
@@ -40,14 +38,17 @@ class ScoreTask(Task):
         at: array[int] | None = None,
         attributes: list[dict[str, str] | None] | None = None,
         metadata: list[str | None] | None = None,
-        sender: str = "local",
-        key: str | None = None,
+        sender: Sender = LOCAL,
         answers: bool = False,
-        imported: bool = False,
+        first_row: int = 0,
+        rows_named: str = "rows",
+        more: Sequence[ScoreTask] = (),
     ) -> None:
         """The columns have been checked against `board`, the one defined at that time; None when they have not.
 
         What comes with a key is checked when it is known not to be a repeat: a board may have changed since the first.
+        A request for several boards has a task for each run of scores of one board: the first has the `more` others.
+        `first_row` is where its scores begin among the rows of the request, which refusals call `rows_named`.
         """
         super().__init__()
         self.board_id = board_id
@@ -59,11 +60,12 @@ class ScoreTask(Task):
         self.attributes = attributes
         self.metadata = metadata
         self.sender = sender
-        self.key = key
         self.answers = answers
-        self.imported = imported
-        self.events = len(scores)
-        self.fingerprint = b"" if key is None else self._fingerprint()
+        self.first_row = first_row
+        self.rows_named = rows_named
+        self.parts = (self, *more)
+        self.events = len(scores) + sum(part.events for part in more)
+        self.fingerprint = b"" if sender.key is None else self._fingerprint()
 
     def check_lengths(self, events_max: int) -> None:
         """Refuse columns of different lengths, and more events than one request may have."""
@@ -75,8 +77,22 @@ class ScoreTask(Task):
             if given is not None and len(given) != count:
                 raise InvalidValue(name, f"must be as many as scores; {len(given)} and {count} were given")
 
+    def check_bounds(self, board: Board) -> None:
+        """Refuse scores outside a board's bounds, naming the first."""
+        if self.scores and (min(self.scores) < board.score_min or max(self.scores) > board.score_max):
+            for index, score in enumerate(self.scores):
+                board.check_score(score, "score" if self.answers else self.row_field(index, "score"))
+
+    def row_field(self, index: int, field: str) -> str:
+        """Return what a refusal calls a field of one of its rows."""
+        return f"{self.rows_named}[{self.first_row + index}].{field}"
+
     def _fingerprint(self) -> bytes:
-        said = (
+        first, *rest = (part._said() for part in self.parts)
+        return fingerprint_of((*first, *rest))
+
+    def _said(self) -> tuple[object, ...]:
+        return (
             self.answers,
             self.board_id,
             list(self.players),
@@ -86,7 +102,11 @@ class ScoreTask(Task):
             self.attributes,
             self.metadata,
         )
-        return blake2b(msgspec.msgpack.encode(said, order="deterministic"), digest_size=16).digest()
+
+
+def fingerprint_of(said: object) -> bytes:
+    """Return what tells one decoded request from another."""
+    return blake2b(msgspec.msgpack.encode(said, order="deterministic"), digest_size=16).digest()
 
 
 def check_open(board: Board) -> None:
@@ -174,18 +194,6 @@ def check_metadata_column(metadata: object) -> list[str | None]:
     return [
         None if one is None else encode_metadata(one, f"metadata[{index}]").decode() for index, one in enumerate(listed)
     ]
-
-
-def check_sender(sender: object) -> str:
-    """Return the name of who sends: 1 to 128 bytes of UTF-8."""
-    return check_text("sender", sender, SENDER_BYTES_MAX)
-
-
-def check_key(key: object) -> str | None:
-    """Return an idempotency key: 1 to 255 bytes of UTF-8; None for a request without one."""
-    if key is None:
-        return None
-    return check_text("key", key, KEY_BYTES_MAX)
 
 
 def _listed(field: str, value: object) -> list[object]:

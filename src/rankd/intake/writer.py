@@ -21,13 +21,14 @@ from rankd.domain.consistency import check_feeds
 from rankd.domain.definition import define_board, definition_of
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
-from rankd.errors import BoardInUse, BoardUnknown, Closed, LedgerUnavailable, RankdError
+from rankd.errors import BoardInUse, BoardUnknown, Closed, LedgerUnavailable, RankdError, WindowUnknown
 from rankd.intake.accept import Acceptance, Acceptances
 from rankd.intake.commit import Commit
 from rankd.intake.queue import GroupCommit, Task
 from rankd.intake.repeats import Repeats, check_same
 from rankd.intake.results import Batched, Changed, Question, Submitted, submitted, token
-from rankd.intake.scores import ScoreTask, check_bounds, check_open
+from rankd.intake.scores import ScoreTask, check_open, fingerprint_of
+from rankd.intake.sender import Sender
 from rankd.ledger.event import Context, Detail, Kind, Stretch
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
@@ -91,6 +92,10 @@ class Writer:
         """Count scores."""
         return self._commits.run(task)
 
+    def submit_all(self, tasks: list[Task]) -> None:
+        """Count the scores of many callers, for whom one thread works; each task has its result or its error then."""
+        self._commits.run_all(tasks)
+
     def run(self, work: Callable[[], object]) -> object:
         """Do something on its own between two commits."""
         return self._commits.run(OtherTask(work))
@@ -101,39 +106,86 @@ class Writer:
         self.run(lambda: results.append(work()))
         return results[0]
 
-    def register(self, work: Callable[[], object]) -> None:
-        """Change the registry between two commits: it may give numbers to players, as commits do."""
+    def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
+        """Change the registry between two commits, once under its key: it may number players, as commits do."""
+        fingerprint = b"" if sender.key is None else fingerprint_of(said)
 
         def registered() -> None:
+            if self._repeats.find_change(sender, fingerprint, self.at) is not None:
+                return
             try:
                 work()
             finally:
                 self._ledger.forget_numbers()
+            if sender.key is not None:
+                self._append_change(self._new_commit(), sender, fingerprint)
 
         self.run(registered)
 
-    def define(self, board_id: object, definition: object, sender: str) -> Changed:
+    def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
         """Define a board or change it; the same definition again changes nothing."""
         board = define_board(board_id, definition)
-        return self.run_for(lambda: self._define(board, sender))
+        said = (Kind.DEFINE, board.id, definition_of(board))
+        return self._change(sender, said, lambda commit: self._define(commit, board, sender.name))
 
-    def delete(self, board_id: str, sender: str) -> Changed:
+    def delete(self, board_id: str, sender: Sender) -> Changed:
         """Delete a board with all its instances."""
-        return self.run_for(lambda: self._delete(board_id, sender))
+        return self._change(sender, (Kind.DELETE, board_id), lambda commit: self._delete(commit, board_id, sender.name))
 
-    def remove(self, board_id: str, player: str, sender: str) -> Changed:
+    def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
         """Take a player out of every instance of a board."""
-        return self.run_for(lambda: self._event(self.board(board_id), Kind.REMOVE, sender, player=player))
 
-    def reset(self, board_id: str, window: str | None, sender: str) -> Changed:
+        def remove(commit: Commit) -> None:
+            board = self.board(board_id)
+            commit.add_event(self._acceptances.at(board, sender.name, Kind.REMOVE, commit.at), player)
+
+        return self._change(sender, (Kind.REMOVE, board_id, player), remove)
+
+    def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
         """Empty the current instances of one window, or of all."""
-        detail = None if window is None else Detail(window=window)
-        return self.run_for(lambda: self._event(self.board(board_id), Kind.RESET, sender, detail=detail))
+
+        def reset(commit: Commit) -> None:
+            board = self.board(board_id)
+            if window is not None and window not in board.all_windows:
+                raise WindowUnknown(
+                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
+                )
+            detail = None if window is None else Detail(window=window)
+            commit.add_event(self._acceptances.at(board, sender.name, Kind.RESET, commit.at), detail=detail)
+
+        return self._change(sender, (Kind.RESET, board_id, window), reset)
+
+    def _change(self, sender: Sender, said: object, draft: Callable[[Commit], None]) -> Changed:
+        """Commit a change that is no score, once under its key; `draft` adds its event, or nothing."""
+        fingerprint = b"" if sender.key is None else fingerprint_of(said)
+
+        def change_once() -> Changed:
+            known = self._repeats.find_change(sender, fingerprint, self.at)
+            if known is not None:
+                return known
+            commit = self._new_commit()
+            draft(commit)
+            if not commit.events and sender.key is None:
+                return Changed(token(self.position), changed=False)
+            return self._append_change(commit, sender, fingerprint)
+
+        return self.run_for(change_once)
+
+    def _append_change(self, commit: Commit, sender: Sender, fingerprint: bytes) -> Changed:
+        commit.add_request(sender, fingerprint, 0)
+        self._append(commit)
+        answer = Changed(token(self.position), bool(commit.events) and self._applier.changed)
+        self._repeats.remember(sender, answer)
+        return answer
+
+    def is_due(self, now: int) -> bool:
+        """Tell whether a roll-over is due."""
+        return self._schedule.is_due(now)
 
     def roll_over(self) -> None:
         """Append what the clock has made due, if anything; where that is not possible now, it stays due."""
         self.check_open()
-        if self._schedule.is_due(self._clock.now()):
+        if self.is_due(self._clock.now()):
             try:
                 self.run(self._roll_over)
             except LedgerUnavailable as problem:
@@ -195,14 +247,15 @@ class Writer:
         same: list[tuple[ScoreTask, ScoreTask]] = []
         by_key: dict[tuple[str, str], ScoreTask] = {}
         for task in tasks:
+            sender = task.sender
             try:
-                if task.key is not None and (twin := by_key.get((task.sender, task.key))) is not None:
-                    check_same(task, twin.fingerprint)
+                if sender.key is not None and (twin := by_key.get((sender.account, sender.key))) is not None:
+                    check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
-                elif task.key is None or (answer := self._repeats.find(task, commit.at)) is None:
+                elif sender.key is None or (answer := self._repeats.find(task, commit.at)) is None:
                     added.append((task, self._add(commit, task), commit.events))
-                    if task.key is not None:
-                        by_key[task.sender, task.key] = task
+                    if sender.key is not None:
+                        by_key[sender.account, sender.key] = task
                 else:
                     task.result = answer
             except RankdError as problem:
@@ -216,56 +269,45 @@ class Writer:
             task.result = msgspec.structs.replace(twin.result, repeated=True)  # type: ignore[type-var]
 
     def _add(self, commit: Commit, task: ScoreTask) -> Question | None:
-        board = self.board(task.board_id)
-        check_open(board)
-        if board is not task.board:  # not checked yet, or changed since
-            if task.answers:
-                board.check_score(task.scores[0])
-            else:
-                check_bounds(task.scores, board)
         before = commit.events
-        question = commit.add_scores(task, board)
-        commit.add_request(task, before)
+        question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
+        commit.add_request(task.sender, task.fingerprint, before)
         return question
+
+    def _checked_board(self, task: ScoreTask) -> Board:
+        board = self.board(task.board_id)
+        if board is not task.board:  # not checked yet, or changed since
+            check_open(board)
+            task.check_bounds(board)
+        return board
 
     def _answer(self, task: ScoreTask, question: Question | None, sequence: int) -> Submitted | Batched:
         position = token(sequence)
-        answer: Submitted | Batched = Batched(position, len(task.scores))
+        answer: Submitted | Batched = Batched(position, task.events)
         if task.answers:
             answer = submitted(position, self.board(task.board_id), task.players[0], question, self._clock.now())
-        self._repeats.remember(task, answer)
+        self._repeats.remember(task.sender, answer)
         return answer
 
     # Definitions
 
-    def _define(self, board: Board, sender: str) -> Changed:
+    def _define(self, commit: Commit, board: Board, sender: str) -> None:
         old = self.boards.get(board.id)
         if old is not None and not change(old, board):
-            return Changed(token(self.position), changed=False)
+            return
         check_feeds({**self.boards, board.id: board})
-        commit = self._new_commit()
         version = self._applier.state.versions.get(board.id, 0) + 1
         accepted = self._acceptances.accepted(board, commit.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
         acceptance = Acceptance(context, self._ledger.number_context(context), board, [])
         commit.add_event(acceptance, detail=Detail(definition=definition_of(board)))
-        self._append(commit)
-        return Changed(token(self.position))
 
-    def _delete(self, board_id: str, sender: str) -> Changed:
+    def _delete(self, commit: Commit, board_id: str, sender: str) -> None:
         board = self.board(board_id)
         feeding = [other.id for other in self.boards.values() if board_id in other.feeds]
         if feeding:
             raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
-        return self._event(board, Kind.DELETE, sender)
-
-    def _event(
-        self, board: Board, kind: Kind, sender: str, player: str | None = None, detail: Detail | None = None
-    ) -> Changed:
-        commit = self._new_commit()
-        commit.add_event(self._acceptances.at(board, sender, kind, commit.at), player, detail)
-        self._append(commit)
-        return Changed(token(self.position), self._applier.changed)
+        commit.add_event(self._acceptances.at(board, sender, Kind.DELETE, commit.at))
 
     # Roll-overs
 

@@ -58,6 +58,7 @@ class PastEvent(msgspec.Struct, frozen=True):
     attributes: dict[str, str]
     metadata: dict[str, object] | None
     sender: str
+    origin: str | None = None  # the address it came from, where that is kept
 
 
 class Draft(msgspec.Struct):
@@ -68,6 +69,7 @@ class Draft(msgspec.Struct):
     requests: Sequence[tuple[Request, int, int]]  # with index of the first event and their number
     answers: Sequence[tuple[str, str, bytes]]  # (sender, key, answer) of requests of earlier commits
     at: int  # the ledger's time
+    origins: Sequence[tuple[str, int, int]] = ()  # the address of a request, with index of its first event and number
 
 
 class Ledger(Protocol):
@@ -101,8 +103,8 @@ class Ledger(Protocol):
         """Return one event as a stretch of its own."""
         ...
 
-    def history(self, player: str, limit: int, before: int | None = None) -> list[PastEvent]:
-        """Return a player's own events, the newest first; those before a sequence when one is given."""
+    def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
+        """Return a player's own events, the newest first; only those before a sequence, or of a board, if given."""
         ...
 
     def request(self, sender: str, key: str) -> Request | None:

@@ -142,6 +142,15 @@ class SqliteLedger:
                 "INSERT INTO metadata (sequence, json, checksum) VALUES (?, ?, ?)",
                 ((before + 1 + index, json, crc32(json.encode())) for index, json in draft.metadata.items()),
             )
+        if draft.origins:
+            writer.executemany(
+                "INSERT INTO origins (first, upto, address, checksum) VALUES (?, ?, ?, ?)",
+                (
+                    (*row, checksum(*row))
+                    for address, start, count in draft.origins
+                    for row in [(before + 1 + start, before + start + count, address)]
+                ),
+            )
         if draft.answers:
             writer.executemany(
                 "UPDATE requests SET answer = ?3 WHERE sender = ?1 AND key = ?2 AND answer IS NULL",
@@ -228,12 +237,14 @@ class SqliteLedger:
             raise LedgerDamaged(f"event {sequence} is missing; restore a copy of the data folder")
         return next(stretches_of(fetched, sequence))
 
-    def history(self, player: str, limit: int, before: int | None = None) -> list[PastEvent]:
-        """Return a player's own events, the newest first; those before a sequence when one is given."""
+    def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
+        """Return a player's own events, the newest first; only those before a sequence, or of a board, if given."""
         sequences = (one for one in self.player_index.events_of(player) if before is None or one < before)
-        found = list(islice(sequences, limit))
-        metadata = self.metadata(found)
-        return [self._past_event(self.event(sequence), metadata.get(sequence)) for sequence in found]
+        events = (self.event(sequence) for sequence in sequences)
+        of_board = (one for one in events if board is None or self.context(one.context).board == board)
+        found = list(islice(of_board, limit))
+        metadata = self.metadata([one.first for one in found])
+        return [self._past_event(one, metadata.get(one.first)) for one in found]
 
     def _past_event(self, stretch: Stretch, metadata: str | None) -> PastEvent:
         context = self.context(stretch.context)
@@ -249,7 +260,20 @@ class SqliteLedger:
             attributes=detail.attributes,
             metadata=None if metadata is None else msgspec.json.decode(metadata, type=dict[str, object]),
             sender=context.sender,
+            origin=self._origin(stretch.first),
         )
+
+    def _origin(self, sequence: int) -> str | None:
+        with self._database.reading() as reader:
+            row: Any = reader.execute(
+                "SELECT first, upto, address, checksum FROM origins WHERE first <= ? ORDER BY first DESC LIMIT 1",
+                (sequence,),
+            ).get
+        if row is None or row[1] < sequence:
+            return None
+        first, upto, address, stored = row
+        check(f"where the events from {first} on came from", stored, first, upto, address)
+        return str(address)
 
     def request(self, sender: str, key: str) -> Request | None:
         """Return the request that came under a key, while it is remembered."""
@@ -262,6 +286,8 @@ class SqliteLedger:
         with self._database.reading() as reader:
             for row in reader.execute(_REQUESTS):
                 _request(row)
+            for first, upto, address, stored in reader.execute("SELECT first, upto, address, checksum FROM origins"):
+                check(f"where the events from {first} on came from", stored, first, upto, address)
             for sequence, json, stored in reader.execute("SELECT sequence, json, checksum FROM metadata"):
                 if crc32(str(json).encode()) != stored:
                     raise LedgerDamaged(

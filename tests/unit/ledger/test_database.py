@@ -106,7 +106,7 @@ def test_every_column_is_of_a_strict_table_and_every_table_is_explained(tmp_path
     tables = ask(tmp_path, "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
 
     assert {name for name, _ in tables} == {
-        *("players", "contexts", "events", "metadata", "requests", "player_events"),
+        *("players", "contexts", "events", "metadata", "requests", "origins", "player_events"),
         *("profiles", "friends", "registry_changes"),
     }
     assert "".join(migrations()).count("CREATE TABLE") == len(tables)

@@ -1,0 +1,164 @@
+"""The file of the credentials: its owner's alone, of a known version, its errors translated.
+
+    credentials.db, mode 0600: WAL, synchronous FULL → migrations in order
+
+It is not locked as the ledger's is: keys are made and revoked while a server uses the folder. A full or failing disk is
+LedgerUnavailable, a file that contradicts itself is LedgerDamaged.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from stat import S_ISREG
+from typing import NoReturn
+
+import apsw
+
+from rankd.errors import LedgerDamaged, LedgerNewer, LedgerUnavailable
+from rankd.ledger.database import check_sqlite_version
+
+FILE_NAME = "credentials.db"
+APPLICATION_ID = 0x524B4559  # "RKEY"
+BUSY_MS = 10_000
+_OWNER_ONLY = 0o600
+_OTHERS = 0o077
+_RETRY_S = 0.01
+_opening = threading.Lock()
+_WAY_OUT = "restore a copy of it, or move it away and make new keys"
+
+
+def open_file(folder: Path) -> apsw.Connection:
+    """Open or create the file in a folder, readable by its owner only, and bring it up to date."""
+    check_sqlite_version(apsw.sqlite_lib_version())
+    path = folder / FILE_NAME
+    with _opening, translated():
+        _make_private(path)
+        connection = apsw.Connection(str(path), statementcachesize=32)
+        try:
+            connection.set_busy_timeout(BUSY_MS)
+            _prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, in place of any of that name; it is on disk afterwards."""
+    try:
+        path.unlink(missing_ok=True)
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY)
+        with open(opened, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise LedgerUnavailable(
+            f"{path} cannot be written: {problem.strerror}; make room, or let the user that runs rankd write there"
+        ) from problem
+
+
+def _make_private(path: Path) -> None:
+    """Let nobody but the owner read the file and its log, whatever copied it here."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Closing a handle of a file lets go all locks this process has on it, so only a new one is opened here.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY))
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                part = f"{path}{suffix}"
+                mode = os.stat(part).st_mode
+                if S_ISREG(mode) and mode & _OTHERS:
+                    os.chmod(part, _OWNER_ONLY)
+    except OSError as problem:
+        raise LedgerUnavailable(
+            f"{path} cannot be used: {problem.strerror}; the user that runs rankd has to own it"
+        ) from problem
+
+
+def _prepare(connection: apsw.Connection) -> None:
+    scripts = migrations()
+    with connection:  # one moment of the file, since another process may be creating it
+        _check_ours(connection, len(scripts))
+    _use_log(connection)
+    connection.pragma("synchronous", "full")
+    connection.pragma("secure_delete", "on")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _check_ours(connection, len(scripts))
+        for script in scripts[version:]:
+            connection.execute(script)
+        if version < len(scripts):
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", len(scripts))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_ours(connection: apsw.Connection, known: int) -> int:
+    has_tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").get is not None
+    found = connection.pragma("application_id")
+    if found != APPLICATION_ID and (found != 0 or has_tables):
+        raise LedgerDamaged(f"{FILE_NAME} is a database of another program; choose another data folder")
+    version: int = connection.pragma("user_version")
+    if version > known:
+        raise LedgerNewer(
+            f"{FILE_NAME} has version {version}, and this rankd knows versions up to {known}: upgrade rankd"
+        )
+    return version
+
+
+def _use_log(connection: apsw.Connection) -> None:
+    # SQLite does not wait for others here, though another process may be creating the same file.
+    deadline = time.monotonic() + BUSY_MS / 1_000
+    while True:
+        try:
+            if connection.pragma("journal_mode", "wal") != "wal":
+                raise LedgerUnavailable("the file system does not allow a write-ahead log; use a local disk")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+
+
+def migrations() -> list[str]:
+    """Return the scripts that bring a file from each version to the next, the first from nothing to 1."""
+    scripts = [script for script in files(__package__).joinpath("schema").iterdir() if script.name.endswith(".sql")]
+    return [script.read_text() for script in sorted(scripts, key=lambda script: script.name)]
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except (apsw.Error, UnicodeDecodeError) as problem:
+        _raise_translated(problem)
+
+
+def _raise_translated(problem: Exception) -> NoReturn:
+    match problem:
+        case apsw.CorruptError() | apsw.NotADBError() | UnicodeDecodeError():
+            raise LedgerDamaged(f"{FILE_NAME} is damaged; {_WAY_OUT}") from problem
+        case apsw.SQLError():  # our statements are right, so what they speak of is not there
+            raise LedgerDamaged(f"{FILE_NAME} lacks a part; {_WAY_OUT}") from problem
+        case apsw.FullError():
+            raise LedgerUnavailable("the disk is full; make room, then try again: no key was changed") from problem
+        case apsw.BusyError():
+            raise LedgerUnavailable(f"{FILE_NAME} is in use by another process for too long; try again") from problem
+        case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
+            raise LedgerUnavailable(
+                f"{FILE_NAME} cannot be opened or written; the user that runs rankd has to own it"
+            ) from problem
+    raise LedgerUnavailable(f"{FILE_NAME} cannot be used now ({problem}); try again") from problem

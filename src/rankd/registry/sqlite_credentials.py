@@ -1,0 +1,285 @@
+"""Credentials in an SQLite file of their own; see credentials.py for what they promise.
+
+    rankd token → credentials.db ← refresh ← rankd serve
+
+Several processes may have the file open: the one that serves, and those that make and revoke keys meanwhile. Each holds
+the living in memory, and replaces that memory as a whole, so that readers need no lock.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+import apsw
+
+from rankd.clock import Clock
+from rankd.domain.text import check_name, is_name
+from rankd.errors import Closed, InvalidValue, LedgerNewer
+from rankd.ledger.checksum import check, checksum
+from rankd.registry.credentials import (
+    KEY_PREFIX,
+    SIGNING_PREFIX,
+    Credential,
+    Credentials,
+    NewCredential,
+    Scope,
+    SigningKey,
+    check_new_credential,
+    digest_of,
+)
+from rankd.registry.credentials_file import FILE_NAME, open_file, translated, write_private
+
+ADMIN_KEY_FILE = "admin.key"
+ADMIN = "admin"
+SECRET_BYTES = 32
+_ID_BYTES = 8
+
+_LIVING = (
+    "SELECT id, name, digest, scopes, player, created_at, expires_at, revoked_at, checksum"
+    " FROM credentials WHERE revoked_at IS NULL"
+)
+
+
+class _Memory:
+    """All that lives, as of one moment; never changed. A class without a repr, since it holds secrets."""
+
+    __slots__ = ("known", "secrets", "signing_keys")
+
+    def __init__(
+        self,
+        known: Mapping[bytes, Credential],
+        secrets: Mapping[str, bytes],
+        signing_keys: Mapping[str, SigningKey],
+    ) -> None:
+        self.known = known if isinstance(known, MappingProxyType) else MappingProxyType(known)
+        self.secrets = secrets
+        self.signing_keys = signing_keys
+
+
+class SqliteCredentials:
+    """The credentials of a data folder; open in as many processes as need them."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """Open or create the file in a folder, readable by its owner only, and read all of it."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._closed = False
+        self._version: int | None = None  # SQLite's count of what others changed, when memory was read
+        self._connection = open_file(folder)
+        try:
+            with translated():
+                self._load()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> SqliteCredentials:
+        """Use it for a block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    @property
+    def known(self) -> Mapping[bytes, Credential]:
+        """The living by the SHA-256 of their token."""
+        return self._memory.known
+
+    def find(self, token: str | bytes) -> Credential | None:
+        """Return whose token this is, expired or not."""
+        return self._memory.known.get(digest_of(token))
+
+    def list(self) -> tuple[Credential, ...]:
+        """Return the credentials that were not revoked, by name."""
+        return tuple(sorted(self._memory.known.values(), key=lambda credential: credential.name))
+
+    def create(
+        self, name: str, scopes: Collection[str], player: str | None = None, expires_at: int | None = None
+    ) -> tuple[Credential, str]:
+        """Make an API key, and return it with its token."""
+        now = self._clock.now()
+        new = check_new_credential(name, scopes, player, expires_at, now)
+        with self._writing():
+            return self._insert(new, now)
+
+    def create_first(
+        self, name: str, scopes: Collection[str], keep: Callable[[str], None], player: str | None = None
+    ) -> Credential | None:
+        """Make an API key where there never was one; it holds only if `keep` took its token safely."""
+        now = self._clock.now()
+        new = check_new_credential(name, scopes, player, None, now)
+        with self._writing() as connection:
+            if connection.execute("SELECT 1 FROM credentials LIMIT 1").get is not None:
+                return None
+            credential, token = self._insert(new, now)
+            keep(token)
+            return credential
+
+    def _insert(self, new: NewCredential, now: int) -> tuple[Credential, str]:
+        known = dict(self._memory.known)
+        for row in self._connection.execute(f"{_LIVING} AND name = ?", (new.name,)).fetchall():
+            digest, held = _credential(row)
+            if held.holds_at(now):
+                raise InvalidValue(
+                    "name", f"{new.name!r} is the name of another API key; revoke that one first, or choose another"
+                )
+            self._revoke(row, now)
+            known.pop(digest, None)
+        credential_id = secrets.token_hex(_ID_BYTES)
+        token = f"{KEY_PREFIX}{credential_id}_{_secret_text()}"
+        digest = digest_of(token)
+        scopes = " ".join(sorted(new.scopes))
+        said = (credential_id, new.name, digest, scopes, new.player, now, new.expires_at, None)
+        self._connection.execute(
+            "INSERT INTO credentials"
+            " (id, name, digest, scopes, player, created_at, expires_at, revoked_at, checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*said, checksum(*said)),
+        )
+        credential = Credential(credential_id, new.name, new.scopes, new.player, now, new.expires_at)
+        known[digest] = credential
+        self._changed = _Memory(known, self._memory.secrets, self._memory.signing_keys)
+        return credential, token
+
+    def revoke(self, credential_id: str) -> bool:
+        """Let a credential hold no longer; False when none of that id did."""
+        if not credential_id.isascii():
+            return False
+        with self._writing() as connection:
+            row: Any = connection.execute(f"{_LIVING} AND id = ?", (credential_id,)).get
+            if row is None:
+                return False
+            digest, _ = _credential(row)
+            self._revoke(row, self._clock.now())
+            memory = self._memory
+            known = {one: credential for one, credential in memory.known.items() if one != digest}
+            self._changed = _Memory(known, memory.secrets, memory.signing_keys)
+            return True
+
+    def _revoke(self, row: Any, now: int) -> None:
+        *said, _revoked_at, _checksum = row
+        self._connection.execute(
+            "UPDATE credentials SET revoked_at = ?, checksum = ? WHERE id = ?", (now, checksum(*said, now), said[0])
+        )
+
+    def create_signing_key(self, name: str) -> str:
+        """Make a key to sign submissions with, and return its secret."""
+        check_name("name", name)
+        now = self._clock.now()
+        secret = SIGNING_PREFIX + _secret_text()
+        stored = secret.encode()
+        with self._writing() as connection:
+            if connection.execute("SELECT 1 FROM signing_keys WHERE name = ?", (name,)).get is not None:
+                raise InvalidValue("name", f"{name!r} is a signing key already; revoke that first, or choose another")
+            connection.execute(
+                "INSERT INTO signing_keys (name, secret, created_at, checksum) VALUES (?, ?, ?, ?)",
+                (name, stored, now, checksum(name, stored, now)),
+            )
+            memory = self._memory
+            keys = {**memory.signing_keys, name: SigningKey(name, now)}
+            self._changed = _Memory(memory.known, {**memory.secrets, name: stored}, keys)
+        return secret
+
+    def signing_key(self, name: str) -> bytes | None:
+        """Return a signing key's secret."""
+        return self._memory.secrets.get(name)
+
+    def list_signing_keys(self) -> tuple[SigningKey, ...]:
+        """Return the signing keys by name."""
+        return tuple(sorted(self._memory.signing_keys.values(), key=lambda key: key.name))
+
+    def revoke_signing_key(self, name: str) -> bool:
+        """Wipe a signing key; False when there is none of that name."""
+        if not is_name(name):
+            return False
+        with self._writing() as connection:
+            connection.execute("DELETE FROM signing_keys WHERE name = ?", (name,))
+            if not connection.changes():
+                return False
+            memory = self._memory
+            kept = {one: secret for one, secret in memory.secrets.items() if one != name}
+            keys = {one: key for one, key in memory.signing_keys.items() if one != name}
+            self._changed = _Memory(memory.known, kept, keys)
+            return True
+
+    def refresh(self) -> None:
+        """Take over what other processes changed."""
+        with self._lock, translated():
+            self._check_open()
+            if self._connection.execute("PRAGMA data_version").get != self._version:
+                self._load()
+
+    def close(self) -> None:
+        """Let the file go; what is in memory can still be asked."""
+        with self._lock, translated():
+            self._closed = True
+            self._connection.close()
+
+    def _load(self) -> None:
+        # In one transaction, so that the count belongs to the rows.
+        with self._connection as connection:
+            version: Any = connection.execute("PRAGMA data_version").get
+            rows = connection.execute(_LIVING).fetchall()
+            keys: Any = connection.execute("SELECT name, secret, created_at, checksum FROM signing_keys").fetchall()
+        for name, secret, created_at, stored in keys:
+            check(f"the signing key {name} in {FILE_NAME}", stored, name, secret, created_at)
+        self._memory = _Memory(
+            dict(_credential(row) for row in rows),
+            {name: secret for name, secret, _, _ in keys},
+            {name: SigningKey(name, created_at) for name, _, created_at, _ in keys},
+        )
+        self._version = version
+
+    @contextmanager
+    def _writing(self) -> Iterator[apsw.Connection]:
+        """Write in one transaction; when it is on disk, `_changed` becomes what is in memory."""
+        with self._lock, translated():
+            self._check_open()
+            self._changed = self._memory
+            connection = self._connection
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                self._version = None  # it may be on disk all the same: the next refresh looks
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self._memory = self._changed
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the credentials were closed; open them again")
+
+
+def first_admin_key(folder: Path, credentials: Credentials) -> Path | None:
+    """Make an administrator's key where there never was a key, and return the file it was written to."""
+    path = folder / ADMIN_KEY_FILE
+    made = credentials.create_first(ADMIN, tuple(Scope), lambda token: write_private(path, token))
+    return None if made is None else path
+
+
+def _secret_text() -> str:
+    return urlsafe_b64encode(secrets.token_bytes(SECRET_BYTES)).rstrip(b"=").decode()
+
+
+def _credential(row: Any) -> tuple[bytes, Credential]:
+    *said, stored = row
+    credential_id, name, digest, scopes, player, created_at, expires_at, _ = said
+    check(f"the API key {credential_id} in {FILE_NAME}", stored, *said)
+    try:
+        allowed = frozenset(map(Scope, scopes.split()))
+    except ValueError:
+        raise LedgerNewer(f"{FILE_NAME} speaks of scopes this rankd does not know: upgrade rankd") from None
+    return digest, Credential(credential_id, name, allowed, player, created_at, expires_at)

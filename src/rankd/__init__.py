@@ -1,6 +1,10 @@
 """rankd: a real-time leaderboard with exact ranks."""
 
+from __future__ import annotations
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from rankd.boards import Boards
 from rankd.clock import Clock, ManualClock, SystemClock
@@ -12,12 +16,17 @@ from rankd.reads.answers import Around, Distribution, Entry, Friend, Friends, Pa
 from rankd.registry.port import Profile
 from rankd.running import Started
 
+if TYPE_CHECKING:
+    from rankd.client import AsyncClient, Client
+
 __version__ = version("rankd")
 __all__ = [
     "Around",
+    "AsyncClient",
     "Batched",
     "Boards",
     "Changed",
+    "Client",
     "Clock",
     "Distribution",
     "Entry",
@@ -37,3 +46,12 @@ __all__ = [
     "__version__",
     "open",
 ]
+
+_CLIENTS = ("AsyncClient", "Client")
+
+
+def __getattr__(name: str) -> object:
+    """Load the clients, and the HTTP library behind them, only for those who use them."""
+    if name in _CLIENTS:
+        return getattr(import_module("rankd.client"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

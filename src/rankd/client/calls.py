@@ -1,0 +1,378 @@
+"""Every verb as a description of its request: the names, parameters and answers of the library.
+
+Each function checks what it is given as the library would and returns a Call; the drivers make methods of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar, Unpack
+
+import msgspec
+
+from rankd.client.call import Call, encode, key_for, listed, secret_bytes, target
+from rankd.client.events import (
+    Batch,
+    Row,
+    event,
+    events_of_columns,
+    events_of_mappings,
+    events_of_rows,
+    field_of_columns,
+    field_of_rows,
+)
+from rankd.domain.board import check_board_id
+from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE
+from rankd.domain.player import check_player
+from rankd.domain.scope import check_attributes
+from rankd.domain.score import check_score
+from rankd.errors import InvalidValue
+from rankd.intake.results import Batched, Changed, Submitted
+from rankd.ledger.port import PastEvent
+from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.meaning import Where
+from rankd.registry.port import Profile
+
+T = TypeVar("T")
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Boards(msgspec.Struct):
+    boards: list[_Named]
+
+
+class _Players(msgspec.Struct):
+    players: list[str]
+
+
+class _Profiles(msgspec.Struct):
+    players: list[Profile]
+
+
+class _Events(msgspec.Struct):
+    events: list[PastEvent]
+
+
+class _Ready(msgspec.Struct):
+    position: str
+
+
+_boards = msgspec.json.Decoder(_Boards).decode
+_definition = msgspec.json.Decoder(dict[str, object]).decode
+_changed = msgspec.json.Decoder(Changed).decode
+_submitted = msgspec.json.Decoder(Submitted).decode
+_batched = msgspec.json.Decoder(Batched).decode
+_page = msgspec.json.Decoder(Page).decode
+_standing = msgspec.json.Decoder(Standing).decode
+_around = msgspec.json.Decoder(Around).decode
+_ranks = msgspec.json.Decoder(Ranks).decode
+_friends = msgspec.json.Decoder(Friends).decode
+_place = msgspec.json.Decoder(Place).decode
+_distribution = msgspec.json.Decoder(Distribution).decode
+_profile = msgspec.json.Decoder(Profile).decode
+_players = msgspec.json.Decoder(_Players).decode
+_profiles = msgspec.json.Decoder(_Profiles).decode
+_events = msgspec.json.Decoder(_Events).decode
+_ready = msgspec.json.Decoder(_Ready).decode
+
+
+def _none() -> None:
+    return None
+
+
+# Definitions
+
+
+def define(
+    board: str, definition: Mapping[str, object] | None = None, /, *, key: str | None = None, **options: object
+) -> Call[Changed]:
+    """Define a board or change it, by keywords or by a mapping; the same definition again changes nothing."""
+    if definition is not None and options:
+        raise InvalidValue("definition", "must be given as a mapping or as keywords, not both")
+    given = options if definition is None else definition
+    if not isinstance(given, Mapping):
+        raise InvalidValue("definition", f'must be an object such as {{"keep": "best"}}; got {type(given).__name__}')
+    named = {"global" if name == "global_" else name: value for name, value in given.items()}
+    return Call(
+        method="PUT",
+        target=target("boards", check_board_id(board)),
+        decode=_changed,
+        body=encode("definition", named),
+        key=key_for(key),
+    )
+
+
+def definition(board: str) -> Call[dict[str, object]]:
+    """Return a board's whole definition."""
+
+    def decode(body: bytes) -> dict[str, object]:
+        return {name: value for name, value in _definition(body).items() if name != "id"}
+
+    return Call(method="GET", target=target("boards", check_board_id(board)), decode=decode)
+
+
+def list_boards() -> Call[list[str]]:
+    """Return the ids of all boards."""
+    return Call(method="GET", target=target("boards"), decode=lambda body: [board.id for board in _boards(body).boards])
+
+
+def delete(board: str, *, key: str | None = None) -> Call[Changed]:
+    """Delete a board with all its scores; defined again, it starts empty."""
+    return Call(method="DELETE", target=target("boards", check_board_id(board)), decode=_changed, key=key_for(key))
+
+
+# Scores
+
+
+def submit(
+    board: str,
+    player: str | None,
+    score: int,
+    *,
+    tiebreak: int | None = None,
+    at: int | None = None,
+    attributes: Mapping[str, object] | None = None,
+    metadata: Mapping[str, object] | None = None,
+    key: str | None = None,
+    signing_secret: str | bytes | None = None,
+) -> Call[Submitted]:
+    """Count one score; it is on the server's disk and ranked when this returns.
+
+    `player` may be None where the token is a player's own.
+    """
+    sent = event(
+        check_board_id(board),
+        player,
+        score,
+        tiebreak=tiebreak,
+        at=at,
+        attributes=attributes,
+        metadata=metadata,
+    )
+    return _scores(target("scores"), encode("score", sent), _submitted, key, signing_secret)
+
+
+def submit_many(
+    board: str,
+    rows: Iterable[Row] | None = None,
+    *,
+    players: Sequence[str] | None = None,
+    scores: Sequence[int] | None = None,
+    tiebreaks: Sequence[int] | None = None,
+    at: int | Sequence[int] | None = None,
+    attributes: Mapping[str, object] | Sequence[Mapping[str, object] | None] | None = None,
+    metadata: Sequence[Mapping[str, object] | None] | None = None,
+    key: str | None = None,
+    imported: bool = False,
+    signing_secret: str | bytes | None = None,
+) -> Call[Batched]:
+    """Count many scores of a board, all or none: rows of (player, score) or of mappings, or columns of one length."""
+    name = check_board_id(board)
+    if rows is None:
+        events = events_of_columns(
+            name, players, scores, tiebreaks=tiebreaks, at=at, attributes=attributes, metadata=metadata
+        )
+    else:
+        if any(given is not None for given in (players, scores, tiebreaks, at, attributes, metadata)):
+            raise InvalidValue("rows", "must be left out where columns are given, and columns where rows are")
+        events = events_of_rows(name, rows)
+    call = _scores(_batch(imported), encode("rows", Batch(events)), _batched, key, signing_secret)
+    return replace(call, field_as_given=field_of_columns if rows is None else field_of_rows)
+
+
+def submit_events(
+    events: Iterable[Mapping[str, object]],
+    *,
+    key: str | None = None,
+    imported: bool = False,
+    signing_secret: str | bytes | None = None,
+) -> Call[Batched]:
+    """Count scores of several boards, all or none; each is a mapping with `board`, `player` and `score`.
+
+    `imported` is for an administrator: `at` may go back as far as windows are open.
+    """
+    batch = Batch(events_of_mappings(events))
+    return _scores(_batch(imported), encode("events", batch), _batched, key, signing_secret)
+
+
+def _batch(imported: bool) -> str:
+    return target("scores", "batch", query={"imported": "true" if imported else None})
+
+
+def _scores(
+    where: str, body: bytes, decode: Callable[[bytes], T], key: str | None, secret: str | bytes | None
+) -> Call[T]:
+    return Call(
+        method="POST",
+        target=where,
+        decode=decode,
+        body=body,
+        key=key_for(key),
+        is_signable=True,
+        signing_secret=secret_bytes(secret),
+    )
+
+
+def remove(board: str, player: str, *, key: str | None = None) -> Call[Changed]:
+    """Take a player out of every instance of a board; a later score starts anew."""
+    where = target("boards", check_board_id(board), "players", check_player(player))
+    return Call(method="DELETE", target=where, decode=_changed, key=key_for(key))
+
+
+def reset(board: str, window: str | None = None, *, key: str | None = None) -> Call[Changed]:
+    """Empty the current instances of one window, or of every window."""
+    return Call(
+        method="POST",
+        target=target("boards", check_board_id(board), "reset"),
+        decode=_changed,
+        body=encode("window", {} if window is None else {"window": window}),
+        key=key_for(key),
+    )
+
+
+# Reads
+
+
+def top(
+    board: str, limit: int = 10, *, offset: int = 0, cursor: str | None = None, **where: Unpack[Where]
+) -> Call[Page]:
+    """Return the first entries, those behind an offset, or those behind an earlier page."""
+    query = {"limit": limit, "offset": offset or None, "cursor": cursor, **where}
+    return Call(method="GET", target=target("boards", check_board_id(board), "top", query=query), decode=_page)
+
+
+def page_after(page: Page, limit: int, where: Where) -> Call[Page] | None:
+    """Return the call for the page after one; None at the end.
+
+    The cursor names the instance, so window and scope are left out: `daily` may mean another one by now.
+    """
+    if page.next is None:
+        return None
+    return top(page.board, limit, cursor=page.next, ranking=where.get("ranking"), at_least=where.get("at_least"))
+
+
+def range_of(board: str, first: int, last: int, **where: Unpack[Where]) -> Call[Page]:
+    """Return the entries from one place to another, both included."""
+    query = {"from": first, "to": last, **where}
+    return Call(method="GET", target=target("boards", check_board_id(board), "range", query=query), decode=_page)
+
+
+def rank(board: str, player: str, **where: Unpack[Where]) -> Call[Standing | None]:
+    """Return where a player stands; None for somebody who does not."""
+    path = ("boards", check_board_id(board), "players", check_player(player))
+    return Call(method="GET", target=target(*path, query={**where}), decode=_standing, when_absent=_none)
+
+
+def around(board: str, player: str, above: int = 5, below: int = 5, **where: Unpack[Where]) -> Call[Around | None]:
+    """Return a player with those just above and just below; None for somebody who does not stand there."""
+    path = ("boards", check_board_id(board), "players", check_player(player), "around")
+    query = {"above": above, "below": below, **where}
+    return Call(method="GET", target=target(*path, query=query), decode=_around, when_absent=_none)
+
+
+def ranks(board: str, players: Sequence[str], **where: Unpack[Where]) -> Call[Ranks]:
+    """Return where several players stand, in the order asked, each once."""
+    path = target("boards", check_board_id(board), "ranks", query={**where})
+    return Call(method="POST", target=path, decode=_ranks, body=_body_of("players", players))
+
+
+def friends(board: str, players: Sequence[str], **where: Unpack[Where]) -> Call[Friends]:
+    """Return those of a group who stand there, in standing order."""
+    path = target("boards", check_board_id(board), "friends", query={**where})
+    return Call(method="POST", target=path, decode=_friends, body=_body_of("players", players))
+
+
+def friends_of(board: str, player: str, **where: Unpack[Where]) -> Call[Friends]:
+    """Return a player among their stored friends."""
+    path = ("boards", check_board_id(board), "players", check_player(player), "friends")
+    return Call(method="GET", target=target(*path, query={**where}), decode=_friends)
+
+
+def rank_of_score(board: str, score: int, *, tiebreak: int = 0, **where: Unpack[Where]) -> Call[Place]:
+    """Return where a new player would stand who sent this score now."""
+    sent = check_score(score, SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE)
+    query = {"tiebreak": tiebreak or None, **where}
+    path = ("boards", check_board_id(board), "scores", str(sent))
+    return Call(method="GET", target=target(*path, query=query), decode=_place)
+
+
+def distribution(
+    board: str,
+    buckets: int = 50,
+    *,
+    window: str | None = None,
+    scope: str | None = None,
+    at_least: str | None = None,
+) -> Call[Distribution]:
+    """Return how the scores are spread."""
+    query = {"buckets": buckets, "window": window, "scope": scope, "at_least": at_least}
+    path = target("boards", check_board_id(board), "distribution", query=query)
+    return Call(method="GET", target=path, decode=_distribution)
+
+
+# Players
+
+
+def player(player: str) -> Call[Profile | None]:
+    """Return a player's profile; None for somebody without one."""
+    path = target("players", check_player(player))
+    return Call(method="GET", target=path, decode=_profile, when_absent=_none)
+
+
+def set_player(
+    player: str,
+    *,
+    name: str | None = None,
+    avatar_url: str | None = None,
+    country: str | None = None,
+    attributes: Mapping[str, object] | None = None,
+    key: str | None = None,
+) -> Call[Profile]:
+    """Store a player's profile in place of the one there was."""
+    known = {} if attributes is None else check_attributes(attributes)
+    given = {"name": name, "avatar_url": avatar_url, "country": country, "attributes": known}
+    body = encode("profile", {field: value for field, value in given.items() if value is not None})
+    path = target("players", check_player(player))
+    return Call(method="PUT", target=path, decode=_profile, body=body, key=key_for(key))
+
+
+def stored_friends(player: str) -> Call[list[str]]:
+    """Return the friends stored for a player."""
+    path = target("players", check_player(player), "friends")
+    return Call(method="GET", target=path, decode=lambda body: _players(body).players)
+
+
+def set_friends(player: str, friends: Sequence[str], *, key: str | None = None) -> Call[list[str]]:
+    """Store a player's friends in place of those there were, and return them."""
+    path = target("players", check_player(player), "friends")
+    body = _body_of("friends", friends)
+    return Call(method="PUT", target=path, decode=lambda answer: _players(answer).players, body=body, key=key_for(key))
+
+
+def search(start: str, limit: int = 20) -> Call[list[Profile]]:
+    """Return players whose id or name begins with a text."""
+    path = target("players", query={"search": start, "limit": limit})
+    return Call(method="GET", target=path, decode=lambda body: _profiles(body).players)
+
+
+def history(board: str, player: str, limit: int = 100, *, before: int | None = None) -> Call[list[PastEvent]]:
+    """Return a player's own events on a board, the newest first; `before` is the sequence to go on from."""
+    path = ("boards", check_board_id(board), "players", check_player(player), "events")
+    query = {"limit": limit, "before": before}
+    return Call(method="GET", target=target(*path, query=query), decode=lambda body: _events(body).events)
+
+
+def _body_of(field: str, ids: Sequence[str]) -> bytes:
+    return encode(field, {"players": listed(field, ids)})
+
+
+# The server
+
+
+def ready() -> Call[str]:
+    """Return how far the server is: the position that reads see; raise Unavailable while it is not ready."""
+    return Call(method="GET", target="/readyz", decode=lambda body: _ready(body).position)

@@ -1,0 +1,59 @@
+"""An export: the standings of one instance, page by page in their order, into a file.
+
+The cursor of a page holds the instance and where the page ended, so that a board of any size can be exported while it
+is played on: a player whose standing does not change meanwhile is there exactly once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from rankd.transfer.formats import tell_format
+from rankd.transfer.port import Source
+from rankd.transfer.writing import open_writer
+
+PAGE_ENTRIES = 1_000  # the most that a read answers with
+
+Progress = Callable[[int, int], None]  # done, all
+
+
+class ExportReport(msgspec.Struct, frozen=True):
+    """What was exported."""
+
+    board: str
+    window: str  # the instance, such as weekly:2026-W18
+    scope: str
+    players: int
+    position: str  # of the ledger, when the first page was read
+
+
+def export_standings(
+    source: Source,
+    board: str,
+    out: str | os.PathLike[str],
+    *,
+    window: str | None = None,
+    scope: str | None = None,
+    format: str | None = None,  # noqa: A002 - as the option is called
+    on_progress: Progress | None = None,
+) -> ExportReport:
+    """Write the standings of a board's window and scope, first place first, to a file or, for `-`, standard output.
+
+    The file is complete or absent. `on_progress` is called with (players written, players there are).
+    """
+    told = tell_format(os.fspath(out), format)
+    first = page = source.top(board, PAGE_ENTRIES, window=window, scope=scope)
+    players = 0
+    with open_writer(out, told) as writer:
+        while True:
+            writer.write(page.entries)
+            players += len(page.entries)
+            if on_progress is not None:
+                on_progress(players, max(players, page.total))
+            if page.next is None:
+                break
+            page = source.top(board, PAGE_ENTRIES, cursor=page.next)
+    return ExportReport(first.board, first.window, first.scope, players, first.position)

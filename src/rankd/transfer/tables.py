@@ -1,0 +1,119 @@
+"""What CSV and Parquet have in common: rows of cells under a header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from rankd.errors import InvalidValue
+from rankd.transfer.formats import Header
+from rankd.transfer.rows import Unchecked, Unreadable, instants
+
+T = TypeVar("T")
+
+_ATTRIBUTES_CACHED_MAX = 10_000
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class TableReader:
+    """What tables have in common: cells by column."""
+
+    header: Header
+
+    def columns(self, rows: list[Any]) -> Unchecked | None:
+        """Return rows as columns; None when one of them is not as it should be."""
+        if Unreadable in set(map(type, rows)) or set(map(len, rows)) != {self.header.width}:
+            return None
+        cells = list(zip(*rows, strict=True))
+        try:
+            return Unchecked(
+                _texts(cells[self.header.index["player"]]),
+                self._whole_numbers(cells[self.header.index["score"]]),
+                self._column("tiebreak", cells, self._optional_numbers),
+                instants(
+                    self._column("at", cells, self._optional_numbers),
+                    self._column("reached_at", cells, self._optional_numbers),
+                ),
+                self._attributes(cells),
+                self._column("metadata", cells, _objects),
+                self._column("board", cells, _optional_texts),
+            )
+        except (TypeError, ValueError, RecursionError):  # what exactly, is found row by row
+            return None
+
+    def values(self, row: Any) -> Mapping[str, object]:
+        """Return one row by name; cells without a value are None."""
+        if isinstance(row, Unreadable):
+            raise InvalidValue("line", row.problem)
+        if len(row) != self.header.width:
+            raise InvalidValue("line", f"has {len(row)} fields, and the header {self.header.width}")
+        cells = {name: row[place] for name, place in self.header.index.items()}
+        return {
+            "player": cells["player"],
+            "score": self._number("score", cells["score"]),
+            "tiebreak": self._number("tiebreak", cells.get("tiebreak")),
+            "at": self._number("at", cells.get("at")),
+            "reached_at": self._number("reached_at", cells.get("reached_at")),
+            "attributes": {name: row[place] for name, place in self.header.attributes if row[place] not in ("", None)},
+            "metadata": _read_object(cells.get("metadata")),
+            "board": cells.get("board") or None,
+        }
+
+    def _column(
+        self, name: str, cells: Sequence[Sequence[Any]], read: Callable[[Sequence[Any]], list[T | None]]
+    ) -> list[T | None] | None:
+        place = self.header.index.get(name)
+        return None if place is None else read(cells[place])
+
+    def _attributes(self, cells: Sequence[Sequence[Any]]) -> list[Mapping[str, object] | None] | None:
+        if not self.header.attributes:
+            return None
+        names = [name for name, _ in self.header.attributes]
+        known: dict[tuple[Any, ...], Mapping[str, object]] = {}  # few combinations come again and again
+        read: list[Mapping[str, object] | None] = []
+        for row in zip(*(cells[place] for _, place in self.header.attributes), strict=True):
+            found = known.get(row)
+            if found is None:
+                found = {name: cell for name, cell in zip(names, row, strict=True) if cell not in ("", None)}
+                if len(known) < _ATTRIBUTES_CACHED_MAX:
+                    known[row] = found
+            read.append(found)
+        return read
+
+    def _whole_numbers(self, cells: Sequence[Any]) -> list[int]:
+        raise NotImplementedError
+
+    def _optional_numbers(self, cells: Sequence[Any]) -> list[int | None]:
+        raise NotImplementedError
+
+    def _number(self, field: str, cell: Any) -> object:
+        raise NotImplementedError
+
+
+def _texts(cells: Sequence[Any]) -> list[str]:
+    if set(map(type, cells)) != {str}:
+        raise TypeError("there is something else among the texts")
+    return list(cells)
+
+
+def _optional_texts(cells: Sequence[Any]) -> list[str | None]:
+    if not set(map(type, cells)) <= {str, type(None)}:
+        raise TypeError("there is something else among the texts")
+    return [cell or None for cell in cells]
+
+
+def _objects(cells: Sequence[Any]) -> list[Mapping[str, object] | None]:
+    return [_object(cell) if isinstance(cell, str) and cell else cell or None for cell in cells]
+
+
+def _read_object(cell: Any) -> object:
+    if not isinstance(cell, str):
+        return cell
+    try:
+        return _object(cell) if cell else None
+    except (ValueError, RecursionError) as problem:
+        raise InvalidValue(
+            "metadata", f'must be a JSON object such as {{"replay": "r-17"}}; {problem!s:.100}'
+        ) from None

@@ -184,11 +184,10 @@ class Running:
             self._ledger.player_index.index_chunk()
 
     def _checkpoint(self) -> None:
+        pages = self._database.log_pages
         with suppress(OSError):  # it only makes commits faster
-            self._database.extend_log(
-                LOG_AHEAD_BYTES * 4 if self._database.log_pages > LOG_PAGES_FEW else LOG_AHEAD_BYTES
-            )
-        if self._database.log_pages * PAGE_BYTES < self.settings.checkpoint_bytes:
+            self._database.extend_log(LOG_AHEAD_BYTES * 4 if pages > LOG_PAGES_FEW else LOG_AHEAD_BYTES)
+        if pages * PAGE_BYTES < self.settings.checkpoint_bytes:
             return
         self._database.checkpoint()
         if self._database.log_pages * PAGE_BYTES >= self.settings.checkpoint_bytes_max:

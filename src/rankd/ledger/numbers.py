@@ -27,13 +27,13 @@ class PlayerNumbers:
         """The connection is the writing one."""
         self._connection = connection
         self._known = Numbers()
-        self._fresh: dict[str, int] = {}
+        self.fresh: dict[str, int] = {}  # given out, and not on disk yet
         self._last = 0
         self.forget_fresh()
 
     def forget_fresh(self) -> None:
         """Forget what was given out and did not reach the disk."""
-        self._fresh.clear()
+        self.fresh.clear()
         self._last = self._connection.execute("SELECT coalesce(max(number), 0) FROM players").get
 
     def number(self, players: Sequence[str]) -> array[int]:
@@ -46,8 +46,12 @@ class PlayerNumbers:
                 numbers[index] = given[players[index]]
         return numbers
 
+    def number_one(self, player: str) -> int:
+        """Return the number of one player, a new one to somebody who has none."""
+        return self._known.get(player) or self._look_up([player])[player]
+
     def _look_up(self, players: Sequence[str]) -> dict[str, int]:
-        fresh = self._fresh
+        fresh = self.fresh
         given = {player: fresh[player] for player in players if player in fresh}
         missing = [player for player in dict.fromkeys(players) if player not in given]
         rows = self._connection.executemany(
@@ -68,17 +72,17 @@ class PlayerNumbers:
 
     def save(self) -> None:
         """Write the numbers given out since the last commit, in the transaction under way."""
-        if self._fresh:
+        if self.fresh:
             self._connection.executemany(
                 "INSERT INTO players (number, id) VALUES (?, ?)",
-                ((number, player) for player, number in self._fresh.items()),
+                ((number, player) for player, number in self.fresh.items()),
             )
 
     def saved(self) -> None:
         """Note that the transaction was committed."""
-        if self._fresh:
-            self._remember(self._fresh)
-            self._fresh.clear()
+        if self.fresh:
+            self._remember(self.fresh)
+            self.fresh.clear()
 
 
 class ContextNumbers:
@@ -101,11 +105,13 @@ class ContextNumbers:
             if number != len(self._contexts):
                 raise LedgerDamaged(f"context {len(self._contexts)} is missing; restore a copy of the data folder")
         self._saved = len(self._contexts)
+        self.fresh = False  # whether numbers were given out that are not on disk yet
 
     def _add(self, context: Context, text: bytes) -> int:
         self._contexts.append(context)
         self._texts.append(text)
         number = self._numbers[text] = len(self._contexts)
+        self.fresh = True
         return number
 
     def number(self, context: Context) -> int:
@@ -118,6 +124,10 @@ class ContextNumbers:
         if not 1 <= number <= len(self._contexts):
             raise LedgerDamaged(f"context {number} is missing; restore a copy of the data folder")
         return self._contexts[number - 1]
+
+    def text(self, number: int) -> bytes:
+        """Return the JSON of a context that has a number."""
+        return self._texts[number - 1]
 
     def stored(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the JSON of contexts, each once, in the order they are named first."""
@@ -133,6 +143,7 @@ class ContextNumbers:
     def saved(self) -> None:
         """Note that the transaction was committed."""
         self._saved = len(self._contexts)
+        self.fresh = False
 
     def withdraw(self) -> None:
         """Note that the transaction was not committed."""
@@ -140,3 +151,4 @@ class ContextNumbers:
             del self._numbers[text]
         del self._contexts[self._saved :]
         del self._texts[self._saved :]
+        self.fresh = False

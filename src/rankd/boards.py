@@ -124,7 +124,19 @@ class Boards(Reads):
         imported: bool = False,
     ) -> Submitted:
         """Count one score; it is on disk and ranked when this returns."""
-        found = self._open_board(board) if key is None else None
+        found = None
+        if key is None:
+            found = self._writer.boards.get(board) if type(board) is str else None
+            if found is None or not found.open:
+                found = self._open_board(board)
+        if found is not None and at is None and attributes is None and metadata is None:
+            return self._writer.submit_single(
+                found,
+                check_player(player),
+                found.check_score(score),
+                0 if tiebreak is None else check_tiebreak(tiebreak),
+                sender if sender is LOCAL else column.check_sender(sender),
+            )
         task = ScoreTask(
             check_board_id(board),
             [check_player(player)],

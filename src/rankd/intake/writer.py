@@ -19,41 +19,27 @@ from rankd.domain.board import Board
 from rankd.domain.change import change
 from rankd.domain.consistency import check_feeds
 from rankd.domain.definition import define_board, definition_of
-from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Ranking
 from rankd.errors import BoardInUse, BoardUnknown, Closed, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptance, Acceptances
+from rankd.intake.asking import Asking
 from rankd.intake.commit import Commit
-from rankd.intake.queue import GroupCommit, Task
+from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import Repeats, check_same
-from rankd.intake.results import Batched, Changed, Question, Submitted, submitted, token
-from rankd.intake.scores import ScoreTask, check_bounds, check_open
-from rankd.ledger.event import Context, Detail, Kind, Stretch
+from rankd.intake.results import Batched, Changed, Question, Submitted, submitted, submitted_of, token
+from rankd.intake.scores import ScoreTask, check_bounds, check_open, single_task
+from rankd.ledger.event import Context, Detail, Kind, Single, Stretch
+from rankd.ledger.port import Draft, Head
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
-from rankd.projection.port import Standing
 from rankd.registry.port import Registry
 from rankd.seasons.due import Due, Schedule
 from rankd.settings import Settings
 
 Result = TypeVar("Result")
+What = TypeVar("What")
+Beside = TypeVar("Beside")
 ROLL_OVERS_PER_COMMIT = 1_000
 _log = logging.getLogger("rankd")
-
-
-class OtherTask(Task):
-    """A change that is committed on its own."""
-
-    alone = True
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        """`work` is called in the committing thread."""
-        super().__init__()
-        self.work = work
-
-
-class LastTask(OtherTask):
-    """The end: done whatever happened before."""
 
 
 class Writer:
@@ -80,6 +66,7 @@ class Writer:
         self._broken: BaseException | None = None
         self._closed = False
         self._process = os.getpid()
+        self._asking = Asking(applier, self._apply)
         self._schedule = Schedule(applier.state, lambda: self.boards)
         self.position = ledger.head().sequence
         self.commits = 0
@@ -90,6 +77,15 @@ class Writer:
     def submit(self, task: ScoreTask) -> object:
         """Count scores."""
         return self._commits.run(task)
+
+    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: str) -> Submitted:
+        """Count one score without a key and with nothing beside it, checked against a board that is open."""
+        answer = self._commits.lead_alone(self._commit_alone, board, player, score, tiebreak, sender)
+        if answer is None:
+            answer = self.submit(single_task(board, player, score, tiebreak, sender))
+        if not isinstance(answer, Submitted):
+            raise AssertionError("a single score is answered with Submitted")
+        return answer
 
     def run(self, work: Callable[[], object]) -> object:
         """Do something on its own between two commits."""
@@ -173,10 +169,19 @@ class Writer:
 
     def _commit(self, group: list[Task]) -> None:
         first = group[0]
-        self.check_open()
         if isinstance(first, LastTask):
+            self.check_open()
             first.work()
             return
+        self._get_ready()
+        if isinstance(first, OtherTask):
+            first.result = first.work()
+            return
+        self._commit_scores([task for task in group if isinstance(task, ScoreTask)])
+
+    def _get_ready(self) -> None:
+        """Do what comes before any commit: find out how far the ledger is and what time it is, append what is due."""
+        self.check_open()
         if self._broken is not None:
             raise Closed(f"the boards must be opened again after: {self._broken}")
         if self._unsure:
@@ -184,10 +189,34 @@ class Writer:
         self.at = max(self.at, self._clock.now())  # once: what is due by it comes before what happens at it
         if self._schedule.is_due(self.at):
             self._roll_over()
-        if isinstance(first, OtherTask):
-            first.result = first.work()
-            return
-        self._commit_scores([task for task in group if isinstance(task, ScoreTask)])
+
+    def _commit_alone(self, board: Board, player: str, score: int, tiebreak: int, sender: str) -> object:
+        """Commit one score in a thread that leads nobody."""
+        self._get_ready()
+        answer = self._commit_single(board, player, score, tiebreak, sender)
+        if answer is not None:
+            return answer
+        task = single_task(board, player, score, tiebreak, sender)
+        self._commit_scores([task])
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def _commit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: str) -> Submitted | None:
+        """Commit one score that has nothing to say beside its numbers; None, and nothing done, where there is more.
+
+        The rules are those of every score. What they say of all that share a context is known by now, so only numbers
+        go from the request to the ledger and on to the rank store.
+        """
+        if self.boards.get(board.id) is not board or self._repeats.has_waiting:
+            return None
+        acceptance = self._acceptances.at(board, sender, Kind.SCORE, self.at)
+        if not acceptance.is_plain:
+            return None
+        event = Single(acceptance.number, self.at, player, score, tiebreak)
+        append, apply = self._ledger.append_single, self._asking.apply_single
+        window, change = self._carry_out(append, event, apply, acceptance)
+        return submitted(token(event.first), board, player, window, change, now=self.at)
 
     def _commit_scores(self, tasks: list[ScoreTask]) -> None:
         commit = self._new_commit()
@@ -215,14 +244,18 @@ class Writer:
         for task, twin in same:
             task.result = msgspec.structs.replace(twin.result, repeated=True)  # type: ignore[type-var]
 
-    def _add(self, commit: Commit, task: ScoreTask) -> Question | None:
+    def _checked_board(self, task: ScoreTask) -> Board:
         board = self.board(task.board_id)
-        check_open(board)
         if board is not task.board:  # not checked yet, or changed since
+            check_open(board)
             if task.answers:
                 board.check_score(task.scores[0])
             else:
                 check_bounds(task.scores, board)
+        return board
+
+    def _add(self, commit: Commit, task: ScoreTask) -> Question | None:
+        board = self._checked_board(task)
         before = commit.events
         question = commit.add_scores(task, board)
         commit.add_request(task, before)
@@ -232,7 +265,7 @@ class Writer:
         position = token(sequence)
         answer: Submitted | Batched = Batched(position, len(task.scores))
         if task.answers:
-            answer = submitted(position, self.board(task.board_id), task.players[0], question, self._clock.now())
+            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self._clock.now())
         self._repeats.remember(task, answer)
         return answer
 
@@ -307,47 +340,33 @@ class Writer:
         )
 
     def _append(self, commit: Commit) -> None:
-        answers = self._repeats.waiting
+        self._carry_out(self._ledger.append, commit.draft(self._repeats.waiting), self._apply_draft, commit)
+
+    def _apply_draft(self, draft: Draft, commit: Commit) -> None:
+        self._repeats.written(draft.answers)
+        for stretch in commit.stretches:
+            self._asking.apply(stretch, commit.questions(stretch))
+
+    def _carry_out(
+        self, append: Callable[[What], Head], what: What, apply: Callable[[What, Beside], Result], beside: Beside
+    ) -> Result:
+        """Append, then apply; whatever cuts it off, and wherever, is known to the next commit."""
+        self._unsure = True
         try:
-            head = self._ledger.append(commit.draft(answers))
+            head = append(what)
         except BaseException:
             self._acceptances.forget()
-            self._unsure = True
             raise
         self.commits += 1
-        self._repeats.written(answers)
         try:
-            for stretch in commit.stretches:
-                self._apply_asking(stretch, commit.questions(stretch))
+            result = apply(what, beside)
+            self.position = head.sequence
         except BaseException as problem:
             self._broken = problem
             raise
-        self.position = head.sequence
+        self._unsure = False
         self.on_commit()
-
-    def _apply_asking(self, stretch: Stretch, questions: list[Question]) -> None:
-        """Apply a stretch and answer what is asked about it."""
-        if len(questions) == 1 and len(stretch) == 1:
-            (question,) = questions
-            change = self._applier.apply_one(stretch, question.instance, question.ranking)
-            if change is not None:
-                question.answer_from(change)
-                return
-        before = self._stand(questions)
-        self._apply(stretch)
-        for question, stood, stands in zip(questions, before, self._stand(questions), strict=True):
-            question.answer(stood, stands)
-
-    def _stand(self, questions: list[Question]) -> list[Standing | None]:
-        together: dict[tuple[InstanceKey, Ranking], list[int]] = {}
-        for index, question in enumerate(questions):
-            together.setdefault((question.instance, question.ranking), []).append(index)
-        standings: list[Standing | None] = [None] * len(questions)
-        for (instance, ranking), indices in together.items():
-            subjects = [questions[index].subject or "" for index in indices]
-            for index, standing in zip(indices, self._applier.store.ranks(instance, subjects, ranking), strict=True):
-                standings[index] = standing
-        return standings
+        return result
 
     def _apply(self, stretch: Stretch) -> None:
         self._applier.apply(stretch)

@@ -31,14 +31,18 @@ PARTS: tuple[tuple[str, Any, str], ...] = (
     ("check", scores_module, "read_row"),
     ("wait_for_commit", GroupCommit, "_wait"),
     ("player_numbers", PlayerNumbers, "number"),
+    ("player_numbers", PlayerNumbers, "number_one"),
     ("seal", sqlite_module, "seal"),
+    ("seal", sqlite_module, "seal_single"),
     ("sqlite_rows", sqlite_module, "insert_rows"),
     ("sqlite_rows", PlayerNumbers, "save"),
     ("sqlite_commit", SqliteLedger, "_append"),  # what is left of it: begin, write the log, sync
+    ("sqlite_commit", SqliteLedger, "append_single"),
     ("sqlite_read", SqliteLedger, "_fetch"),
     ("check_seals", sqlite_module, "check_seals"),
     ("snapshot_load", Snapshots, "newest"),
     ("engine", EngineStore, "apply"),
+    ("engine", EngineStore, "apply_one"),
     ("engine", EngineStore, "ranks"),
 )
 WAITING = "wait_for_commit"  # beside the parts of whoever commits, not in addition to them

@@ -42,6 +42,7 @@ class Application {
       find_boards();
       find_players();
       sort_by_board();
+      if (players_.size() == 1) engine_.ask_ahead(boards_, players_[0], batch_.score[0]);
       if (batch_.ranks) note_ranks(applied_.rank_before);
       for (const Group& group : groups_) apply_group(group);
       if (batch_.ranks) note_ranks(applied_.rank_after);
@@ -222,6 +223,7 @@ class Application {
     ranks.assign(batch_.rows, kRankAbsent);
     std::vector<uint32_t> players;
     for (const Group& group : groups_) {
+      if (group.begin < group.end && rows_[group.begin] >= batch_.ranked_rows) continue;  // its first row is its least
       const Board& board = engine_.boards_.payload(group.board);
       players.clear();
       for (uint32_t i = group.begin; i < group.end; ++i) {

@@ -39,14 +39,17 @@ struct Types {
   nb::object standing;
   nb::object friend_line;
   nb::object kept;
+  nb::object change;
+  nb::tuple verdicts;
 };
 
 // ------------------------------------------------------------------------------------------------------ the class
 
 class PyEngine {
  public:
-  PyEngine(nb::object entry, nb::object standing, nb::object friend_line, nb::object kept)
-      : engine_(random_key()), types_{entry, standing, friend_line, kept} {}
+  PyEngine(nb::object entry, nb::object standing, nb::object friend_line, nb::object kept, nb::object change,
+           nb::tuple verdicts)
+      : engine_(random_key()), types_{entry, standing, friend_line, kept, change, verdicts} {}
 
   nb::tuple apply(nb::list instances, nb::handle players, nb::handle score, nb::handle tie, nb::handle instance,
                   nb::handle player, nb::handle op, uint64_t partition, uint64_t epoch, uint64_t after, uint64_t upto,
@@ -88,6 +91,27 @@ class PyEngine {
                           column_of(applied.new_score, "q"),
                           ranked ? column_of(applied.rank_before, "q") : nb::none(),
                           ranked ? column_of(applied.rank_after, "q") : nb::none());
+  }
+
+  nb::object apply_one(nb::list instances, nb::str player, int64_t score, nb::handle ties, uint64_t at, int ranking) {
+    OneEvent event;
+    take_event(event, one_table_.take(instances), player, score, ties, engine_);
+    event.batch.after = at - 1;
+    event.batch.upto = at;
+    event.batch.ranks = static_cast<Ranking>(ranking);
+    event.batch.ranked_rows = 1;
+    Applied applied;
+    {
+      const nb::gil_scoped_release others;
+      applied = engine_.apply(event.batch);
+    }
+    if (applied.verdict != Verdict::applied) return types_.verdicts[static_cast<size_t>(applied.verdict)];
+    const uint8_t flags = applied.flags[0];
+    return make(types_.change, nb::handle((flags & kSet) != 0 ? Py_True : Py_False),
+                whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
+                whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
+                whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
+                whole_if(applied.rank_after[0] != kRankAbsent, applied.rank_after[0]));
   }
 
   bool drop(std::string_view name) {
@@ -370,6 +394,7 @@ class PyEngine {
 
   Engine engine_;
   Types types_;
+  TakenTable one_table_;  // of the last apply_one
 };
 
 void raise(const char* name, nb::tuple arguments) {
@@ -408,15 +433,21 @@ NB_MODULE(_engine, module) {
   nb::register_exception_translator(rankd::translate);
   module.doc() = "The native ranking engine; use rankd.projection.engine.";
   nb::class_<PyEngine>(module, "Engine", "Any number of boards over one set of players.")
-      .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), "entry"_a, "standing"_a, "friend"_a, "kept"_a,
-           nb::sig("def __init__(self, entry: type[typing.Any], standing: type[typing.Any], friend: type[typing.Any], kept: type[typing.Any]) -> None"),
-           "The classes of answers, made with positional arguments.")
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::object, nb::tuple>(), "entry"_a, "standing"_a,
+           "friend"_a, "kept"_a, "change"_a, "verdicts"_a,
+           nb::sig("def __init__(self, entry: type[typing.Any], standing: type[typing.Any], friend: type[typing.Any], "
+                   "kept: type[typing.Any], change: type[typing.Any], verdicts: tuple[typing.Any, ...]) -> None"),
+           "The classes of answers, made with positional arguments, and the verdicts in order.")
       .def("apply", &PyEngine::apply, "instances"_a, "players"_a, "score"_a, "tie"_a.none(), "instance"_a.none(),
            "player"_a.none(), "op"_a.none(), "partition"_a, "epoch"_a, "after"_a, "upto"_a, "ranking"_a,
            nb::sig("def apply(self, instances: list[tuple[str, int, int, int, int, int]], players: collections.abc.Sequence[str], "
                    "score: object, tie: object | None, instance: object | None, player: object | None, "
                    "op: object | None, partition: int, epoch: int, after: int, upto: int, ranking: int) -> "
                    "tuple[int, int, int, memoryview, memoryview, memoryview, memoryview | None, memoryview | None]"))
+      .def("apply_one", &PyEngine::apply_one, "instances"_a, "player"_a, "score"_a, "ties"_a, "at"_a, "ranking"_a,
+           nb::sig("def apply_one(self, instances: list[tuple[str, int, int, int, int, int]], player: str, score: int, "
+                   "ties: collections.abc.Sequence[int], at: int, ranking: int) -> typing.Any"),
+           "One row for each instance, of event `at`; what the first row did, or a verdict.")
       .def("drop", &PyEngine::drop, "name"_a)
       .def("position", &PyEngine::position, "partition"_a,
            nb::sig("def position(self, partition: int) -> tuple[int, int]"))

@@ -41,5 +41,6 @@ nb::object make(nb::handle type, const Arguments&... arguments) {
 
 inline nb::object whole(uint64_t number) { return nb::steal(PyLong_FromUnsignedLongLong(number)); }
 inline nb::object signed_whole(int64_t number) { return nb::steal(PyLong_FromLongLong(number)); }
+inline nb::object whole_if(bool present, int64_t number) { return present ? signed_whole(number) : nb::none(); }
 
 }  // namespace rankd

@@ -158,4 +158,65 @@ inline Batch::Instance take_instance(nb::handle item, size_t index) {
   return instance;
 }
 
+// The instances of a list as the engine wants them; the same list again is not looked at again. Whoever gives a list
+// does not change it afterwards.
+class TakenTable {
+ public:
+  const std::vector<Batch::Instance>& take(const nb::list& list) {
+    if (!list.is(list_)) {
+      std::vector<Batch::Instance> instances;
+      for (const nb::handle item : list) instances.push_back(take_instance(item, instances.size()));
+      list_ = list;
+      instances_ = std::move(instances);
+    }
+    return instances_;
+  }
+
+ private:
+  nb::object list_;  // keeps the names alive
+  std::vector<Batch::Instance> instances_;
+};
+
+// One event as a batch: a row for each instance.
+struct OneEvent {
+  Ids ids;
+  std::vector<int64_t> score;
+  std::vector<int64_t> tie;
+  std::vector<uint32_t> instance;
+  std::vector<uint32_t> player;
+  Batch batch;
+};
+
+inline void take_event(OneEvent& event, const std::vector<Batch::Instance>& instances, const nb::str& player,
+                       int64_t score, nb::handle ties, const Engine& engine) {
+  const size_t rows = instances.size();
+  const nb::object listed = nb::steal(PySequence_Fast(ties.ptr(), "ties must be a sequence of int"));
+  if (!listed.is_valid()) nb::raise_python_error();
+  std::string_view id;
+  if (rows == 0 || static_cast<size_t>(PySequence_Fast_GET_SIZE(listed.ptr())) != rows ||
+      !utf8(player.ptr(), id) || id.empty() || id.size() > kPlayerBytesMax) {
+    throw MalformedBatch(-1, "one event must have rows, a tie for each, and a player's id");
+  }
+  event.ids.text = id;
+  event.ids.end = {static_cast<uint32_t>(id.size())};
+  event.ids.hash = {engine.hash(id)};
+  event.score.assign(rows, score);
+  event.player.assign(rows, 0);
+  for (uint32_t row = 0; row < rows; ++row) {
+    int64_t tie = 0;
+    if (!nb::try_cast(nb::handle(PySequence_Fast_GET_ITEM(listed.ptr(), row)), tie)) {
+      throw MalformedBatch(row, "a tie must be an integer");
+    }
+    event.tie.push_back(tie);
+    event.instance.push_back(row);
+  }
+  event.batch.instances = instances;
+  event.batch.players = &event.ids;
+  event.batch.rows = rows;
+  event.batch.score = event.score.data();
+  event.batch.tie = event.tie.data();
+  event.batch.instance = event.instance.data();
+  event.batch.player = event.player.data();
+}
+
 }  // namespace rankd

@@ -98,6 +98,7 @@ struct Batch {
   uint64_t after = 0;
   uint64_t upto = 0;
   std::optional<Ranking> ranks;
+  size_t ranked_rows = SIZE_MAX;  // the ranks of so many rows are wanted, from the first
 };
 
 struct Applied {
@@ -254,6 +255,7 @@ class Engine {
   friend class SnapshotReader;
 
   std::vector<uint32_t> find_players(const Ids& ids) const;
+  void ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int64_t score) const;
   Standing standing_at(const Board& board, Spot spot, Ranking ranking) const;
   void add_lines(const Board& board, uint64_t first_place, uint64_t count, Ranking ranking, Lines& lines) const;
   void empty(uint32_t number, std::vector<uint32_t>& orphans);

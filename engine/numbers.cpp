@@ -1,5 +1,6 @@
 // The Python face of NumberTable: lists of ids in, columns of numbers out.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string_view.h>
 
 #include <random>
 #include <string>
@@ -37,6 +38,9 @@ class Numbers {
     for (const size_t index : missing) indices.append(index);
     return nb::make_tuple(nb::bytes(numbers.data(), numbers.size() * sizeof(int64_t)), indices);
   }
+
+  // The number of one id, 0 when it is not known.
+  uint32_t get(std::string_view id) const { return static_cast<uint32_t>(table_.find(table_.name(id))); }
 
   void put(nb::handle ids, nb::handle numbers) {
     const std::vector<NumberTable::Name> names = take(ids);
@@ -109,6 +113,7 @@ NB_MODULE(_numbers, module) {
   nb::class_<Numbers>(module, "Numbers", "A cache of players' numbers; used by one thread at a time.")
       .def(nb::init<>())
       .def("find", &Numbers::find, "ids"_a, nb::sig("def find(self, ids: collections.abc.Sequence[str]) -> tuple[bytes, list[int]]"))
+      .def("get", &Numbers::get, "player"_a)
       .def("put", &Numbers::put, "ids"_a, "numbers"_a,
            nb::sig("def put(self, ids: collections.abc.Sequence[str], numbers: collections.abc.Sequence[int]) -> None"))
       .def("clear", &Numbers::clear)

@@ -286,4 +286,32 @@ void Engine::check() const {
   if (references.size() != players_.size()) fail("engine: an entry's player is unknown");
 }
 
+// Asks for the memory that a player's score will touch, in all boards at a time: one after the other, each board would
+// wait for its own. For the writer, who changes nothing meanwhile.
+void Engine::ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int64_t score) const {
+  constexpr size_t kTogether = 16;  // more boards than processors fetch lines for
+  struct Asked {
+    const Tree* tree;
+    uint64_t score_key;
+  };
+  std::array<Asked, kTogether> asked;
+  size_t count = 0;
+  for (const uint32_t number : boards) {
+    if (number == kNone || player == kNone || count == kTogether) continue;
+    const Board& board = boards_.payload(number);
+    if (board.tree() != nullptr) asked[count++] = {board.tree(), score_key(board.direction().order, score)};
+  }
+  if (count < 2) return;
+  const auto each = [&](auto step) {
+    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key);
+  };
+  each([&](const Tree& tree, uint64_t) { tree.prefetch_map(player); });
+  each([&](const Tree& tree, uint64_t key) { tree.prefetch_parent(key); });
+  each([&](const Tree& tree, uint64_t) { tree.prefetch_players(player); });
+  each([&](const Tree& tree, uint64_t key) { tree.prefetch_leaf(key); });
+  each([&](const Tree& tree, uint64_t) {
+    if (const Spot spot = tree.locate(player); spot.leaf != kNone) tree.prefetch_move(spot);
+  });
+}
+
 }  // namespace rankd

@@ -6,8 +6,18 @@ from typing import Any
 class Engine:
     """Any number of boards over one set of players."""
 
-    def __init__(self, entry: type[Any], standing: type[Any], friend: type[Any], kept: type[Any]) -> None:
-        """The classes of answers, made with positional arguments."""
+    def __init__(
+        self,
+        entry: type[Any],
+        standing: type[Any],
+        friend: type[Any],
+        kept: type[Any],
+        change: type[Any],
+        verdicts: tuple[Any, ...],
+    ) -> None:
+        """
+        The classes of answers, made with positional arguments, and the verdicts in order.
+        """
 
     def apply(
         self,
@@ -24,6 +34,19 @@ class Engine:
         upto: int,
         ranking: int,
     ) -> tuple[int, int, int, memoryview, memoryview, memoryview, memoryview | None, memoryview | None]: ...
+    def apply_one(
+        self,
+        instances: list[tuple[str, int, int, int, int, int]],
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        at: int,
+        ranking: int,
+    ) -> Any:
+        """
+        One row for each instance, of event `at`; what the first row did, or a verdict.
+        """
+
     def drop(self, name: str) -> bool: ...
     def position(self, partition: int) -> tuple[int, int]: ...
     def names(self, cursor: int, most: int) -> tuple[list[str], int | None]: ...

@@ -18,6 +18,7 @@ from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
 from rankd.domain.position import LedgerPosition
 from rankd.domain.scope import check_attributes
+from rankd.domain.score import check_tiebreak
 from rankd.domain.text import check_text, check_url
 from rankd.errors import InvalidValue
 from rankd.intake import prepare
@@ -61,6 +62,7 @@ class Boards(Reads):
         )
         self._running = running
         self._writer = running.writer
+        self._changes = running.changes
         self._registry = running.registry
 
     def __enter__(self) -> Self:
@@ -111,7 +113,7 @@ class Boards(Reads):
         """Define a board or change it, by keywords or by a mapping; the same definition again changes nothing."""
         if definition is not None and options:
             raise InvalidValue("definition", "must be given as a mapping or as keywords, not both")
-        return self._writer.define(board, options if definition is None else definition, sender_of(sender, key))
+        return self._changes.define(board, options if definition is None else definition, sender_of(sender, key))
 
     def definition(self, board: str) -> dict[str, object]:
         """Return a board's whole definition."""
@@ -123,7 +125,7 @@ class Boards(Reads):
 
     def delete(self, board: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:
         """Delete a board with all its scores; defined again, it starts empty."""
-        return self._writer.delete(check_board_id(board), sender_of(sender, key))
+        return self._changes.delete(check_board_id(board), sender_of(sender, key))
 
     # Scores
 
@@ -142,8 +144,20 @@ class Boards(Reads):
         imported: bool = False,
     ) -> Submitted:
         """Count one score; it is on disk and ranked when this returns."""
+        who = sender_of(sender, key, imported=imported)
+        if who.is_plain and at is None and attributes is None and metadata is None:
+            found = self._writer.boards.get(board) if type(board) is str else None
+            if found is None or not found.open:
+                found = self._open_board(board)
+            return self._writer.submit_single(
+                found,
+                check_player(player),
+                found.check_score(score),
+                0 if tiebreak is None else check_tiebreak(tiebreak),
+                who,
+            )
         sent = _Sent(board, player, score, tiebreak, at, attributes, metadata)
-        result = self._writer.submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
+        result = self._writer.submit(self.prepare_score(sent, who))
         if not isinstance(result, Submitted):
             raise AssertionError("a single score is answered with Submitted")
         return result
@@ -233,7 +247,7 @@ class Boards(Reads):
 
     def remove(self, board: str, player: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:
         """Take a player out of every instance of a board; a later score starts anew."""
-        return self._writer.remove(check_board_id(board), check_player(player), sender_of(sender, key))
+        return self._changes.remove(check_board_id(board), check_player(player), sender_of(sender, key))
 
     def reset(
         self, board: str, window: str | None = None, *, key: str | None = None, sender: str | Sender = LOCAL
@@ -241,7 +255,7 @@ class Boards(Reads):
         """Empty the current instances of one window, or of every window."""
         if window is not None and not isinstance(window, str):
             raise InvalidValue("window", f"must be text; got {type(window).__name__}")
-        return self._writer.reset(check_board_id(board), window, sender_of(sender, key))
+        return self._changes.reset(check_board_id(board), window, sender_of(sender, key))
 
     # Players
 
@@ -275,7 +289,7 @@ class Boards(Reads):
             known = self._registry.profile(given.player) if only_given else None
             self._registry.set_profile(given if known is None else _filled(given, known))
 
-        self._writer.register(store, [given, only_given], sender_of(sender, key))
+        self._changes.register(store, [given, only_given], sender_of(sender, key))
         return self._registry.profile(given.player) or given
 
     def history(
@@ -302,7 +316,7 @@ class Boards(Reads):
             raise InvalidValue("friends", f"must be a list of at most {FRIENDS_MAX} ids")
         listed = dict.fromkeys(check_player(friend, f"friends[{index}]") for index, friend in enumerate(friends))
         who_sends = sender_of(sender, key)
-        self._writer.register(lambda: self._registry.set_friends(who, tuple(listed)), [who, *listed], who_sends)
+        self._changes.register(lambda: self._registry.set_friends(who, tuple(listed)), [who, *listed], who_sends)
         return tuple(listed)
 
     def friends_of(

@@ -14,6 +14,7 @@ from rankd.clock import Clock, SystemClock
 from rankd.domain.instance import InstanceKey
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.folder import FolderLock
+from rankd.intake.changes import Changes
 from rankd.intake.writer import Writer
 from rankd.ledger.database import LOG_AHEAD_BYTES, Database
 from rankd.ledger.port import PastEvent
@@ -81,6 +82,7 @@ class Running:
         self.applier = applier
         self.registry = SqliteRegistry(database, settings.profiles_cached_max, ledger.tell_changes)
         self.writer = Writer(ledger, applier, self.registry, clock, settings)
+        self.changes = Changes(self.writer, ledger, applier)
         self.joined = Joined(applier.state, ledger, self.registry, settings.metadata_cached_max)
         self._lock = lock
         self._database = database
@@ -218,11 +220,10 @@ class Running:
             self._ledger.player_index.index_chunk()
 
     def _checkpoint(self) -> None:
+        pages = self._database.log_pages
         with suppress(OSError):  # it only makes commits faster
-            self._database.extend_log(
-                LOG_AHEAD_BYTES * 4 if self._database.log_pages > LOG_PAGES_FEW else LOG_AHEAD_BYTES
-            )
-        if self._database.log_pages * PAGE_BYTES < self.settings.checkpoint_bytes:
+            self._database.extend_log(LOG_AHEAD_BYTES * 4 if pages > LOG_PAGES_FEW else LOG_AHEAD_BYTES)
+        if pages * PAGE_BYTES < self.settings.checkpoint_bytes:
             return
         self._database.checkpoint()
         if self._database.log_pages * PAGE_BYTES >= self.settings.checkpoint_bytes_max:

@@ -244,6 +244,19 @@ class EngineBesideReference(RuleBasedStateMachine):
         }
         self.apply(batch_rows, **{column: spoilt[column]})
 
+    @rule(
+        boards=st.lists(st.integers(0, len(KEYS) - 1), min_size=1, max_size=6),
+        event=st.tuples(st.sampled_from([*PLAYERS, *PLAYERS, "", "x" * 200]), scores | st.just(2**63)),
+        tie=ties | st.just(-1),
+        ahead=st.sampled_from([1, 1, 1, 1, 0, 2]),
+        ranks=rankings,
+    )
+    def apply_one(self, boards: list[int], event: tuple[str, int], tie: int, ahead: int, ranks: Ranking) -> None:
+        table = tuple((KEYS[board], self.board_rules[board]) for board in boards)
+        for _ in range(2):  # the second time, an adapter may know the table
+            at = self.reference.position().sequence + ahead
+            self.both(lambda store, at=at: store.apply_one(table, *event, [tie] * len(table), at=at, ranks=ranks))  # type: ignore[misc]
+
     @rule(key=keys)
     def drop(self, key: InstanceKey) -> None:
         self.both(lambda store: store.drop(key))

@@ -190,6 +190,8 @@ class Board:
 
     def check_score(self, value: object, field: str = "score") -> int:
         """Return a score that this board takes."""
+        if type(value) is int and self.score_min <= value <= self.score_max:
+            return value
         return check_score(value, self.score_min, self.score_max, field)
 
     def ranked_score(self, score: int, at: int) -> int:

@@ -14,6 +14,15 @@ def check_player(value: object, field: str = "player") -> str:
     >>> check_player("Zoë")
     'Zoë'
     """
+    # Most ids are plain: a look tells them from those that need the whole check.
+    if (
+        type(value) is str
+        and value.isascii()
+        and value.isprintable()
+        and 0 < len(value) <= PLAYER_BYTES_MAX
+        and value[0] != "."
+    ):
+        return value
     player = check_text(field, value, PLAYER_BYTES_MAX)
     if player in (".", ".."):
         raise InvalidValue(field, f"must not be {player!r}, which means a folder in a path; choose another id")

@@ -23,7 +23,12 @@ class LedgerPosition(NamedTuple):
         >>> LedgerPosition(0, 8731).token
         '0-8731'
         """
-        return f"{self.partition}-{self.sequence}"
+        return token(self.partition, self.sequence)
+
+
+def token(partition: int, sequence: int) -> str:
+    """Return a position as it is given to clients."""
+    return f"{partition}-{sequence}"
 
 
 def parse_position(value: object, field: str = "at_least") -> LedgerPosition:

@@ -17,6 +17,9 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
     """Return the text as it is, or say why it cannot be taken; `lines` allows tabs and line feeds."""
+    # Most text is plain: a look tells it from what needs the whole check.
+    if type(value) is str and value.isascii() and value.isprintable() and bytes_min <= len(value) <= bytes_max:
+        return value
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text; got {type(value).__name__}")
     if found := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):

@@ -16,7 +16,7 @@ _CACHED_MAX = 10_000
 class Acceptance:
     """What accepting an event at some instant means: its context, the board and those it feeds."""
 
-    __slots__ = ("attributes", "board", "boards", "context", "decaying", "number")
+    __slots__ = ("attributes", "board", "boards", "context", "decaying", "is_plain", "number")
 
     def __init__(self, context: Context, number: int, board: Board, fed: list[Board]) -> None:
         """`boards` are the board itself and those it feeds and reaches."""
@@ -30,6 +30,8 @@ class Acceptance:
             {name for reached in self.boards for name in reached.scopes}
             | {reached.team.attribute for reached in self.boards if reached.team is not None}
         )
+        # Whether a score has nothing to say beside its numbers: no detail is stored with it.
+        self.is_plain = not self.attributes and not self.decaying
 
 
 class Acceptances:

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
 from rankd.errors import LedgerUnavailable
 
@@ -43,7 +43,24 @@ class Task:
             self._wake.release()
 
 
+class OtherTask(Task):
+    """A change that is committed on its own."""
+
+    alone = True
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        """`work` is called in the committing thread."""
+        super().__init__()
+        self.work = work
+
+
+class LastTask(OtherTask):
+    """The end: done whatever happened before."""
+
+
 Kind = TypeVar("Kind", bound=Task)
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 class GroupCommit(Generic[Kind]):
@@ -56,7 +73,7 @@ class GroupCommit(Generic[Kind]):
         self._events_max = events_max
         self._lock = threading.Lock()
         self._waiting: deque[Kind] = deque()
-        self._leader: Kind | None = None
+        self._leader: object = None  # a task, or what stands for one that leads nobody
 
     def run(self, task: Kind) -> object:
         """Commit a task and return its result."""
@@ -96,6 +113,27 @@ class GroupCommit(Generic[Kind]):
                     self._leave(task)
             raise
 
+    def lead_alone(self, commit: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result | None:
+        """Commit something that no task was made for, if nobody is at work; None, and nothing done, when somebody is.
+
+        Whoever arrives meanwhile waits, as for any other leader. What it raises is its caller's error alone.
+        """
+        if self._wait_s:  # others are to be gathered first
+            return None
+        lone = object()
+        try:
+            with self._lock:
+                if self._leader is None:
+                    self._leader = lone
+            if self._leader is not lone:
+                return None
+            result = commit(*arguments)
+            self._hand_over(lone)
+        except BaseException:
+            self._hand_over(lone)
+            raise
+        return result
+
     def _wait(self, task: Kind) -> None:
         """Wait until a task is done, or until it is its turn to lead."""
         task._wake.acquire()
@@ -126,13 +164,13 @@ class GroupCommit(Generic[Kind]):
                     break
                 group.append(self._waiting.popleft())
 
-    def _hand_over(self, leader: Kind) -> None:
+    def _hand_over(self, leader: object) -> None:
         with self._lock:
             if self._leader is leader:
-                self._leader = self._waiting[0] if self._waiting else None
-                if self._leader is not None:
+                following = self._leader = self._waiting[0] if self._waiting else None
+                if following is not None:
                     with suppress(RuntimeError):
-                        self._leader._wake.release()
+                        following._wake.release()
 
     def _leave(self, task: Kind) -> None:
         """Take a task out whose thread was interrupted; an interrupt is meant for nobody else."""

@@ -6,13 +6,14 @@ follows; a repeat that comes when it is not written gets the same position with 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
 from rankd.domain.board import Board
 from rankd.errors import KeyReused
-from rankd.intake.results import Batched, Changed, Submitted, question_about, submitted, token
+from rankd.intake.results import Batched, Changed, Submitted, question_about, submitted_of, token
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
 from rankd.ledger.event import NO_DETAIL
@@ -77,7 +78,7 @@ class Repeats:
         if question is not None and question.subject is not None:
             standing = self._applier.store.rank(question.instance, question.subject, question.ranking)
             question.answer(standing, standing)
-        return msgspec.structs.replace(submitted(position, board, task.players[0], question, now), repeated=True)
+        return msgspec.structs.replace(submitted_of(position, board, task.players[0], question, now), repeated=True)
 
     def remember(self, sender: Sender, answer: Answer) -> None:
         """Keep an answer until it is written."""
@@ -85,11 +86,16 @@ class Repeats:
             self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
 
     @property
+    def has_waiting(self) -> bool:
+        """Tell whether there are answers to write with the next commit."""
+        return bool(self._waiting)
+
+    @property
     def waiting(self) -> list[tuple[str, str, bytes]]:
         """The answers to write with the next commit."""
         return [(sender, key, answer) for (sender, key), answer in self._waiting.items()]
 
-    def written(self, answers: list[tuple[str, str, bytes]]) -> None:
+    def written(self, answers: Sequence[tuple[str, str, bytes]]) -> None:
         """Forget answers that are on disk."""
         for sender, key, _ in answers:
             self._waiting.pop((sender, key), None)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
+from rankd.domain import position
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
-from rankd.domain.position import LedgerPosition
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Reading
 from rankd.projection.port import Change, Standing
@@ -49,38 +48,30 @@ class Changed(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-class Stood(NamedTuple):
-    """Where somebody stood, and with what."""
-
-    rank: int
-    score: int
+NOWHERE = Change(changed=False, old_score=None, new_score=None, rank_before=None, rank_after=None)
 
 
 class Question:
     """Where somebody stands before and after a commit: what the answer to a score says."""
 
-    __slots__ = ("after", "before", "changed", "instance", "ranking", "subject")
+    __slots__ = ("change", "instance", "ranking", "subject")
 
     def __init__(self, instance: InstanceKey, subject: str | None, ranking: Ranking) -> None:
         """`subject` stands in the instance: the player, or on a team board the team; None for who stands nowhere."""
         self.instance = instance
         self.subject = subject
         self.ranking = ranking
-        self.before: Stood | None = None
-        self.after: Stood | None = None
-        self.changed = False
+        self.change = NOWHERE
 
     def answer(self, before: Standing | None, after: Standing | None) -> None:
         """Take what the rank store said before and after."""
-        self.before = None if before is None else Stood(before.rank, before.score)
-        self.after = None if after is None else Stood(after.rank, after.score)
-        self.changed = (before and (before.score, before.tie)) != (after and (after.score, after.tie))
-
-    def answer_from(self, change: Change) -> None:
-        """Take what the row of its only event said."""
-        self.changed, old, new, rank_before, rank_after = change
-        self.before = None if old is None or rank_before is None else Stood(rank_before, old)
-        self.after = None if new is None or rank_after is None else Stood(rank_after, new)
+        self.change = Change(
+            changed=(before and (before.score, before.tie)) != (after and (after.score, after.tie)),
+            old_score=None if before is None else before.score,
+            new_score=None if after is None else after.score,
+            rank_before=None if before is None else before.rank,
+            rank_after=None if after is None else after.rank,
+        )
 
 
 def question_about(board: Board, reading: Reading, player: str, attributes: Mapping[str, str]) -> Question | None:
@@ -100,21 +91,19 @@ def question_about(board: Board, reading: Reading, player: str, attributes: Mapp
 
 def token(sequence: int) -> str:
     """Return a position of the embedded ledger as clients see it."""
-    return LedgerPosition(PARTITION, sequence).token
+    return position.token(PARTITION, sequence)
 
 
-def submitted(position: str, board: Board, player: str, question: Question | None, now: int) -> Submitted:
-    """Answer one score from where its player stood before and stands now."""
-    before = None if question is None else question.before
-    after = None if question is None else question.after
-    return Submitted(
-        position=position,
-        board=board.id,
-        player=player,
-        window=None if question is None else question.instance.window,
-        score=None if after is None else board.shown_score(after.score, now),
-        previous_score=None if before is None else board.shown_score(before.score, now),
-        changed=question is not None and question.changed,
-        rank=None if after is None else after.rank,
-        previous_rank=None if before is None else before.rank,
-    )
+def submitted(upto: str, board: Board, player: str, window: str | None, change: Change, *, now: int) -> Submitted:
+    """Answer one score from what it did in the window its answer speaks of; None for an event older than that."""
+    changed, old, new, rank_before, rank_after = change
+    if board.decay is not None:
+        old = None if old is None else board.shown_score(old, now)
+        new = None if new is None else board.shown_score(new, now)
+    return Submitted(upto, board.id, player, window, new, old, changed, rank_after, rank_before)
+
+
+def submitted_of(upto: str, board: Board, player: str, question: Question | None, now: int) -> Submitted:
+    """Answer one score from what was asked about it, if anything could be."""
+    window, change = (None, NOWHERE) if question is None else (question.instance.window, question.change)
+    return submitted(upto, board, player, window, change, now=now)

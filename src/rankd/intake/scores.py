@@ -109,6 +109,19 @@ def fingerprint_of(said: object) -> bytes:
     return blake2b(msgspec.msgpack.encode(said, order="deterministic"), digest_size=16).digest()
 
 
+def single_task(board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> ScoreTask:
+    """Return the task of one score that has been checked against a board."""
+    return ScoreTask(
+        board.id,
+        [player],
+        array("q", [score]),
+        board=board,
+        tiebreaks=array("q", [tiebreak]) if tiebreak else None,
+        sender=sender,
+        answers=True,
+    )
+
+
 def check_open(board: Board) -> None:
     """Refuse scores for a board that takes none at present."""
     if not board.open:

@@ -19,6 +19,11 @@ class Sender(msgspec.Struct, frozen=True):
     origin: str | None = None  # the address it came from, where that is kept
     imported: bool = False  # an administrator's import: instants may go back as far as windows are open
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a score it sends leaves nothing behind but itself."""
+        return self.key is None and self.origin is None
+
 
 LOCAL = Sender("local", "local")  # who sends when nobody else is named
 

@@ -16,45 +16,28 @@ import msgspec
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
-from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
-from rankd.domain.definition import define_board, definition_of
-from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Ranking
-from rankd.errors import BoardInUse, BoardUnknown, Closed, LedgerUnavailable, RankdError, WindowUnknown
-from rankd.intake.accept import Acceptance, Acceptances
+from rankd.errors import BoardUnknown, Closed, LedgerUnavailable, RankdError
+from rankd.intake.accept import Acceptances
+from rankd.intake.asking import Asking
 from rankd.intake.commit import Commit
-from rankd.intake.queue import GroupCommit, Task
+from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import Repeats, check_same
-from rankd.intake.results import Batched, Changed, Question, Submitted, submitted, token
-from rankd.intake.scores import ScoreTask, check_open, fingerprint_of
+from rankd.intake.results import Batched, Question, Submitted, submitted, submitted_of, token
+from rankd.intake.scores import ScoreTask, check_open, single_task
 from rankd.intake.sender import Sender
-from rankd.ledger.event import Context, Detail, Kind, Stretch
+from rankd.ledger.event import Detail, Kind, Single, Stretch
+from rankd.ledger.port import Draft, Head
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
-from rankd.projection.port import Standing
 from rankd.registry.port import Registry
 from rankd.seasons.due import Due, Schedule
 from rankd.settings import Settings
 
 Result = TypeVar("Result")
+What = TypeVar("What")
+Beside = TypeVar("Beside")
 ROLL_OVERS_PER_COMMIT = 1_000
 _log = logging.getLogger("rankd")
-
-
-class OtherTask(Task):
-    """A change that is committed on its own."""
-
-    alone = True
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        """`work` is called in the committing thread."""
-        super().__init__()
-        self.work = work
-
-
-class LastTask(OtherTask):
-    """The end: done whatever happened before."""
 
 
 class Writer:
@@ -71,16 +54,17 @@ class Writer:
         self._settings = settings
         self.boards: Mapping[str, Board] = {}
         self._read_boards()
-        self._acceptances = Acceptances(lambda: self.boards, self._version_of, ledger.number_context)
+        self.acceptances = Acceptances(lambda: self.boards, self._version_of, ledger.number_context)
         self.at = ledger.head().at
         self._commits: GroupCommit[Task] = GroupCommit(
             self._commit, settings.commit_wait_ms, settings.commit_events_max
         )
-        self._repeats = Repeats(ledger, applier, settings.idempotency_ttl_ms)
+        self.repeats = Repeats(ledger, applier, settings.idempotency_ttl_ms)
         self._unsure = False  # whether the last append took effect
         self._broken: BaseException | None = None
         self._closed = False
         self._process = os.getpid()
+        self._asking = Asking(applier, self._apply)
         self._schedule = Schedule(applier.state, lambda: self.boards)
         self.position = ledger.head().sequence
         self.commits = 0
@@ -96,6 +80,15 @@ class Writer:
         """Count the scores of many callers, for whom one thread works; each task has its result or its error then."""
         self._commits.run_all(tasks)
 
+    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
+        """Count one score without a key and with nothing beside it, checked against a board that is open."""
+        answer = self._commits.lead_alone(self._commit_alone, board, player, score, tiebreak, sender)
+        if answer is None:
+            answer = self.submit(single_task(board, player, score, tiebreak, sender))
+        if not isinstance(answer, Submitted):
+            raise AssertionError("a single score is answered with Submitted")
+        return answer
+
     def run(self, work: Callable[[], object]) -> object:
         """Do something on its own between two commits."""
         return self._commits.run(OtherTask(work))
@@ -105,78 +98,6 @@ class Writer:
         results: list[Result] = []
         self.run(lambda: results.append(work()))
         return results[0]
-
-    def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
-        """Change the registry between two commits, once under its key: it may number players, as commits do."""
-        fingerprint = b"" if sender.key is None else fingerprint_of(said)
-
-        def registered() -> None:
-            if self._repeats.find_change(sender, fingerprint, self.at) is not None:
-                return
-            try:
-                work()
-            finally:
-                self._ledger.forget_numbers()
-            if sender.key is not None:
-                self._append_change(self._new_commit(), sender, fingerprint)
-
-        self.run(registered)
-
-    def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
-        """Define a board or change it; the same definition again changes nothing."""
-        board = define_board(board_id, definition)
-        said = (Kind.DEFINE, board.id, definition_of(board))
-        return self._change(sender, said, lambda commit: self._define(commit, board, sender.name))
-
-    def delete(self, board_id: str, sender: Sender) -> Changed:
-        """Delete a board with all its instances."""
-        return self._change(sender, (Kind.DELETE, board_id), lambda commit: self._delete(commit, board_id, sender.name))
-
-    def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
-        """Take a player out of every instance of a board."""
-
-        def remove(commit: Commit) -> None:
-            board = self.board(board_id)
-            commit.add_event(self._acceptances.at(board, sender.name, Kind.REMOVE, commit.at), player)
-
-        return self._change(sender, (Kind.REMOVE, board_id, player), remove)
-
-    def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
-        """Empty the current instances of one window, or of all."""
-
-        def reset(commit: Commit) -> None:
-            board = self.board(board_id)
-            if window is not None and window not in board.all_windows:
-                raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
-                )
-            detail = None if window is None else Detail(window=window)
-            commit.add_event(self._acceptances.at(board, sender.name, Kind.RESET, commit.at), detail=detail)
-
-        return self._change(sender, (Kind.RESET, board_id, window), reset)
-
-    def _change(self, sender: Sender, said: object, draft: Callable[[Commit], None]) -> Changed:
-        """Commit a change that is no score, once under its key; `draft` adds its event, or nothing."""
-        fingerprint = b"" if sender.key is None else fingerprint_of(said)
-
-        def change_once() -> Changed:
-            known = self._repeats.find_change(sender, fingerprint, self.at)
-            if known is not None:
-                return known
-            commit = self._new_commit()
-            draft(commit)
-            if not commit.events and sender.key is None:
-                return Changed(token(self.position), changed=False)
-            return self._append_change(commit, sender, fingerprint)
-
-        return self.run_for(change_once)
-
-    def _append_change(self, commit: Commit, sender: Sender, fingerprint: bytes) -> Changed:
-        commit.add_request(sender, fingerprint, 0)
-        self._append(commit)
-        answer = Changed(token(self.position), bool(commit.events) and self._applier.changed)
-        self._repeats.remember(sender, answer)
-        return answer
 
     def is_due(self, now: int) -> bool:
         """Tell whether a roll-over is due."""
@@ -211,8 +132,8 @@ class Writer:
 
     def flush_answers(self) -> None:
         """Write the answers of requests that nothing was committed after."""
-        if self._repeats.waiting:
-            self.run(lambda: self._append(self._new_commit()))
+        if self.repeats.waiting:
+            self.run(lambda: self.append(self.new_commit()))
 
     def board(self, board_id: str) -> Board:
         """Return a board as it is defined now."""
@@ -225,10 +146,19 @@ class Writer:
 
     def _commit(self, group: list[Task]) -> None:
         first = group[0]
-        self.check_open()
         if isinstance(first, LastTask):
+            self.check_open()
             first.work()
             return
+        self._get_ready()
+        if isinstance(first, OtherTask):
+            first.result = first.work()
+            return
+        self._commit_scores([task for task in group if isinstance(task, ScoreTask)])
+
+    def _get_ready(self) -> None:
+        """Do what comes before any commit: find out how far the ledger is and what time it is, append what is due."""
+        self.check_open()
         if self._broken is not None:
             raise Closed(f"the boards must be opened again after: {self._broken}")
         if self._unsure:
@@ -236,13 +166,37 @@ class Writer:
         self.at = max(self.at, self._clock.now())  # once: what is due by it comes before what happens at it
         if self._schedule.is_due(self.at):
             self._roll_over()
-        if isinstance(first, OtherTask):
-            first.result = first.work()
-            return
-        self._commit_scores([task for task in group if isinstance(task, ScoreTask)])
+
+    def _commit_alone(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> object:
+        """Commit one score in a thread that leads nobody."""
+        self._get_ready()
+        answer = self._commit_single(board, player, score, tiebreak, sender)
+        if answer is not None:
+            return answer
+        task = single_task(board, player, score, tiebreak, sender)
+        self._commit_scores([task])
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def _commit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted | None:
+        """Commit one score that has nothing to say beside its numbers; None, and nothing done, where there is more.
+
+        The rules are those of every score. What they say of all that share a context is known by now, so only numbers
+        go from the request to the ledger and on to the rank store.
+        """
+        if self.boards.get(board.id) is not board or self.repeats.has_waiting:
+            return None
+        acceptance = self.acceptances.at(board, sender.name, Kind.SCORE, self.at)
+        if not acceptance.is_plain:
+            return None
+        event = Single(acceptance.number, self.at, player, score, tiebreak)
+        append, apply = self._ledger.append_single, self._asking.apply_single
+        window, change = self._carry_out(append, event, apply, acceptance)
+        return submitted(token(event.first), board, player, window, change, now=self.at)
 
     def _commit_scores(self, tasks: list[ScoreTask]) -> None:
-        commit = self._new_commit()
+        commit = self.new_commit()
         added: list[tuple[ScoreTask, Question | None, int]] = []
         same: list[tuple[ScoreTask, ScoreTask]] = []
         by_key: dict[tuple[str, str], ScoreTask] = {}
@@ -252,7 +206,7 @@ class Writer:
                 if sender.key is not None and (twin := by_key.get((sender.account, sender.key))) is not None:
                     check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
-                elif sender.key is None or (answer := self._repeats.find(task, commit.at)) is None:
+                elif sender.key is None or (answer := self.repeats.find(task, commit.at)) is None:
                     added.append((task, self._add(commit, task), commit.events))
                     if sender.key is not None:
                         by_key[sender.account, sender.key] = task
@@ -261,7 +215,7 @@ class Writer:
             except RankdError as problem:
                 task.error = problem
         if added:
-            self._append(commit)
+            self.append(commit)
             before = self.position - commit.events
             for task, question, end in added:
                 task.result = self._answer(task, question, before + end)
@@ -285,29 +239,9 @@ class Writer:
         position = token(sequence)
         answer: Submitted | Batched = Batched(position, task.events)
         if task.answers:
-            answer = submitted(position, self.board(task.board_id), task.players[0], question, self._clock.now())
-        self._repeats.remember(task.sender, answer)
+            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self._clock.now())
+        self.repeats.remember(task.sender, answer)
         return answer
-
-    # Definitions
-
-    def _define(self, commit: Commit, board: Board, sender: str) -> None:
-        old = self.boards.get(board.id)
-        if old is not None and not change(old, board):
-            return
-        check_feeds({**self.boards, board.id: board})
-        version = self._applier.state.versions.get(board.id, 0) + 1
-        accepted = self._acceptances.accepted(board, commit.at, version)
-        context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
-        acceptance = Acceptance(context, self._ledger.number_context(context), board, [])
-        commit.add_event(acceptance, detail=Detail(definition=definition_of(board)))
-
-    def _delete(self, commit: Commit, board_id: str, sender: str) -> None:
-        board = self.board(board_id)
-        feeding = [other.id for other in self.boards.values() if board_id in other.feeds]
-        if feeding:
-            raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
-        commit.add_event(self._acceptances.at(board, sender, Kind.DELETE, commit.at))
 
     # Roll-overs
 
@@ -329,73 +263,61 @@ class Writer:
         self.run(retire)
 
     def _append_due(self, due: list[Due]) -> None:
-        commit = self._new_commit()
+        commit = self.new_commit()
         for one in due:
-            acceptance = self._acceptances.at(self.board(one.board), "rankd", one.kind, one.at)
+            acceptance = self.acceptances.at(self.board(one.board), "rankd", one.kind, one.at)
             detail = None if one.instance is None else Detail(window=one.instance)
             commit.add_event(acceptance, detail=detail, at=one.at)
-        self._append(commit)
+        self.append(commit)
 
     # The ledger
 
-    def _new_commit(self) -> Commit:
+    def new_commit(self) -> Commit:
+        """Begin a commit; in the committing thread."""
         return Commit(
             self.at,
             self._ledger,
-            self._acceptances,
+            self.acceptances,
             self._registry,
             self._applier.state,
             scope_values_max=self._settings.scope_values_max,
         )
 
-    def _append(self, commit: Commit) -> None:
-        answers = self._repeats.waiting
+    def append(self, commit: Commit) -> None:
+        """Make a commit durable and rank it; in the committing thread."""
+        self._carry_out(self._ledger.append, commit.draft(self.repeats.waiting), self._apply_draft, commit)
+
+    def _apply_draft(self, draft: Draft, commit: Commit) -> None:
+        self.repeats.written(draft.answers)
+        for stretch in commit.stretches:
+            self._asking.apply(stretch, commit.questions(stretch))
+
+    def _carry_out(
+        self, append: Callable[[What], Head], what: What, apply: Callable[[What, Beside], Result], beside: Beside
+    ) -> Result:
+        """Append, then apply; whatever cuts it off, and wherever, is known to the next commit."""
+        self._unsure = True
         try:
-            head = self._ledger.append(commit.draft(answers))
+            head = append(what)
         except BaseException:
-            self._acceptances.forget()
-            self._unsure = True
+            self.acceptances.forget()
             raise
         self.commits += 1
-        self._repeats.written(answers)
         try:
-            for stretch in commit.stretches:
-                self._apply_asking(stretch, commit.questions(stretch))
+            result = apply(what, beside)
+            self.position = head.sequence
         except BaseException as problem:
             self._broken = problem
             raise
-        self.position = head.sequence
+        self._unsure = False
         self.on_commit()
-
-    def _apply_asking(self, stretch: Stretch, questions: list[Question]) -> None:
-        """Apply a stretch and answer what is asked about it."""
-        if len(questions) == 1 and len(stretch) == 1:
-            (question,) = questions
-            change = self._applier.apply_one(stretch, question.instance, question.ranking)
-            if change is not None:
-                question.answer_from(change)
-                return
-        before = self._stand(questions)
-        self._apply(stretch)
-        for question, stood, stands in zip(questions, before, self._stand(questions), strict=True):
-            question.answer(stood, stands)
-
-    def _stand(self, questions: list[Question]) -> list[Standing | None]:
-        together: dict[tuple[InstanceKey, Ranking], list[int]] = {}
-        for index, question in enumerate(questions):
-            together.setdefault((question.instance, question.ranking), []).append(index)
-        standings: list[Standing | None] = [None] * len(questions)
-        for (instance, ranking), indices in together.items():
-            subjects = [questions[index].subject or "" for index in indices]
-            for index, standing in zip(indices, self._applier.store.ranks(instance, subjects, ranking), strict=True):
-                standings[index] = standing
-        return standings
+        return result
 
     def _apply(self, stretch: Stretch) -> None:
         self._applier.apply(stretch)
         context = self._ledger.context(stretch.context)
         if context.kind is not Kind.SCORE:
-            self._acceptances.forget()
+            self.acceptances.forget()
             if context.kind in (Kind.DEFINE, Kind.DELETE):
                 self._read_boards()
 

@@ -47,9 +47,9 @@ class Database:
         self._idle_readers: deque[apsw.Connection] = deque()
         self._closed = False
         self._log_kept = False
-        self.log_pages = 0  # in the log, moved into the file or not
         with translated():
             self._writer = self._connect(CACHE_KIB)
+            self._single = self._writer.cursor()  # made once: a cursor costs as much as the call it is made for
             try:
                 self._prepare()
                 with suppress(OSError):  # it only makes commits faster
@@ -81,20 +81,33 @@ class Database:
         writer.pragma("synchronous", "full")
         # Checkpoints are made between commits, off the hot path; see `checkpoint`.
         writer.pragma("wal_autocheckpoint", 0)
-        writer.set_wal_hook(self._note_log)
         for number, script in enumerate(scripts[version:], start=version + 1):
             with self.writing() as connection:
                 connection.execute(script)
                 connection.pragma("application_id", APPLICATION_ID)
                 connection.pragma("user_version", number)
 
-    def _note_log(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self.log_pages = pages
-        return apsw.SQLITE_OK
+    @property
+    def log_pages(self) -> int:
+        """How many pages are in the log, moved into the file or not.
+
+        Asked when it is wanted: a hook that is told at each commit would make every commit longer.
+        """
+        with self.reading() as reader:
+            return max(0, reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0])
 
     def writing(self) -> Transaction:
         """Write in one transaction that is on disk when the block ends, or not at all when it raises."""
         return Transaction(self)
+
+    def write_one(self, statement: str, values: tuple[object, ...]) -> None:
+        """Run one statement as a transaction of its own: on disk when this returns, or not at all when it raises."""
+        with self._lock:
+            try:
+                self._check_open()
+                self._single.execute(statement, values)
+            except BaseException as problem:
+                raise_translated(problem)
 
     def extend_log(self, ahead_bytes: int) -> None:
         """Let the log's file be longer than the log, by zeros: a commit that does not grow its file syncs faster.
@@ -150,7 +163,7 @@ class Database:
             return logged - moved
 
     def _restart_log(self) -> int:
-        with self._exclusive() as writer:
+        with self.exclusive() as writer:
             writer.set_busy_timeout(0)  # another program may be reading for long: then the log goes on growing
             try:
                 logged, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
@@ -161,7 +174,8 @@ class Database:
             return logged - moved
 
     @contextmanager
-    def _exclusive(self) -> Iterator[apsw.Connection]:
+    def exclusive(self) -> Iterator[apsw.Connection]:
+        """Use the writing connection outside a transaction, while nobody else does."""
         with self._lock, translated():
             self._check_open()
             yield self._writer

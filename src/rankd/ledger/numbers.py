@@ -15,6 +15,7 @@ import msgspec
 
 from rankd._numbers import Numbers
 from rankd.errors import LedgerDamaged
+from rankd.ledger.database import Database
 from rankd.ledger.event import Context, decode_context, encode_context
 
 PLAYERS_CACHED_MAX = 200_000_000  # 22 bytes each, up to twice that while the table grows
@@ -23,18 +24,19 @@ PLAYERS_CACHED_MAX = 200_000_000  # 22 bytes each, up to twice that while the ta
 class PlayerNumbers:
     """The numbers of players: those seen since the start are in memory, the others are looked up."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        """The connection is the writing one."""
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        """Players are looked up on the writing connection, whose memory holds most of them."""
+        self._database = database
         self._known = Numbers()
-        self._fresh: dict[str, int] = {}
+        self.fresh: dict[str, int] = {}  # given out, and not on disk yet
         self._last = 0
         self.forget_fresh()
 
     def forget_fresh(self) -> None:
         """Forget what was given out and did not reach the disk."""
-        self._fresh.clear()
-        self._last = self._connection.execute("SELECT coalesce(max(number), 0) FROM players").get
+        self.fresh.clear()
+        with self._database.exclusive() as connection:  # upkeep uses it too
+            self._last = connection.execute("SELECT coalesce(max(number), 0) FROM players").get
 
     def number(self, players: Sequence[str]) -> array[int]:
         """Return the number of each player, giving new ones to those who have none."""
@@ -46,14 +48,19 @@ class PlayerNumbers:
                 numbers[index] = given[players[index]]
         return numbers
 
+    def number_one(self, player: str) -> int:
+        """Return the number of one player, a new one to somebody who has none."""
+        return self._known.get(player) or self._look_up([player])[player]
+
     def _look_up(self, players: Sequence[str]) -> dict[str, int]:
-        fresh = self._fresh
+        fresh = self.fresh
         given = {player: fresh[player] for player in players if player in fresh}
         missing = [player for player in dict.fromkeys(players) if player not in given]
-        rows = self._connection.executemany(
-            "SELECT (SELECT number FROM players WHERE id = ?)", ((player,) for player in missing)
-        )
-        stored = {player: number for player, (number,) in zip(missing, rows, strict=True) if number is not None}
+        with self._database.exclusive() as connection:
+            rows = connection.executemany(
+                "SELECT (SELECT number FROM players WHERE id = ?)", ((player,) for player in missing)
+            )
+            stored = {player: number for player, (number,) in zip(missing, rows, strict=True) if number is not None}
         for player in missing:
             if player not in stored:
                 self._last += 1
@@ -66,19 +73,19 @@ class PlayerNumbers:
             self._known.clear()
         self._known.put(list(numbers), list(numbers.values()))
 
-    def save(self) -> None:
+    def save(self, writer: apsw.Connection) -> None:
         """Write the numbers given out since the last commit, in the transaction under way."""
-        if self._fresh:
-            self._connection.executemany(
+        if self.fresh:
+            writer.executemany(
                 "INSERT INTO players (number, id) VALUES (?, ?)",
-                ((number, player) for player, number in self._fresh.items()),
+                ((number, player) for player, number in self.fresh.items()),
             )
 
     def saved(self) -> None:
         """Note that the transaction was committed."""
-        if self._fresh:
-            self._remember(self._fresh)
-            self._fresh.clear()
+        if self.fresh:
+            self._remember(self.fresh)
+            self.fresh.clear()
 
 
 class ContextNumbers:
@@ -101,11 +108,13 @@ class ContextNumbers:
             if number != len(self._contexts):
                 raise LedgerDamaged(f"context {len(self._contexts)} is missing; restore a copy of the data folder")
         self._saved = len(self._contexts)
+        self.fresh = False  # whether numbers were given out that are not on disk yet
 
     def _add(self, context: Context, text: bytes) -> int:
         self._contexts.append(context)
         self._texts.append(text)
         number = self._numbers[text] = len(self._contexts)
+        self.fresh = True
         return number
 
     def number(self, context: Context) -> int:
@@ -118,6 +127,10 @@ class ContextNumbers:
         if not 1 <= number <= len(self._contexts):
             raise LedgerDamaged(f"context {number} is missing; restore a copy of the data folder")
         return self._contexts[number - 1]
+
+    def text(self, number: int) -> bytes:
+        """Return the JSON of a context that has a number."""
+        return self._texts[number - 1]
 
     def stored(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the JSON of contexts, each once, in the order they are named first."""
@@ -133,6 +146,7 @@ class ContextNumbers:
     def saved(self) -> None:
         """Note that the transaction was committed."""
         self._saved = len(self._contexts)
+        self.fresh = False
 
     def withdraw(self) -> None:
         """Note that the transaction was not committed."""
@@ -140,3 +154,4 @@ class ContextNumbers:
             del self._numbers[text]
         del self._contexts[self._saved :]
         del self._texts[self._saved :]
+        self.fresh = False

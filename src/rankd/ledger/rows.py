@@ -21,7 +21,7 @@ _ROWS_PER_STEP = 1_000
 _ROWS_PER_STATEMENT = 100  # one statement for many rows takes a third off the time of an insert
 _INSERT = "INSERT INTO events (sequence, context, at, player, score, tiebreak, detail, seal) VALUES "
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_ONE = _INSERT + _ROW
+INSERT_ONE = _INSERT + _ROW
 _INSERT_MANY = _INSERT + ", ".join([_ROW] * _ROWS_PER_STATEMENT)
 
 
@@ -77,7 +77,7 @@ def _insert_values(writer: apsw.Connection, values: list[object]) -> None:
     for start in range(0, many, step):
         writer.execute(_INSERT_MANY, values[start : start + step])
     for start in range(many, len(values), _COLUMNS):
-        writer.execute(_INSERT_ONE, values[start : start + _COLUMNS])
+        writer.execute(INSERT_ONE, values[start : start + _COLUMNS])
 
 
 def check_seals(

@@ -8,11 +8,11 @@ page and says nothing; a ledger that ends before its witness has lost something,
 
 from __future__ import annotations
 
-import os
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -23,11 +23,22 @@ import msgspec
 from rankd.errors import LedgerDamaged
 from rankd.ledger.checksum import check, checksum, with_checksum, without_checksum
 from rankd.ledger.database import Database
-from rankd.ledger.event import NO_DETAIL, NO_SEAL, SEAL_BYTES, Context, Kind, Stretch, seal, sealed_at
+from rankd.ledger.event import (
+    NO_DETAIL,
+    NO_SEAL,
+    SEAL_BYTES,
+    Context,
+    Kind,
+    Single,
+    Stretch,
+    seal,
+    seal_single,
+    sealed_at,
+)
 from rankd.ledger.history import History
 from rankd.ledger.numbers import ContextNumbers, PlayerNumbers
 from rankd.ledger.port import Draft, Head, PastEvent, Request
-from rankd.ledger.rows import Row, check_seals, encoded_details, insert_rows, joined, stretches_of
+from rankd.ledger.rows import INSERT_ONE, Row, check_seals, encoded_details, insert_rows, joined, stretches_of
 
 READ_EVENTS = 50_000  # fetched at a time; a commit is never cut, so more where one is larger
 WITNESS_NAME = "witness"
@@ -37,6 +48,7 @@ _SELECT = (
     " FROM events e LEFT JOIN players p ON p.number = e.player "
 )
 _WITNESS = struct.Struct("<4sQQI")  # magic, sequence, changes of the registry, CRC-32 of them
+_TOLD = struct.Struct("<4sQQ")  # all but the last
 _WITNESS_MAGIC = b"RKW1"
 
 
@@ -47,7 +59,7 @@ class SqliteLedger:
         """Check the end of the ledger against its witness."""
         self._database = database
         with database.writing() as writer:
-            self._players = PlayerNumbers(writer)
+            self._players = PlayerNumbers(database)
             self._contexts = ContextNumbers(writer)
         self.player_index = History(database)
         self._head = self.head()
@@ -104,11 +116,29 @@ class SqliteLedger:
         self._witness.tell(sequence=head.sequence)
         return head
 
+    def append_single(self, event: Single) -> Head:
+        """Make one event durable and set its number and `first`; return the new end."""
+        players, contexts, before = self._players, self._contexts, self._head
+        event.player = players.number_one(event.player_id)
+        if players.fresh or contexts.fresh:
+            stretch = event.stretch()
+            head = self.append(Draft([stretch], {}, [], [], event.at))
+            event.first = stretch.first
+            return head
+        first = event.first = before.sequence + 1
+        sealed = seal_single(before.seal, event, contexts.text(event.context))
+        self._database.write_one(
+            INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
+        )
+        head = self._head = Head(first, sealed, event.at)
+        self._witness.tell(sequence=first)
+        return head
+
     def recover(self) -> Head:
         """Look at the end again after a failed append: what was cut off is there, or it is not."""
         self._head = self.head()
         with self._database.writing() as writer:
-            self._players = PlayerNumbers(writer)
+            self._players = PlayerNumbers(self._database)
             self._contexts = ContextNumbers(writer)
         return self._head
 
@@ -119,7 +149,7 @@ class SqliteLedger:
             stretch.first = sequence + 1
             sequence += len(stretch)
         with self._database.writing() as writer:
-            self._players.save()
+            self._players.save(writer)
             self._contexts.save()
             sealed = before.seal
             if draft.stretches:
@@ -322,10 +352,14 @@ def _request(row: Any) -> Request:
 
 
 class _Witness:
-    """A few bytes, overwritten at each commit: no sync, so it costs little and survives all but a power cut."""
+    """A few bytes, overwritten at each commit: no sync, so it costs little and survives all but a power cut.
+
+    The file is mapped, as SQLite maps its own index of the log: telling it is a copy in memory and no call.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._path = path
+        self._bytes: mmap | None = None
         self._sequence = 0
         self._changes = 0
 
@@ -333,7 +367,6 @@ class _Witness:
         self._sequence, self._changes = sequence, changes
         seen = self._read()
         if seen is not None and (seen[0] > sequence or seen[1] > changes):
-            os.close(self._file)
             what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
             if seen[0] <= sequence:
                 what = f"{changes} changes of profiles are there, and {seen[1]} were acknowledged"
@@ -341,9 +374,16 @@ class _Witness:
                 f"{what}: its log is damaged; restore a copy of the data folder. If an older copy of the ledger was "
                 f"put here on purpose, take {WITNESS_NAME} and snapshots away"
             )
+        # Written once before it is mapped: a page that has no place on the disk could not be refused later.
+        with self._path.open("r+b", buffering=0) as file:
+            file.write(self._told())
+            file.truncate(_WITNESS.size)
+            self._bytes = mmap(file.fileno(), _WITNESS.size)
 
     def _read(self) -> tuple[int, int] | None:
-        written = os.pread(self._file, _WITNESS.size, 0)
+        with self._path.open("a+b") as file:
+            file.seek(0)
+            written = file.read(_WITNESS.size)
         if len(written) != _WITNESS.size:
             return None
         magic, sequence, changes, told = _WITNESS.unpack(written)
@@ -351,11 +391,17 @@ class _Witness:
             return None
         return sequence, changes
 
+    def _told(self) -> bytes:
+        told = _TOLD.pack(_WITNESS_MAGIC, self._sequence, self._changes)
+        return told + crc32(told).to_bytes(4, "little")
+
     def tell(self, sequence: int | None = None, changes: int | None = None) -> None:
         self._sequence = self._sequence if sequence is None else sequence
         self._changes = self._changes if changes is None else changes
-        told = _WITNESS.pack(_WITNESS_MAGIC, self._sequence, self._changes, 0)[:-4]
-        os.pwrite(self._file, told + crc32(told).to_bytes(4, "little"), 0)
+        if self._bytes is not None:
+            self._bytes[:] = self._told()
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._bytes is not None:
+            self._bytes.close()
+            self._bytes = None

@@ -18,11 +18,11 @@ from rankd.domain.team import TeamBy
 from rankd.domain.window import Kind as WindowKind
 from rankd.domain.window import Window
 from rankd.errors import LedgerNewer
-from rankd.ledger.event import PAYLOAD_VERSION, Context, Kind, Scored, Stretch, rows
+from rankd.ledger.event import PAYLOAD_VERSION, Context, Kind, Scored, Single, Stretch, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.placement import Placement, Placements
-from rankd.projection.port import BATCH_ROWS_MAX, Batch, Change, RankStore
+from rankd.projection.port import BATCH_ROWS_MAX, Batch, Change, RankStore, Verdict
 from rankd.projection.rows import send
 from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
 from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
@@ -43,7 +43,7 @@ class Applier:
         self.store = store
         self.state = state
         self.catalogue = catalogue
-        self._context_of = context_of
+        self.context_of = context_of
         self.placements = Placements(catalogue, state)
         self._kinds: dict[Kind, Callable[[Context, Scored], None]] = {
             Kind.REMOVE: self._remove,
@@ -58,7 +58,7 @@ class Applier:
 
     def apply(self, stretch: Stretch) -> None:
         """Apply consecutive events of one context."""
-        context = self._context_of(stretch.context)
+        context = self.context_of(stretch.context)
         if context.payload_version > PAYLOAD_VERSION:
             raise LedgerNewer(f"event {stretch.first} was written by a newer version: upgrade rankd")
         if context.kind is Kind.SCORE:
@@ -68,15 +68,20 @@ class Applier:
             self._kinds[context.kind](context, event)
             self.placements.forget()
 
-    def apply_one(self, stretch: Stretch, instance: InstanceKey, ranking: Ranking) -> Change | None:
-        """Apply a single score and say what it did to an instance; None, and nothing applied, where rows differ."""
-        context = self._context_of(stretch.context)
-        placement = self.placements.at(stretch.context, context, stretch.at[0])
-        if not can_apply_plain(placement, stretch) or not placement.plain_instances:
+    def apply_single(self, event: Single, context: Context, ranking: Ranking) -> tuple[InstanceKey, Change] | None:
+        """Apply one score and say what it did in which instance: that of the board's first window.
+
+        None, and nothing is applied, where it has rows that others of its context do not have: then `apply` takes it.
+        """
+        placement = self.placements.at(event.context, context, event.at)
+        if not placement.is_plain(event.score, event.score) or (instance := placement.answered) is None:
             return None
-        if placement.plain_instances[0][0].text != instance.text:
-            return None
-        return apply_plain(self.store, placement, stretch, ranking).row(0)
+        ties = placement.ties(event.at, event.tiebreak)
+        table = placement.plain_instances
+        change = self.store.apply_one(table, event.player_id, event.score, ties, at=event.first, ranks=ranking)
+        if isinstance(change, Verdict):
+            raise AssertionError(f"event {event.first} was answered with {change}")
+        return instance, change
 
     # Scores
 

@@ -42,6 +42,7 @@ from rankd.projection.port import (
     SEQUENCE_MAX,
     Batch,
     Op,
+    Table,
 )
 
 if TYPE_CHECKING:
@@ -208,6 +209,28 @@ def check_batch(batch: Batch, *, instances_are_checked: bool = False) -> Columns
     if not instances_are_checked:
         _check_instances(batch.instances)
     return columns
+
+
+def batch_of_one(table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> Batch:
+    """Return the batch that `apply_one` means: event `at`, one row for each entry of the table."""
+    count = len(table)
+    if count == 0 or len(ties) != count:
+        _refuse(f"one event must have a row at least and a tie for each; got {count} rows and {len(ties)} ties")
+    check_score("score", score)
+    for tie in ties:
+        check_tie(tie)
+    _check_whole("at", at, 1, SEQUENCE_MAX)
+    return Batch(
+        instances=table,
+        players=[player],
+        score=array("q", [score]) * count,
+        tie=array("q", ties),
+        instance=array("I", range(count)),
+        player=array("I", bytes(4 * count)),
+        after=at - 1,
+        upto=at,
+        ranks=ranks,
+    )
 
 
 def rows_of(columns: Columns) -> Iterator[Row]:

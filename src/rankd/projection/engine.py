@@ -18,7 +18,7 @@ import msgspec
 from rankd._engine import Engine
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
-from rankd.errors import MalformedBatch
+from rankd.errors import InvalidValue, MalformedBatch
 from rankd.projection import arguments
 from rankd.projection.port import (
     START,
@@ -26,12 +26,15 @@ from rankd.projection.port import (
     Around,
     Batch,
     Bucket,
+    Change,
     Entry,
     Friend,
+    One,
     Page,
     Place,
     Position,
     Standing,
+    Table,
     Verdict,
 )
 
@@ -52,6 +55,7 @@ _ORDINAL_NUMBER = _RANKINGS[_ORDINAL]
 _NO_RANKING = -1
 _VERDICTS = (Verdict.APPLIED, Verdict.DUP, Verdict.GAP, Verdict.FENCED)
 _NAMES_PER_STEP = 1_000
+_TABLES_MAX = 256
 
 
 _NativeInstance = tuple[str, int, int, int, int, int]
@@ -160,24 +164,22 @@ class EngineStore:
     Standing(rank=2, player='bob', score=965, tie=0, better=1, total=2)
     """
 
-    __slots__ = ("_latest", "_native")
+    __slots__ = ("_native", "_tables")
 
     def __init__(self) -> None:
         """Start empty."""
-        self._native = Engine(Entry, Standing, Friend, Kept)
-        self._latest: tuple[object, list[_NativeInstance]] = (None, [])  # a table that was checked, and its native form
+        self._native = Engine(Entry, Standing, Friend, Kept, Change, _VERDICTS)
+        # Tables that were checked, by id, with their native form. What is held here keeps its id.
+        self._tables: dict[int, tuple[object, list[_NativeInstance]]] = {}
 
     # Writing
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
         # The table of one batch is often that of the next: a tuple, which cannot have changed, is checked once.
-        seen, instances = self._latest
-        columns = arguments.check_batch(batch, instances_are_checked=seen is batch.instances)
-        if seen is not batch.instances:
-            instances = [_native_instance(key, rules) for key, rules in batch.instances]
-            if type(batch.instances) is tuple:
-                self._latest = batch.instances, instances
+        known = self._tables.get(id(batch.instances))
+        columns = arguments.check_batch(batch, instances_are_checked=known is not None)
+        instances = self._note_table(batch.instances) if known is None else known[1]
         try:
             verdict, epoch, sequence, flags, old_score, new_score, before, after = self._native.apply(
                 instances,
@@ -201,6 +203,26 @@ class EngineStore:
         if verdict != 0:
             return Applied(_VERDICTS[verdict], position)
         return Applied(Verdict.APPLIED, position, flags, old_score, new_score, before, after)
+
+    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+        """Apply one event, a row for each entry of a table, and say what the first row did."""
+        known = self._tables.get(id(table))
+        if known is not None:
+            try:
+                one: One = self._native.apply_one(known[1], player, score, ties, at, _RANKINGS[ranks])
+                return one
+            except (InvalidValue, MalformedBatch, TypeError):
+                pass  # the batch of its rows finds the same, and says what it is
+        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
+
+    def _note_table(self, table: Sequence[tuple[InstanceKey, Rules]]) -> list[_NativeInstance]:
+        instances = [_native_instance(key, rules) for key, rules in table]
+        if type(table) is tuple:
+            if len(self._tables) >= _TABLES_MAX:
+                self._tables.clear()
+            self._tables[id(table)] = table, instances
+        return instances
 
     def drop(self, instance: InstanceKey) -> bool:
         """Take a whole instance out and give its memory back; False when it is not in the store."""

@@ -6,7 +6,6 @@ periods. So it is worked out once and used for all events in it.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
 from functools import cached_property
 from math import gcd
@@ -115,10 +114,38 @@ class Placement:
         return tuple(row for reached in self.reached for row in reached.plain_rows)
 
     @cached_property
-    def one_event(self) -> tuple[array[int], array[int]]:
-        """The columns `instance` and `player` of a single event."""
-        count = len(self.plain_instances)
-        return array("I", range(count)), array("I", bytes(4 * count))
+    def answered(self) -> InstanceKey | None:
+        """The first of these, where it is what the answer to a score speaks of: that of the board's first window."""
+        first = self.reached[0] if self.reached else None
+        if first is None or first.board.id != self.board_id or not first.targets:
+            return None
+        is_first = first.targets[0].window.name == first.board.first_window.name
+        return self.plain_instances[0][0] if is_first else None
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return all(reached.is_plain for reached in self.reached)
+
+    @cached_property
+    def _fed(self) -> list[Board]:
+        return [reached.board for reached in self.reached if reached.board.id != self.board_id]
+
+    def is_plain(self, lowest: int, highest: int) -> bool:
+        """Tell whether all events with scores from lowest to highest, and nothing to say beside, have the same rows."""
+        if not self._is_plain:
+            return False
+        for reached in self.reached:
+            if reached.state.metadata:
+                return False
+        # The board itself has refused what is outside its bounds; a board that is fed leaves such events out.
+        return not self._fed or all(board.score_min <= lowest and highest <= board.score_max for board in self._fed)
+
+    def ties(self, at: int, tiebreak: int) -> list[int]:
+        """Return the tie field of an event in each of the plain instances."""
+        ties: list[int] = []
+        for reached in self.reached:
+            ties += [reached.board.tie_field(at, tiebreak)] * len(reached.plain_rows)
+        return ties
 
     def holds(self, at: int) -> bool:
         """Tell whether events at this instant count in the same windows."""

@@ -143,6 +143,8 @@ class Change(NamedTuple):
     rank_after: int | None
 
 
+Table = tuple[tuple[InstanceKey, Rules], ...]
+One = Change | Verdict  # what one row did; the verdict where nothing was applied
 _NO_FLAGS = memoryview(b"")
 _NO_SCORES = memoryview(b"").cast("q")
 
@@ -255,6 +257,9 @@ class RankStore(Protocol):
         The stored epoch becomes the batch's when that is higher and the batch is applied. `after == upto` with no
         rows only claims the epoch; `after < upto` with no rows moves an idle store on.
         """
+
+    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+        """Apply event `at` of partition 0, one row for each entry of a table, and say what the first row did."""
 
     def position(self, partition: int = 0) -> Position:
         """Return how far this partition is applied; START when nothing was."""

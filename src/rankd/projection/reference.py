@@ -27,12 +27,14 @@ from rankd.projection.port import (
     Bucket,
     Entry,
     Friend,
+    One,
     Op,
     Page,
     Place,
     Position,
     RowFlag,
     Standing,
+    Table,
     Verdict,
 )
 
@@ -92,6 +94,11 @@ class ReferenceStore:
                 rank_before=before,
                 rank_after=after,
             )
+
+    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+        """Apply one event, a row for each entry of a table, and say what the first row did."""
+        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
 
     def _apply_row(self, row: _Row) -> tuple[int, Kept | None, Kept | None]:
         instance = self._instances.get(row.key, _Instance(row.rules))

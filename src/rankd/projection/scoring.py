@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rankd.domain.board import Board
-from rankd.domain.order import Ranking, Ties
+from rankd.domain.order import Ties
 from rankd.domain.rollup import rolled_up
 from rankd.domain.score import clamped
 from rankd.domain.team import Contributions, TeamBy
@@ -42,29 +42,19 @@ def can_apply_plain(placement: Placement, stretch: Stretch) -> bool:
     """Tell whether every event of a stretch has the same rows, so that whole columns can be applied."""
     if stretch.detail is not None:
         return False
-    if any(not reached.is_plain or reached.state.metadata for reached in placement.reached):
-        return False
-    # The board itself has refused what is outside its bounds; a board that is fed leaves such events out.
-    fed = [reached.board for reached in placement.reached if reached.board.id != placement.board_id]
-    if not fed:
-        return True
-    lowest, highest = min(stretch.score), max(stretch.score)
-    return all(board.score_min <= lowest and highest <= board.score_max for board in fed)
+    return placement.is_plain(min(stretch.score), max(stretch.score))
 
 
-def apply_plain(store: RankStore, placement: Placement, stretch: Stretch, ranks: Ranking | None = None) -> Applied:
+def apply_plain(store: RankStore, placement: Placement, stretch: Stretch) -> Applied:
     """Apply a stretch as whole columns, the rows of the first instance first."""
     count = len(stretch)
     instances = placement.plain_instances
     tie: array[int] = array("q")
     for reached in placement.reached:
         tie.extend(_tie_column(reached.board, stretch) * len(reached.plain_rows))
-    if count == 1:
-        instance, player = placement.one_event
-    else:
-        instance, player = array("I"), _first_numbers(count) * len(instances)
-        for index in range(len(instances)):
-            instance.extend(array("I", [index]) * count)
+    instance, player = array("I"), _first_numbers(count) * len(instances)
+    for index in range(len(instances)):
+        instance.extend(array("I", [index]) * count)
     batch = Batch(
         instances=instances,
         players=stretch.players,
@@ -74,7 +64,6 @@ def apply_plain(store: RankStore, placement: Placement, stretch: Stretch, ranks:
         player=player,
         after=stretch.first - 1,
         upto=stretch.first + count - 1,
-        ranks=ranks,
     )
     return send(store, batch)
 

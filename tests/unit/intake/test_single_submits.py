@@ -1,0 +1,173 @@
+"""A score that comes alone takes a shorter way: what it answers and what it leaves is what the usual way does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from tests.unit.conftest import OpenBoards, Together
+
+from rankd import Boards, ManualClock
+from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
+from rankd.intake.sender import LOCAL
+
+HOUR_MS = 3_600_000
+TABLES = {
+    "events": "SELECT * FROM events ORDER BY sequence",
+    "players": "SELECT * FROM players ORDER BY number",
+    "contexts": "SELECT * FROM contexts ORDER BY number",
+    "metadata": "SELECT * FROM metadata ORDER BY sequence",
+    "requests": "SELECT * FROM requests ORDER BY sender, key",
+}
+WINDOWS = ["all_time", "monthly", "weekly", "daily", "hourly"]
+BOARDS: dict[str, dict[str, Any]] = {
+    "plain": {"windows": WINDOWS, "keep": "latest"},
+    "ordered": {"windows": ["daily", "all_time"], "order": "asc", "ties": "value", "ranking": "competition"},
+    "summed": {"keep": "sum", "ties": "player", "score_min": -100, "score_max": 100, "ranking": "dense"},
+    "first": {"keep": "first", "ties": "latest", "time_zone": "Asia/Kathmandu", "windows": ["weekly", "hourly"]},
+    "scoped": {"windows": ["all_time", "daily"], "scopes": ["country"]},
+    "guilds": {"team": {"attribute": "guild", "by": "sum"}},
+    "fading": {"decay": {"factor": 0.9, "every": "1d"}, "score_min": 1, "ties": "player"},
+    "rolled": {"windows": ["weekly", "daily"], "keep": {"daily": "best", "weekly": "sum_of_daily"}},
+    "narrow": {"score_min": 0, "score_max": 50, "windows": ["daily"]},
+    "feeding": {"feeds": ["narrow"], "windows": ["hourly", "all_time"]},
+    "cup": {
+        "windows": ["all_time"],
+        "periods": [{"name": "may", "start": "2026-05-04T13:00:00Z", "end": "2026-05-06T00:00:00Z"}],
+    },
+}
+
+
+def usual(boards: Boards) -> Boards:
+    """Let every score take the usual way."""
+    boards._writer._commits.lead_alone = lambda *_: None  # type: ignore[method-assign]
+    return boards
+
+
+def outcome(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except RankdError as problem:
+        return type(problem), str(problem)
+
+
+def rows(folder: Path) -> dict[str, list[Any]]:
+    with closing(apsw.Connection(str(folder / "ledger.db"), flags=apsw.SQLITE_OPEN_READONLY)) as reader:
+        return {table: reader.execute(query).fetchall() for table, query in TABLES.items()}
+
+
+def random_call(rng: random.Random, number: int) -> Callable[[Boards], object]:
+    board, player, score = rng.choice([*BOARDS, "plain", "plain"]), f"p{rng.randrange(25)}", rng.randrange(-20, 120)
+    given: dict[str, Any] = {}
+    if rng.random() < 0.2:
+        given["sender"] = rng.choice(["local", "key-1"])
+    if rng.random() < 0.2:
+        given["tiebreak"] = rng.randrange(5)
+    if rng.random() < 0.1:
+        given["attributes"] = {"country": rng.choice("AB"), "guild": rng.choice("XY")}
+    if rng.random() < 0.05:
+        given["metadata"] = {"replay": number}
+    if rng.random() < 0.05:
+        given["key"] = f"k{rng.randrange(5)}"
+    match rng.random():
+        case chance if chance < 0.02:
+            return lambda boards: boards.remove(board, player)
+        case chance if chance < 0.03:
+            return lambda boards: boards.reset(board)
+        case chance if chance < 0.05:
+            return lambda boards: boards.define(board, **BOARDS[board], open=number % 3 > 0)
+        case chance if chance < 0.07:
+            return lambda boards: boards.set_player(player, country="BR", attributes={"guild": "X"})
+        case chance if chance < 0.09:
+            return lambda boards: boards.submit_many(board, [(player, score), ("somebody", 1)])
+        case _:
+            return lambda boards: boards.submit(board, player, score, **given)
+
+
+def test_answers_and_ledger_are_those_of_the_usual_way(
+    open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path
+) -> None:
+    short, long = open_boards("short"), usual(open_boards("long"))
+    for name, options in BOARDS.items():
+        assert short.define(name, **options) == long.define(name, **options)
+    for number in range(600):
+        call = random_call(rng, number)
+        assert outcome(lambda call=call: call(short)) == outcome(lambda call=call: call(long))  # type: ignore[misc]
+        if rng.random() < 0.2:
+            clock.advance(rng.choice([1, 999, 60_000, HOUR_MS // 4, HOUR_MS, 13 * HOUR_MS]))
+    for boards in (short, long):
+        boards.settle()
+        boards.verify()
+        boards.close()
+
+    assert rows(tmp_path / "short") == rows(tmp_path / "long")
+    assert rows(tmp_path / "short")["events"]
+
+
+def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: OpenBoards) -> None:
+    boards = open_boards()
+    boards.define("arcade", score_max=100)
+    seen = boards.board("arcade")
+    boards.define("arcade", score_max=50)
+
+    with pytest.raises(InvalidValue, match="to 50"):
+        boards._writer.submit_single(seen, "ann", 70, 0, LOCAL)
+    boards.define("arcade", score_max=50, open=False)
+    with pytest.raises(BoardClosed):
+        boards._writer.submit_single(seen, "ann", 7, 0, LOCAL)
+
+
+def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:
+    boards.define("arcade")
+    before = boards._writer.commits
+
+    answers = together(boards, [lambda name=name: boards.submit("arcade", name, 1) for name in "abcd"])  # type: ignore[misc]
+
+    assert [answer.player for answer in answers] == list("abcd")  # type: ignore[attr-defined]
+    assert boards._writer.commits == before + 1
+
+
+def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boards.define("arcade")
+    boards.submit("arcade", "ann", 1)
+    database = boards._running._database
+
+    def full(_statement: str, _values: tuple[object, ...]) -> None:
+        raise LedgerUnavailable("the disk is full")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(database, "write_one", full)
+        with pytest.raises(LedgerUnavailable):
+            boards.submit("arcade", "ann", 2)
+
+    assert boards.rank("arcade", "ann").score == 1  # type: ignore[union-attr]
+    answer = boards.submit("arcade", "ann", 3)
+    assert (answer.previous_score, answer.score, answer.position) == (1, 3, boards.position)
+
+
+def test_an_interrupt_between_the_ledger_and_the_ranks_loses_nothing(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boards.define("arcade")
+    boards.submit("arcade", "ann", 1)
+    append = boards._writer._ledger.append_single
+
+    def interrupted(event: Any) -> Any:
+        append(event)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as pressing:
+        pressing.setattr(boards._writer._ledger, "append_single", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            boards.submit("arcade", "ann", 5)
+
+    assert boards.submit("arcade", "bob", 3).rank == 2
+    assert boards.rank("arcade", "ann").score == 5  # type: ignore[union-attr]
+    boards.verify()

@@ -1,0 +1,47 @@
+"""Players are looked up on the writing connection, which upkeep uses too."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rankd.ledger.database import Database
+from rankd.ledger.sqlite import SqliteLedger
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = Database(tmp_path, None)
+    yield opened
+    opened.close()
+
+
+def test_players_are_numbered_while_another_thread_writes(database: Database, tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path, database)
+    done = threading.Event()
+    problems: list[BaseException] = []
+
+    def keep_up() -> None:
+        try:
+            while not done.is_set():
+                with database.writing() as writer:
+                    writer.execute("UPDATE registry_changes SET count = count")
+        except BaseException as problem:
+            problems.append(problem)
+
+    upkeep = threading.Thread(target=keep_up)
+    upkeep.start()
+    try:
+        for batch in range(60):
+            numbers = ledger.number_players([f"player-{batch}-{index}" for index in range(500)])
+            assert len(set(numbers)) == 500
+            ledger.forget_numbers()
+    finally:
+        done.set()
+        upkeep.join()
+        ledger.close()
+
+    assert not problems

@@ -7,8 +7,8 @@ STAMPS := $(VENV)/stamps
 ENGINE := $(wildcard engine/*.cpp engine/*.hpp) CMakeLists.txt
 
 help:
-	@echo "make run          serve on http://127.0.0.1:8080 (until the service exists: a first board, in this terminal)"
-	@echo "make demo         simulated players on a live page (until the service exists: the same as run)"
+	@echo "make run          serve on http://127.0.0.1:8080, with boards to try things on"
+	@echo "make demo         the same with simulated players"
 	@echo "make test         all tests; what CI runs"
 	@echo "make test-native  the engine alone under its sanitizers"
 	@echo "make test-long    the long variants of the property and stress tests"
@@ -32,11 +32,10 @@ $(STAMPS)/rankd: $(STAMPS)/tools $(ENGINE)
 setup: $(STAMPS)/rankd
 
 run: setup
-	@$(BIN)/python examples/first_board.py
-	@echo
-	@echo "The HTTP service is not part of this version yet: what there is, is the library (see README.md)."
+	@$(BIN)/rankd serve --config examples/rankd.toml
 
-demo: run
+demo: setup
+	@$(BIN)/rankd demo
 
 # Sanitizers want a whole build each, but no Python. The tests run side by side, one sanitizer a core.
 SANITIZERS := address,undefined thread

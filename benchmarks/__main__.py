@@ -1,4 +1,4 @@
-"""The figures of the engine and of the embedded library beside those of their rivals, measured in the same run.
+"""The figures of the engine, the embedded library and the service beside those of their rivals, in the same run.
 
 For each size a board is built in every contender; then the same questions go to each in turn, several rounds, and the
 medians are shown with the checksum of the answers. Up to 10 M, expect some ten minutes and 6 GB of memory.
@@ -19,6 +19,8 @@ from benchmarks.embedded_bench import embedded_rows
 from benchmarks.embedded_huge import embedded_huge_rows
 from benchmarks.engine_bench import Arena, built_arena, call_rows, rank_rows, update_rows, variant_rows
 from benchmarks.figures import SMOKE, Row, Scale
+from benchmarks.http_bench import http_rows
+from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
 from benchmarks.load_bench import load_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
@@ -39,7 +41,7 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "variants": variant_rows,
 }
 HUGE_GROUPS = frozenset({"huge", "embedded_huge"})  # asked for by name, or with --huge
-GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge")
+GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http")
 ROUNDS_MAX = 100
 
 EXAMPLE = """example:
@@ -89,6 +91,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=rounds, help="times each question is asked (default 5)")
     parser.add_argument("--only", type=groups, help="run these groups only, separated by commas")
     parser.add_argument("--embedded-players", type=size, help="players of the embedded library's rows (default 1M)")
+    parser.add_argument("--http-players", type=size, help="players of the service's rows (default 1M)")
     parser.add_argument(
         "--huge", action="store_true", help="also a board of 100 M (8 GiB) and a data folder of 10 M; some minutes each"
     )
@@ -122,6 +125,8 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         yield from embedded_rows(scale, with_redis)
     if "embedded_huge" in wanted:
         yield from embedded_huge_rows(scale)
+    if "http" in wanted:
+        yield from http_rows(scale)
 
 
 def main(given: Sequence[str]) -> int:
@@ -132,6 +137,7 @@ def main(given: Sequence[str]) -> int:
         sizes=asked.sizes or scale.sizes,
         rounds=asked.rounds or scale.rounds,
         embedded_players=asked.embedded_players or scale.embedded_players,
+        http_players=asked.http_players or scale.http_players,
     )
     chosen = asked.only or frozenset(GROUPS) - (frozenset() if asked.huge or asked.smoke else HUGE_GROUPS)
     if asked.huge:
@@ -141,6 +147,11 @@ def main(given: Sequence[str]) -> int:
         print(HOW_TO_GET_REDIS, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2
+    if "http" in chosen and not wrk_is_installed():
+        print(HOW_TO_GET_WRK, file=sys.stderr)
+        if asked.only or os.environ.get("CI") == "true":
+            return 2
+        chosen -= {"http"}
     load_before = os.getloadavg()[0]
     began = time.monotonic()
     rows = []
@@ -153,7 +164,7 @@ def main(given: Sequence[str]) -> int:
     if asked.json is not None or not asked.smoke:
         kept = write_report(report_of(rows, scale, load_before), asked.json)
         print(f"kept in {kept.name}")
-    return 1 if any(row.checksums_agree() is False for row in rows) else 0
+    return 1 if any(row.checksums_agree() is False or row.failures for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -17,11 +17,15 @@ SORTED = "sortedcontainers"
 SQLITE = "sqlite"
 APPEND = "append"
 SMALLER = "smaller"  # ourselves with fewer players
+LIBRARY = "library"  # ourselves without a server
+BARE = "bare"  # a handler on the same HTTP server that does nothing
+BARE_POST = "bare_post"  # the same, once it has read a body
 RIVALS = (REDIS, SORTED)  # the others do less than we do, or are ourselves: shown beside, and nothing is lost to them
 
 TARGET_ENTRIES = 10_000_000
 EMBEDDED_PLAYERS = 1_000_000
 EMBEDDED_PLAYERS_HUGE = 10_000_000
+HTTP_PLAYERS = 1_000_000
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
 
@@ -64,6 +68,14 @@ TARGETS = {
     "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),
     "embedded_open": Target(cost_max=20, entries=EMBEDDED_PLAYERS_HUGE),
     "embedded_growth": Target(ratio_min=0.6, rival=SMALLER, entries=EMBEDDED_PLAYERS_HUGE),
+    "http_rank": Target(ratio_min=0.5, rival=BARE, entries=HTTP_PLAYERS),
+    "http_around": Target(ratio_min=0.3, rival=BARE, entries=HTTP_PLAYERS),
+    "http_top": Target(ratio_min=0.4, rival=BARE, entries=HTTP_PLAYERS),
+    "http_submit": Target(ratio_min=0.22, rival=BARE, entries=HTTP_PLAYERS),
+    "http_batch": Target(cost_max=1e9 / 60_000, entries=HTTP_PLAYERS),
+    "http_memory": Target(cost_max=120e6, entries=HTTP_PLAYERS),
+    "http_sustained_p95": Target(cost_max=10e6, entries=HTTP_PLAYERS),
+    "http_sustained_p99": Target(cost_max=50e6, entries=HTTP_PLAYERS),
 }
 
 
@@ -78,6 +90,7 @@ class Row(msgspec.Struct, kw_only=True):
     extra: dict[str, float] = {}  # further figures, units in their names
     note: str = ""
     target: Target | None = None
+    failures: list[str] = []  # what went wrong while it was measured; such a row reaches no target
 
     def cost(self, contender: str) -> float | None:
         samples = self.samples.get(contender)
@@ -91,6 +104,8 @@ class Row(msgspec.Struct, kw_only=True):
         """None when there is no target at this size, or no rival to judge it by."""
         if self.target is None:
             return None
+        if self.failures:
+            return "miss"
         if self.target.ratio_min is not None:
             ratio = self.ratio(self.target.rival)
             return None if ratio is None else _verdict(ratio >= self.target.ratio_min)
@@ -148,6 +163,13 @@ class Scale:
     embedded_calls_a_turn: int = 100
     embedded_players_smaller: int = 100_000
     embedded_players_huge: int = EMBEDDED_PLAYERS_HUGE
+    http_players: int = HTTP_PLAYERS
+    http_rounds_max: int = 5
+    http_turn_s: int = 4
+    http_batch_events: int = 1_000
+    http_reads_per_s: int = 5_000
+    http_writes_per_s: int = 600
+    http_sustained_s: int = 60
 
 
 SMOKE = Scale(
@@ -182,6 +204,13 @@ SMOKE = Scale(
     embedded_calls_a_turn=10,
     embedded_players_smaller=300,
     embedded_players_huge=2_000,
+    http_players=1_000,
+    http_rounds_max=1,
+    http_turn_s=1,
+    http_batch_events=100,
+    http_reads_per_s=50,
+    http_writes_per_s=10,
+    http_sustained_s=1,
 )
 
 

@@ -92,12 +92,12 @@ def running_redis(
         try:
             yield server
         finally:
-            _stop(server.process)
+            stop_process(server.process)
 
 
 def _start(directory: Path, persistence: tuple[str, ...]) -> RedisServer:
     for _ in range(PORT_ATTEMPTS_MAX):
-        port = _free_port()
+        port = free_port()
         began = time.perf_counter()
         process = subprocess.Popen(
             [
@@ -113,12 +113,12 @@ def _start(directory: Path, persistence: tuple[str, ...]) -> RedisServer:
             if _answers(port, process):
                 return RedisServer(port, process, directory, time.perf_counter() - began)
         except BaseException:
-            _stop(process)
+            stop_process(process)
             raise
     raise RedisError(f"redis-server ended at once on {PORT_ATTEMPTS_MAX} different ports")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -142,7 +142,7 @@ def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
     raise RedisError(f"redis-server was not ready after {READY_WAIT_S:.0f} s")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop_process(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(STOP_WAIT_S)

@@ -20,7 +20,7 @@ from benchmarks.redis_server import redis_version
 
 RESULTS = ROOT / "benchmarks" / "results"
 FORMAT = 1
-PACKAGES = ("rankd", "apsw", "numpy", "redis", "hiredis", "sortedcontainers")
+PACKAGES = ("rankd", "apsw", "granian", "msgspec", "uvloop", "numpy", "redis", "hiredis", "sortedcontainers")
 HEAD = ("row", "entries", "rankd", "redis", "ratio", "beside", "ratio", "target", "", "checksum")
 BUSY_SHARE = 0.5  # of the cores
 SHORT_NAMES = {SORTED: "sorted"}
@@ -109,7 +109,9 @@ def summary(rows: Sequence[Row]) -> str:
     missed = [row for row in judged if row.verdict() == "miss"]
     reached = f"{len(judged) - len(missed)} of {len(judged)} targets reached"
     lines = [reached if judged else "no target at these sizes"]
-    lines += [f"missed: {row.name} at {size_text(row.entries)}: {_shortfall(row)}" for row in missed]
+    lines += [
+        f"missed: {row.name} at {size_text(row.entries)}: {_shortfall(row)}" for row in missed if not row.failures
+    ]
     lines += [
         f"lost: {row.name} at {size_text(row.entries)}: {rival} is {1 / ratio:.2f}x better"
         for row in rows
@@ -120,6 +122,9 @@ def summary(rows: Sequence[Row]) -> str:
         f"CHECKSUMS DIFFER: {row.name} at {size_text(row.entries)}: {row.checksums}"
         for row in rows
         if row.checksums_agree() is False
+    ]
+    lines += [
+        f"FAILED: {row.name} at {size_text(row.entries)}: {'; '.join(row.failures)}" for row in rows if row.failures
     ]
     return "\n".join(lines)
 

@@ -16,7 +16,7 @@ from rankd.domain.fields import read_choice
 from rankd.domain.instance import InstanceKey
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.order import Ranking
-from rankd.domain.position import LedgerPosition, parse_position
+from rankd.domain.position import parse_position, token
 from rankd.domain.resolve import resolve_window, window_gone
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Window
@@ -103,10 +103,16 @@ class Meaning:
         ranking: str | None = None,
         at_least: str | None = None,
     ) -> Meant:
-        """Return what a read is about."""
+        """Return what a read is about, once what is due is done and what it waits for is ranked."""
         self._roll_over()
         if at_least is not None:
             self._wait_for(at_least)
+        return self.meant_now(board, window, scope, ranking)
+
+    def meant_now(
+        self, board: str, window: str | None = None, scope: str | None = None, ranking: str | None = None
+    ) -> Meant:
+        """Return what a read is about, for those who have seen to the rest."""
         now = self._clock.now()
         names = (board, window, scope, ranking)
         try:
@@ -175,7 +181,7 @@ class Meaning:
             time.sleep(_POLL_S)
 
     def _position(self) -> str:
-        return LedgerPosition(0, self._store.position().sequence).token
+        return token(0, self._store.position().sequence)
 
 
 def not_ranked(at_least: object) -> Behind:

@@ -188,13 +188,13 @@ class Standings(Meaning):
 
     def fingerprint_in(self, meant: Meant) -> str:
         """Return what stays the same while reads of an instance answer the same; within one process."""
+        digest, changes = self._store.digest(meant.key), self._joined.changes
         live = self._state.boards.get(meant.board.id)
-        said = [self._store.digest(meant.key), self._joined.changes]
-        if live is not None:
-            said += [live.version, live.midnight or 0]
-            if meant.key.text in live.metadata:  # which may change while the scores come back to what they were
-                said.append(self._store.position().sequence)
-        return "-".join(f"{number:x}" for number in said)
+        if live is None:
+            return f"{digest:x}-{changes:x}"
+        # Metadata may change while the scores come back to what they were.
+        seen = self._store.position().sequence if meant.key.text in live.metadata else 0
+        return f"{digest:x}-{changes:x}-{live.version:x}-{live.midnight or 0:x}-{seen:x}"
 
     def is_final(self, meant: Meant) -> bool:
         """Tell whether an instance takes no more events; somebody may still be removed from it."""

@@ -1,0 +1,95 @@
+"""Answers over HTTP compared with the library's on the same folder: figures of wrong answers are worth nothing."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+import rankd
+from benchmarks.embedded_subject import WINDOWS, columns_of
+from benchmarks.http_wrk import BOARD
+from benchmarks.workload import Workload
+
+SAMPLE_PLAYERS = 200
+ANSWER_WAIT_S = 30.0
+READS = ("rank", "around", "top")
+
+
+def load(folder: Path, players: int, batch_rows: int) -> None:
+    """Put everybody on the board, by the library."""
+    with rankd.open(folder) as boards:
+        boards.define(BOARD, keep="latest", windows=list(WINDOWS))
+        for events in Workload(players).joining(batch_rows):
+            joined, scores = columns_of(events)
+            boards.submit_many(BOARD, players=joined, scores=scores)
+
+
+def sample(players: int) -> list[str]:
+    return sorted(set(Workload(players, stream=1).ids(SAMPLE_PLAYERS)))
+
+
+def library_reads(boards: rankd.Boards, players: Sequence[str]) -> dict[str, int]:
+    """Sum up what the library answers to each read."""
+    answers: dict[str, list[object]] = {
+        "rank": [boards.rank(BOARD, player) for player in players],
+        "around": [boards.around(BOARD, player) for player in players],
+        "top": [boards.top(BOARD)],
+    }
+    return {read: digest(map(msgspec.to_builtins, found)) for read, found in answers.items()}
+
+
+def http_reads(client: httpx.Client, players: Sequence[str]) -> dict[str, int]:
+    """Sum up what the server answers to each read."""
+    board = f"/v1/boards/{BOARD}"
+    paths = {
+        "rank": [f"{board}/players/{player}" for player in players],
+        "around": [f"{board}/players/{player}/around" for player in players],
+        "top": [f"{board}/top"],
+    }
+    return {read: digest(_answer(client.get(path)) for path in asked) for read, asked in paths.items()}
+
+
+def http_places(client: httpx.Client, players: Sequence[str]) -> tuple[list[str], int]:
+    """Sum up where players stand in every window; also say which windows those are by now."""
+    instances, found = [], []
+    for window in WINDOWS:
+        answer = _answer(
+            client.post(f"/v1/boards/{BOARD}/ranks", params={"window": window}, json={"players": list(players)})
+        )
+        instances.append(str(answer["window"]))
+        found.append(answer)
+    return instances, digest(found)
+
+
+def library_places(boards: rankd.Boards, instances: Iterable[str], players: Sequence[str]) -> int:
+    return digest(msgspec.to_builtins(boards.ranks(BOARD, players, window=window)) for window in instances)
+
+
+def digest(answers: Iterable[Any]) -> int:
+    """Sum up answers, without what moves on while nothing changes.
+
+    >>> digest([{"rank": 1, "as_of": 5}]) == digest([{"rank": 1, "as_of": 6}]) != digest([{"rank": 2}])
+    True
+    """
+    return sum(zlib.crc32(msgspec.json.encode(_lasting(answer), order="sorted")) for answer in answers)
+
+
+_PASSING = frozenset({"as_of", "position", "stale", "next"})
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lasting(one) for name, one in value.items() if name not in _PASSING and one is not None}
+    return [_lasting(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _answer(response: httpx.Response) -> dict[str, Any]:
+    if response.status_code != 200:
+        raise RuntimeError(f"the server answers {response.status_code}: {response.text[:300]}")
+    found: dict[str, Any] = response.json()
+    return found

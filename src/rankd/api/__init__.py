@@ -1,0 +1,1 @@
+"""The request comes in: routes, credentials, limits, problems."""

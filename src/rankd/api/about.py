@@ -1,0 +1,48 @@
+"""What the server says of itself: health, figures, its own description."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from rankd.api.answers import Health
+from rankd.api.exchange import Request, Response, json_response
+from rankd.api.service import Service, encode
+from rankd.errors import Overloaded
+
+__version__ = version("rankd")
+_DAY = (b"cache-control", b"public, max-age=86400")
+_HTML = (b"content-type", b"text/html; charset=utf-8")
+_METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+def health(_service: Service, _request: Request) -> Response:
+    """Answer that the process is there."""
+    return alive()
+
+
+def alive() -> Response:
+    """Answer that the process is there, whatever else is."""
+    return json_response(encode(Health("ok", __version__)))
+
+
+def ready(service: Service, _request: Request) -> Response:
+    """Answer whether requests are taken; boards are opened, and have caught up, before the server listens."""
+    if service.is_stopping:
+        raise Overloaded("the server is about to stop")
+    service.boards.check_open()
+    return json_response(encode(Health("ready", __version__, service.boards.position)))
+
+
+def metrics(service: Service, _request: Request) -> Response:
+    """Answer with figures for Prometheus; in a thread."""
+    return Response(service.exposition(), [_METRICS, (b"cache-control", b"no-store")])
+
+
+def openapi(service: Service, _request: Request) -> Response:
+    """Answer with the description of every call."""
+    return Response(service.description, [(b"content-type", b"application/json"), _DAY])
+
+
+def docs(service: Service, _request: Request) -> Response:
+    """Answer with the description for people."""
+    return Response(service.docs_page, [_HTML, _DAY, (b"content-security-policy", service.docs_policy)])

@@ -1,0 +1,37 @@
+"""Answers that the library has no struct for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rankd.ledger.port import PastEvent
+from rankd.registry.port import Profile
+
+
+class BoardList(msgspec.Struct, frozen=True):
+    """Every board, by its definition and `id`."""
+
+    boards: list[dict[str, Any]]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The players a search found."""
+
+    players: list[Profile]
+
+
+class Events(msgspec.Struct, frozen=True):
+    """A player's events, the newest first; `next` is the `before` of those that are older, null at the end."""
+
+    events: list[PastEvent]
+    next: int | None
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the server is."""
+
+    status: str
+    version: str
+    position: str | None = None

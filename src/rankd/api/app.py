@@ -1,0 +1,180 @@
+"""The ASGI application: a request is routed, its sender identified and limited, its call run, its answer sent.
+
+    receive → Router.find → Authenticator → Rates → handler (→ Committer | threads) → send
+
+There is no framework in between: what a read passes through decides its speed, and all of it is in this file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any
+
+from rankd.api import about, logs
+from rankd.api.access import require_reader
+from rankd.api.addresses import Addresses
+from rankd.api.calls import Access, Call
+from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, read_query
+from rankd.api.identity import require_identity, require_service
+from rankd.api.metrics import UNMATCHED, Routes
+from rankd.api.negotiation import Compression, Cors
+from rankd.api.problems import made_response, problem_response
+from rankd.api.rates import Rates
+from rankd.api.router import Router
+from rankd.api.routes import CALLS
+from rankd.api.service import Service
+from rankd.config.model import Config
+from rankd.errors import Overloaded, RankdError, Unauthenticated
+
+Scope = dict[str, Any]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+_log = logging.getLogger("rankd")
+
+
+class App:
+    """Answers requests; runs on one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        """Until `start`, it answers that it is there and not ready."""
+        server, limits = config.server, config.limits
+        self._service: Service | None = None
+        self.routes = Routes((call.method, call.path) for call in CALLS)
+        self._router: Router[Call] = Router(CALLS)
+        self._index = {call.name: index for index, call in enumerate(CALLS)}
+        self.rates = Rates(limits)
+        self._addresses = Addresses(server.trusted_proxies)
+        self._cors = Cors(server.cors_origins)
+        self._compression = Compression()
+        self._public_read = server.public_read
+        self._log_requests = server.log_requests
+        self.open = 0
+
+    def start(self, service: Service) -> None:
+        """Answer from these boards, which have caught up with their ledger."""
+        self._service = service
+        service.rates = self.rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008, "reason": "not served here"})
+            return
+        began = perf_counter()
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        request = Request(headers, receive, logs.request_id(headers.get(b"x-request-id")))
+        method = scope["method"]
+        self.open += 1
+        try:
+            response = await self._response(scope, request)
+            status, head, body = self._finish(method, request, response)
+            await send({"type": "http.response.start", "status": status, "headers": head})
+            await send({"type": "http.response.body", "body": body})
+        except Disconnected:
+            return
+        finally:
+            self.open -= 1
+        self._note(request, scope, status, perf_counter() - began)
+
+    async def _response(self, scope: Scope, request: Request) -> Response:
+        """Return the answer, whatever happens on the way to it."""
+        headers, method = request.headers, scope["method"]
+        try:
+            if method == "OPTIONS" and b"access-control-request-method" in headers:
+                return self._cors.preflight(headers)
+            path = scope.get("raw_path") or scope["path"].encode()
+            request.call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
+            if scope["query_string"]:
+                request.query = read_query(scope["query_string"])
+                request.check_query(request.call.known)
+            return await self._answer(request.call, request, scope)
+        except RankdError as problem:
+            return problem_response(problem, request.id)
+        except TimeoutError:
+            return made_response(408, "the request was not sent to its end in time", "too_slow")
+        except Disconnected:
+            raise
+        except Exception:
+            _log.exception("a request failed", extra={"fields": {"request_id": request.id, "path": scope["path"]}})
+            return made_response(500, "a fault of the server; its log tells more", "fault", request_id=request.id)
+
+    async def _answer(self, call: Call, request: Request, scope: Scope) -> Response:
+        service, headers = self._service, request.headers
+        if service is None:
+            if call.name == "health":
+                return about.alive()
+            raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
+        client = scope["client"]
+        request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
+        authorization = headers.get(b"authorization")
+        if authorization is not None:
+            try:
+                request.identity = service.authenticator.identify(authorization)
+            except Unauthenticated:
+                self.routes.refused_credentials += 1
+                raise
+        self._check_access(call, request)
+        identity = request.identity
+        if identity is None:
+            limited = self.rates.take(call.is_write, None, False, None, request.address)
+        else:
+            limited = self.rates.take(
+                call.is_write, identity.account, identity.is_service, identity.player, request.address
+            )
+        if limited is not None:
+            request.more_headers = limited
+        if call.is_read and ("at_least" in request.query or service.boards.is_due()):
+            await service.catch_up(request)
+        if call.is_heavy is not None and call.is_heavy(request):
+            found = await service.in_thread(lambda: call.handler(service, request))
+        else:
+            found = call.handler(service, request)
+        return found if isinstance(found, Response) else await found
+
+    def _check_access(self, call: Call, request: Request) -> None:
+        """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
+        access = call.access
+        if access is Access.OPEN or (access is Access.READ and self._public_read):
+            return
+        if access is Access.READ:
+            require_reader(request.identity, request.arguments[1] if call.name in _OWN_READS else None)
+        elif access is Access.ADMIN:
+            require_service(request.identity, access.value)
+        else:
+            require_identity(request.identity)
+
+    def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
+        """Return status, headers and body as they are sent."""
+        status, body, sent = response.status, response.body, request.headers
+        headers = [*response.headers, *request.more_headers, (b"x-request-id", request.id.encode())]
+        if method != "OPTIONS":
+            headers += self._cors.headers(sent.get(b"origin"))
+        if len(body) >= self._compression.bytes_min:
+            headers.append((b"vary", b"accept-encoding"))
+        accepted = sent.get(b"accept-encoding")
+        if accepted is not None and body:
+            body, encoding = self._compression.compress(accepted, body)
+            if encoding is not None:
+                headers.append((b"content-encoding", encoding))
+        if status != 304:
+            headers.append((b"content-length", b"%d" % len(body)))
+        return status, headers, b"" if method == "HEAD" else body
+
+    def _note(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
+        call = request.call
+        self.routes.observe(UNMATCHED if call is None else self._index[call.name], status, seconds)
+        if self._log_requests != "none":
+            logs.log_request(
+                self._log_requests,
+                request_id=request.id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                seconds=seconds,
+                account=None if request.identity is None else request.identity.account,
+            )
+
+
+_OWN_READS = ("rank", "around")

@@ -1,0 +1,85 @@
+"""What requests say, as structs: what decodes them is what /openapi.json describes.
+
+Numbers are decoded as they are written and checked by the rules of the domain, whose refusals name field and remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from rankd.api.exchange import not_json
+from rankd.errors import InvalidValue, RankdError
+
+Integer = Annotated[
+    Any, msgspec.Meta(description="An integer; 976.0 and 1e3 are refused.", extra_json_schema={"type": "integer"})
+]
+DEPTH = "is nested too deeply"
+
+
+class Score(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One score."""
+
+    board: str
+    score: Integer
+    player: str | None = None  # left out by a player's own token
+    tiebreak: Integer = None
+    at: Integer = None  # ms since 1970; now by default
+    attributes: dict[str, str] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """Many scores, counted all or none."""
+
+    events: list[Score]
+
+
+class Players(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of players."""
+
+    players: list[str]
+
+
+class Reset(msgspec.Struct, forbid_unknown_fields=True):
+    """Which window to empty; all of them when it is left out."""
+
+    window: str | None = None
+
+
+class ProfileBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What is known of a player beside scores; what is left out is forgotten."""
+
+    name: str | None = None
+    avatar_url: str | None = None
+    country: str | None = None
+    attributes: dict[str, str] | None = None
+
+
+Body = TypeVar("Body")
+
+
+def decode(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], body: bytes) -> Body:
+    """Read a body, or say what is wrong with it and where."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as problem:
+        raise unfit(problem) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise not_json(f"cannot be read: {problem}") from None
+    except RecursionError:
+        raise not_json(DEPTH) from None
+
+
+def unfit(problem: msgspec.ValidationError) -> RankdError:
+    """Say in our words what does not fit: `Expected `str`, got `int` - at `$.player``."""
+    said, _, where = str(problem).partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    if said.startswith("Object contains unknown field"):
+        name = said.split("`")[1]
+        return InvalidValue(f"{path}.{name}" if path else name, "is not known here")
+    if said.startswith("Object missing required field"):
+        name = said.split("`")[1]
+        return InvalidValue(f"{path}.{name}" if path else name, "must be given")
+    return InvalidValue(path or "body", said.replace("Expected", "must be", 1).replace("`", ""))

@@ -1,0 +1,77 @@
+"""Definitions of boards, and what an administrator does to them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rankd.api import bodies
+from rankd.api.exchange import Request, Response, json_response
+from rankd.api.service import Service, encode
+from rankd.api.writing import check_media, sender_of
+from rankd.domain.definition import definition_of
+from rankd.errors import InvalidValue
+
+_definition = msgspec.json.Decoder(dict[str, object])
+_reset = msgspec.json.Decoder(bodies.Reset)
+HISTORY_LIMIT_DEFAULT = 100
+
+
+def list_boards(service: Service, _request: Request) -> Response:
+    """Answer with every board's definition."""
+    listed = [{"id": board, **service.boards.definition(board)} for board in service.boards.list()]
+    return json_response(encode({"boards": listed}))
+
+
+def show_board(service: Service, request: Request) -> Response:
+    """Answer with a board's definition."""
+    board = service.boards.board(request.arguments[0])
+    return json_response(encode({"id": board.id, **definition_of(board)}))
+
+
+async def put_board(service: Service, request: Request) -> Response:
+    """Define a board or change it."""
+    check_media(request, ("application/json",))
+    definition = bodies.decode(_definition, await service.body(request))
+    board = request.arguments[0]
+    if definition.pop("id", board) != board:  # as it was read
+        raise InvalidValue("id", "must be the board in the path, or be left out")
+    sender = sender_of(service, request, request.identity)
+    changed = await service.in_thread(lambda: service.boards.define(board, definition, sender=sender))
+    return json_response(encode(changed))
+
+
+async def delete_board(service: Service, request: Request) -> Response:
+    """Delete a board with all its scores."""
+    sender = sender_of(service, request, request.identity)
+    return json_response(
+        encode(await service.in_thread(lambda: service.boards.delete(request.arguments[0], sender=sender)))
+    )
+
+
+async def remove_player(service: Service, request: Request) -> Response:
+    """Take a player out of a board."""
+    board, player = request.arguments
+    sender = sender_of(service, request, request.identity)
+    return json_response(encode(await service.in_thread(lambda: service.boards.remove(board, player, sender=sender))))
+
+
+async def reset_board(service: Service, request: Request) -> Response:
+    """Empty a board's current instances."""
+    check_media(request, ("application/json",))
+    body = await service.body(request)
+    window = bodies.decode(_reset, body).window if body.strip() else None
+    sender = sender_of(service, request, request.identity)
+    return json_response(
+        encode(await service.in_thread(lambda: service.boards.reset(request.arguments[0], window, sender=sender)))
+    )
+
+
+def events(service: Service, request: Request) -> Response:
+    """Answer with a player's submissions to a board, the newest first; in a thread."""
+    board, player = request.arguments
+    service.boards.board(board)
+    limit = request.integer("limit", HISTORY_LIMIT_DEFAULT)
+    before = request.needed_integer("before") if "before" in request.query else None
+    found = service.boards.history(player, limit, before=before, board=board)
+    following = found[-1].sequence if len(found) == limit else None
+    return json_response(encode({"events": found, "next": following}))

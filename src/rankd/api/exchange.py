@@ -1,0 +1,151 @@
+"""One request and its answer, as handlers see them.
+
+Paths are split before they are decoded, so any player id can stand in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from rankd.domain.fields import nearest
+from rankd.errors import InvalidValue, MalformedRequest, TooLarge
+
+if TYPE_CHECKING:
+    from rankd.api.calls import Call
+    from rankd.api.identity import Identity
+
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Header = tuple[bytes, bytes]
+
+QUERY_FIELDS_MAX = 32
+PATH_BYTES_MAX = 8_192
+_NOTHING: Mapping[str, str] = {}
+_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+JSON = (b"content-type", b"application/json")
+
+
+class Disconnected(Exception):
+    """The client went away before its request was whole; nobody is left to answer."""
+
+
+class Request:
+    """What was asked, by whom. Made anew for each request, so it holds as little as it can."""
+
+    __slots__ = ("address", "arguments", "call", "headers", "id", "identity", "more_headers", "query", "receive")
+
+    def __init__(self, headers: dict[bytes, bytes], receive: Receive, request_id: str) -> None:
+        """The rest is found out on its way."""
+        self.headers = headers
+        self.receive = receive
+        self.id = request_id
+        self.call: Call | None = None
+        self.arguments: list[str] = []  # what stands in the path's variable places
+        self.query: Mapping[str, str] = _NOTHING
+        self.identity: Identity | None = None
+        self.address = ""
+        self.more_headers: Sequence[Header] = ()  # for the answer, whatever it is
+
+    def check_query(self, known: tuple[str, ...]) -> None:
+        """Refuse parameters that mean nothing here: a misspelled `window` would read another board."""
+        for name in self.query:
+            if name not in known:
+                raise InvalidValue(name, f"is no parameter of this call; {nearest(name, known)}")
+
+    def integer(self, name: str, default: int) -> int:
+        """Return a parameter that is an integer."""
+        text = self.query.get(name)
+        return default if text is None else read_integer_text(name, text)
+
+    def needed_integer(self, name: str) -> int:
+        """Return a parameter that is an integer and has no default."""
+        text = self.query.get(name)
+        if text is None:
+            raise InvalidValue(name, "must be given")
+        return read_integer_text(name, text)
+
+    async def body(self, bytes_max: int, piece_s: float, whole_s: float) -> bytes:
+        """Return the body, no larger than a limit and no slower than its sender may be."""
+        declared = self.headers.get(b"content-length")
+        if declared is not None and declared.isdigit() and int(declared) > bytes_max:
+            raise TooLarge(f"body: has {int(declared)} bytes, and may have {bytes_max}; send less at a time")
+        message = await asyncio.wait_for(self.receive(), piece_s)
+        if message["type"] != "http.request":
+            raise Disconnected
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            if len(body) > bytes_max:
+                raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
+            return body
+        return await asyncio.wait_for(self._rest(body, bytes_max, piece_s), whole_s)
+
+    async def _rest(self, first: bytes, bytes_max: int, piece_s: float) -> bytes:
+        pieces, size = [first], len(first)
+        while True:
+            message = await asyncio.wait_for(self.receive(), piece_s)
+            if message["type"] != "http.request":
+                raise Disconnected
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > bytes_max:
+                raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+
+class Response:
+    """What is answered."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, body: bytes, headers: list[Header], status: int = 200) -> None:
+        """The length is added when it is sent."""
+        self.body = body
+        self.headers = headers
+        self.status = status
+
+
+def json_response(body: bytes, status: int = 200) -> Response:
+    """Answer with JSON that nobody may keep."""
+    return Response(body, [JSON, (b"cache-control", b"no-store")], status)
+
+
+def decode_segment(segment: bytes) -> str:
+    """Return what stands in one part of a path."""
+    if b"%" in segment:
+        segment = unquote_to_bytes(segment)
+    try:
+        return segment.decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("path", "must be UTF-8 when its %-escapes are decoded") from None
+
+
+def read_query(raw: bytes) -> Mapping[str, str]:
+    """Return the parameters of a query, each of which may come once."""
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidValue("query", "must be UTF-8 behind %-escapes") from None
+    except ValueError:
+        raise InvalidValue("query", f"must have at most {QUERY_FIELDS_MAX} parameters") from None
+    query = dict(pairs)
+    if len(query) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidValue(f"{twice:.64}", "must be given once")
+    return query
+
+
+def read_integer_text(field: str, text: str) -> int:
+    """Return an integer written in digits, and nothing that merely looks like one."""
+    if not _INTEGER.fullmatch(text):
+        raise InvalidValue(field, f"must be an integer such as 10; got {text!r:.40}")
+    return int(text)
+
+
+def not_json(problem: str) -> MalformedRequest:
+    """Return the error for a body that cannot be read."""
+    return MalformedRequest(f"body: {problem}")

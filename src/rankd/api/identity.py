@@ -1,0 +1,89 @@
+"""Who asks: a service, or a single player; and what they may do."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+
+from rankd.errors import Forbidden, Unauthenticated
+from rankd.registry.credentials import SERVICE_SCOPES, Credential, Scope
+
+NAME_BYTES_MAX = 128
+PLAYER = "player"
+_HASH_DIGITS = 32
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a credential says of its holder; it holds nothing of the credential itself."""
+
+    name: str  # the sender in the ledger
+    account: str  # whom idempotency keys belong to
+    scopes: frozenset[Scope]
+    player: str | None  # whom it acts for; None for a service
+    expires_at: int | None  # s since 1970, rounded down; None: never
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it acts for a service, and not for a single player."""
+        return self.player is None
+
+    def may(self, scope: str) -> bool:
+        """Tell whether it has a scope."""
+        return scope in self.scopes
+
+
+def identity_of_key(credential: Credential) -> Identity:
+    """Return who holds an API key."""
+    expires_at = None if credential.expires_at is None else credential.expires_at // 1_000
+    if credential.player is not None:
+        return _player(credential.player, credential.scopes, expires_at)
+    return Identity(credential.name, f"key:{credential.id}", credential.scopes, None, expires_at)
+
+
+def identity_of_subject(subject: str, scopes: frozenset[Scope], expires_at: int) -> Identity:
+    """Return who is spoken of in a JSON Web Token: a service by name, or the player."""
+    if SERVICE_SCOPES.isdisjoint(scopes):
+        return _player(subject, scopes, expires_at)
+    name = f"jwt:{subject}"
+    if len(name.encode()) > NAME_BYTES_MAX:
+        # As much of it as people can tell apart, and a hash by which programs do.
+        known_by = sha256(subject.encode()).hexdigest()[:_HASH_DIGITS]
+        start = subject.encode()[: NAME_BYTES_MAX - _HASH_DIGITS - len("jwt#~")].decode(errors="ignore")
+        name = f"jwt#{start}~{known_by}"
+    return Identity(name, name, scopes, None, expires_at)
+
+
+def _player(player: str, scopes: frozenset[Scope], expires_at: int | None) -> Identity:
+    return Identity(PLAYER, f"player:{player}", scopes, player, expires_at)
+
+
+def require_identity(identity: Identity | None) -> Identity:
+    """Return who asks, or say that a credential is needed."""
+    if identity is None:
+        raise Unauthenticated(
+            "this needs a credential: send `Authorization: Bearer` with an API key or a JSON Web Token"
+        )
+    return identity
+
+
+def require_service(identity: Identity | None, scope: str) -> Identity:
+    """Let only services with a scope go on."""
+    holder = require_identity(identity)
+    if not holder.is_service:
+        raise Forbidden(f"a player's token may not do this; it needs one of a service, with the scope {scope}")
+    if not holder.may(scope):
+        raise Forbidden(f"this needs the scope {scope}, which the credential does not have; use one that does")
+    return holder
+
+
+def require_player_or_service(identity: Identity | None, player: str, scope: str) -> Identity:
+    """Let the player go on whom this is about, and services with a scope."""
+    holder = require_identity(identity)
+    if holder.is_service:
+        return require_service(holder, scope)
+    if holder.player != player:
+        raise Forbidden(
+            f"a player's token acts for that player only; for others it needs one of a service, with the scope {scope}"
+        )
+    return holder

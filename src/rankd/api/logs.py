@@ -1,0 +1,311 @@
+"""What a server writes to stderr: a line per event, as JSON for programs or aligned for people.
+
+    logger.info("message", extra={"fields": {"board": "arcade"}}) → masked → control characters escaped → one line
+
+Whatever comes from outside may hold a secret or try to look like a line of its own, so nothing is written before it
+went through both. The patterns below take a time that grows with the text, not with its square.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from secrets import randbits
+from typing import Any, Literal, TextIO
+
+import msgspec
+
+from rankd.config.masking import MASK
+
+SLOW_S = 1.0  # a request that takes longer is worth a line
+TEXT_CHARACTERS_MAX = 8_192  # of one message or field
+TRACE_LINES_MAX = 200  # of one failure
+PATH_CHARACTERS_MAX = 512  # of a request
+MESSAGE_COLUMNS = 44
+SECRET_CHARACTERS_MIN = 4  # a shorter one stands in too many other words
+
+Mask = Callable[[str], str]
+Format = Literal["auto", "json", "text"]
+Level = Literal["debug", "info", "warning", "error"]
+Which = Literal["none", "errors", "all"]
+
+# For `log_dictconfig` of granian's server, which sets up its loggers anew when it is made: they go where ours go.
+GRANIAN_LOGS: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {},
+    "handlers": {},
+    "loggers": {
+        "_granian": {"handlers": [], "propagate": True},
+        "granian.access": {"handlers": [], "level": "INFO", "propagate": True},
+    },
+}
+
+# Secrets
+
+_NAMES = "authorization|password|passwd|pwd|secret|token|ticket|signature|sig|api[_-]?key|credential"
+_SECRET_FIELD = re.compile(rf"(?:.*[_.-])?(?:{_NAMES})", re.IGNORECASE)
+_SECRETS = tuple(
+    re.compile(pattern, re.IGNORECASE if insensitive else 0)
+    for insensitive, pattern in (
+        # An API key, a signing secret, a ticket. Short ones only as words: `mark_up` is none.
+        (False, r"()(?:r[kst]_[\w-]{32,}|(?<![A-Za-z0-9])(?:rk_[\w-]+|r[st]_[\w-]{16,}))"),
+        # A JSON Web Token: base64 of `{"`, and what follows.
+        (False, r"()eyJ[\w-]{6,}(?:\.[\w-]*){0,4}"),
+        (True, r"\b((?:bearer|basic)[ \t]{1,4})[\w.~+/=-]+"),
+        # Of a URL: as far as the last @, since a broken one may hold that too; not a port with a path behind it.
+        (False, r"(://[^\s:/@\"']{0,128}:)(?![0-9]{1,5}/)[^\s\"']{0,256}@"),
+        # name=value in a query; "name": "value" in JSON and in Python. A sentence that begins with `token:` is none.
+        (True, rf"((?:{_NAMES})=|(?:{_NAMES})[\"'][ \t]{{0,4}}:[ \t]{{0,4}}b?[\"'])[^\s&\"',;)]+"),
+        # A header in a message.
+        (True, r"((?:authorization|signature|ticket|x-rankd-signature): )[\w.~+/=-]{16,}"),
+        # A signature by itself: HMAC-SHA256 or longer, in hexadecimal.
+        (False, r"()(?<![0-9a-fA-F])[0-9a-fA-F]{64,}"),
+    )
+)
+
+
+def masking(secrets: Iterable[str] = ()) -> Mask:
+    """Return what takes these secrets out of a text, and all that looks like one.
+
+    >>> masking(["hunter2"])("GET /v1/stream?ticket=k3J9x of redis://:pw@cache with hunter2")
+    'GET /v1/stream?ticket=*** of redis://:***@cache with ***'
+    """
+    known = sorted({secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN}, key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for secret in known:  # a longer one may hold a shorter one
+            text = text.replace(secret, MASK)
+        for pattern in _SECRETS:
+            text = pattern.sub(_masked, text)
+        return text
+
+    return mask
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found[1]}{MASK}{'@' if found[0].endswith('@') else ''}"
+
+
+# Lines
+
+# Would end the line, move the cursor, turn the reading direction, or cannot be written at all.
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_UNWRITABLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character) or (
+        f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+    )
+
+
+class _Lines(logging.Formatter):
+    """What both formats share: every text is masked, escaped and cut."""
+
+    unwritable = _UNWRITABLE
+
+    def __init__(self, mask: Mask) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def text(self, text: str) -> str:
+        """Return a text as it may be written."""
+        text = self._mask(text)  # before it is cut, so that no half of a secret is left
+        if len(text) > TEXT_CHARACTERS_MAX:
+            text = f"{text[:TEXT_CHARACTERS_MAX]}… and {len(text) - TEXT_CHARACTERS_MAX} characters more"
+        return self.unwritable.sub(_escaped, text)
+
+    def fields(self, record: logging.LogRecord) -> dict[str, object]:
+        """Return what a record carries beside its message."""
+        fields = getattr(record, "fields", None)
+        if not isinstance(fields, dict):
+            return {}
+        return {self.text(str(name)): self._value(str(name), value) for name, value in fields.items()}
+
+    def _value(self, name: str, value: object) -> object:
+        if value is None or isinstance(value, bool | float):
+            return value
+        if _SECRET_FIELD.fullmatch(name):
+            return MASK
+        if isinstance(value, int):
+            return value if abs(value) < 2**63 else str(value)
+        if isinstance(value, bytes):
+            return self.text(value.decode(errors="backslashreplace"))
+        return self.text(str(value))
+
+    def trace(self, record: logging.LogRecord) -> list[str]:
+        """Return the lines of a failure, none when there is none."""
+        failed = record.exc_info and record.exc_info[0] is not None
+        lines = self.formatException(record.exc_info).split("\n") if failed and record.exc_info else []
+        if record.stack_info:
+            lines += record.stack_info.split("\n")
+        if len(lines) > TRACE_LINES_MAX:
+            half = TRACE_LINES_MAX // 2
+            lines = [*lines[:half], f"… {len(lines) - 2 * half} lines more …", *lines[-half:]]
+        return [self.text(line) for line in lines]
+
+
+class JsonLines(_Lines):
+    """One JSON object a line."""
+
+    unwritable = _UNWRITABLE_IN_JSON
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        known: dict[str, object] = {
+            "at": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self.text(record.getMessage()),
+        }
+        if trace := self.trace(record):
+            known["exception"] = "\n".join(trace)
+        others = {name: value for name, value in self.fields(record).items() if name not in known}
+        return msgspec.json.encode(known | others).decode()
+
+
+_COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
+
+
+class TextLines(_Lines):
+    """Aligned, for people; in colours on a terminal."""
+
+    def __init__(self, mask: Mask, coloured: bool) -> None:
+        """`coloured` where somebody reads it on a terminal."""
+        super().__init__(mask)
+        self._coloured = coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; those of a failure follow it, each behind a bar."""
+        message = self.text(record.getMessage())
+        fields = "  ".join(f"{name}={_quoted(value)}" for name, value in self.fields(record).items())
+        level = self._colour(f"{record.levelname.lower():<8}", _COLOURS.get(record.levelname, "0"))
+        time = self._colour(_time(record).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3], "2")
+        line = f"{time}  {level} {message}"
+        if fields:
+            line = f"{time}  {level} {message:<{MESSAGE_COLUMNS}}  {self._colour(fields, '2')}"
+        return "\n".join([line, *(f"    │ {part}" for part in self.trace(record))])
+
+    def _colour(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._coloured else text
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _quoted(value: object) -> str:
+    text = "-" if value is None else str(value)
+    if not text or any(character in text for character in ' "='):  # nobody adds a field of their own
+        return '"' + text.replace('"', '\\"') + '"'
+    return text
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes lines; one that cannot be made is not shown raw, as the standard library would."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Say so without the record's arguments, which were not masked."""
+        kind = getattr(sys.exc_info()[0], "__name__", "an error")
+        try:
+            self.stream.write(f"a line of {record.name} could not be written: {kind}\n")
+            self.flush()
+        except (OSError, ValueError):  # nobody reads any more
+            return
+
+
+def set_up_logs(
+    format: Format = "auto",  # noqa: A002
+    level: Level = "info",
+    mask: Mask | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Send all logs of this process to stderr: rankd's from `level` on, those of libraries from warnings on.
+
+    `mask` takes secrets out of a text, as `masking` makes one. Called again, it replaces what it set up before.
+    """
+    stream = stream or sys.stderr
+    mask = mask or masking()
+    people = stream.isatty() if format == "auto" else format == "text"
+    handler = _Stderr(stream)
+    handler.setFormatter(
+        TextLines(mask, stream.isatty() and not os.environ.get("NO_COLOR")) if people else JsonLines(mask)
+    )
+    root = logging.getLogger()
+    for other in [other for other in root.handlers if isinstance(other, _Stderr)]:
+        root.removeHandler(other)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("rankd").setLevel(level.upper())
+    for name in ("_granian", "granian", "granian.access"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+
+
+# Requests
+
+_SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without letters that are taken for digits
+
+
+def _base32(number: int, digits: int) -> str:
+    return "".join(_DIGITS[number >> 5 * place & 31] for place in reversed(range(digits)))
+
+
+def _made_ids() -> Iterator[str]:
+    process = _base32(randbits(40), 8)
+    ends = [_base32(number, 2) for number in range(1024)]
+    for block in itertools.count():
+        begin = process + _base32(block, 6)
+        for end in ends:
+            yield begin + end
+
+
+_ids = _made_ids()
+
+
+def request_id(sent: bytes | None) -> str:
+    """Return a request's name in logs and answers: the X-Request-Id that was sent if it is sane, else a new one.
+
+    Only the event loop's thread may call this.
+    """
+    if sent is not None and _SANE.fullmatch(sent):
+        return sent.decode()
+    return next(_ids)
+
+
+_requests = logging.getLogger("rankd.requests")
+
+
+def log_request(
+    which: Which,
+    *,
+    request_id: str,
+    method: str,
+    path: str,
+    status: int,
+    seconds: float,
+    account: str | None = None,
+    address: str | None = None,
+    code: str | None = None,
+) -> None:
+    """Write a line about a request: about all, or those that failed or took long, or none.
+
+    `path` goes without its query, which may hold a ticket; `code` is the error's.
+    """
+    if which == "none" or (which == "errors" and status < 500 and seconds < SLOW_S):
+        return
+    level = logging.ERROR if status >= 500 else logging.WARNING if seconds >= SLOW_S else logging.INFO
+    path = path if len(path) <= PATH_CHARACTERS_MAX else f"{path[:PATH_CHARACTERS_MAX]}…"
+    optional = {"account": account, "address": address, "code": code}
+    fields = {"request_id": request_id, "status": status, "ms": round(seconds * 1_000, 2)}
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    _requests.log(level, "%s %s", method, path, extra={"fields": fields})

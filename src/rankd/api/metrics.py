@@ -1,0 +1,220 @@
+"""What an operator sees at /metrics, in Prometheus' text format; docs/operating.md explains each.
+
+Counting a request must cost next to nothing, so that is done by hand: integers in lists. They become families of
+prometheus-client only when somebody asks. No label holds anything a request says, since labels are kept for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
+BOARDS_SHOWN_MAX = 1_000
+UNMATCHED = -1  # the index of requests that no route was found for
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+EVENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
+_log = logging.getLogger("rankd.metrics")
+
+
+class Histogram:
+    """How many observations were at most so large, and their sum."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds` ascend; what is larger than the last has a place too."""
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one; by one thread at a time."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    @property
+    def count(self) -> int:
+        """How many were observed."""
+        return sum(self._counts)
+
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str] = ()) -> None:
+        """Write it down, cumulated as Prometheus wants it."""
+        bounds = [*map(str, map(float, self._bounds)), "+Inf"]
+        family.add_metric(labels, list(zip(bounds, accumulate(list(self._counts)), strict=True)), self._sum)
+
+
+class Routes:
+    """Requests by route and status, and how long they took; only the event loop's thread counts."""
+
+    __slots__ = ("_seconds", "_statuses", "names", "refused_credentials")
+
+    def __init__(self, routes: Iterable[tuple[str, str]]) -> None:
+        """`routes` are method and path, such as ("GET", "/v1/boards/{board}"), in the order of their indices."""
+        self.names = [*routes, ("any", "unmatched")]
+        self.refused_credentials = 0  # whoever refuses one counts it here
+        self._statuses: list[defaultdict[int, int]] = [defaultdict(int) for _ in self.names]
+        self._seconds = [Histogram(SECONDS) for _ in self.names]
+
+    def observe(self, route: int, status: int, seconds: float) -> None:
+        """Count a request that was answered; UNMATCHED is the index of paths that mean nothing."""
+        self._statuses[route][status] += 1
+        # As Histogram.observe, without the call.
+        histogram = self._seconds[route]
+        histogram._counts[bisect_left(SECONDS, seconds)] += 1
+        histogram._sum += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Return what was counted; routes that were never asked are left out."""
+        requests = CounterMetricFamily("rankd_requests", "Requests answered", labels=["route", "method", "status"])
+        seconds = HistogramMetricFamily("rankd_request_seconds", "Seconds until the answer", labels=["route", "method"])
+        for (method, path), statuses, histogram in zip(self.names, self._statuses, self._seconds, strict=True):
+            for status, count in sorted(dict(statuses).items()):
+                requests.add_metric([path, method, str(status)], count)
+            if statuses:
+                histogram.add_to(seconds, [path, method])
+        yield requests
+        yield seconds
+        text = "Requests refused for their credential"
+        yield CounterMetricFamily("rankd_auth_refusals", text, value=self.refused_credentials)
+
+
+class Commits:
+    """How many events share a commit, and how long it takes; one commit is under way at a time."""
+
+    __slots__ = ("_events", "_seconds")
+
+    def __init__(self) -> None:
+        """None was made yet."""
+        self._events = Histogram(EVENTS)
+        self._seconds = Histogram(SECONDS)
+
+    def observe(self, events: int, seconds: float) -> None:
+        """Count a commit that is durable."""
+        self._events.observe(events)
+        self._seconds.observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """Return what was counted."""
+        events = HistogramMetricFamily("rankd_commit_events", "Events that shared a commit")
+        seconds = HistogramMetricFamily("rankd_commit_seconds", "Seconds a commit took, the sync included")
+        self._events.add_to(events)
+        self._seconds.add_to(seconds)
+        yield events
+        yield seconds
+        yield CounterMetricFamily("rankd_commits", "Commits made durable", value=self._events.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the figures come from that others keep; each is asked when somebody looks."""
+
+    requests_open: Callable[[], int]
+    position: Callable[[], int]  # of the last event that is ranked
+    snapshot_position: Callable[[], int | None]  # of the newest snapshot, None when there is none
+    queue_depth: Callable[[], int]  # requests that wait for a commit
+    boards: Callable[[], int]
+    entries: Callable[[], int]  # of all instances of all boards
+    board_entries: Callable[[int], Mapping[str, int]]  # by board, of at most so many boards
+    engine_bytes: Callable[[], int]
+    replay_events: Callable[[], int]  # at the start
+    replay_seconds: Callable[[], float]
+    rate_refusals: Callable[[], Mapping[str, int]]  # by the limit's setting
+
+
+class Metrics(Collector):
+    """All of them."""
+
+    def __init__(self, version: str, routes: Routes, commits: Commits, sources: Sources) -> None:
+        """Nothing is asked for yet."""
+        self._version = version
+        self._routes = routes
+        self._commits = commits
+        self._sources = sources
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)  # processor time, open files, start
+
+    def text(self) -> bytes:
+        """Return all of it; may be called from any thread."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every family; one whose source fails is left out, for the others are wanted most just then."""
+        about = {"version": self._version, "python": platform.python_version()}
+        yield InfoMetricFamily("rankd", "What is running", value=about)
+        yield from self._routes.collect()
+        yield from self._commits.collect()
+        for make in self._figures():
+            try:
+                family = make()
+            except Exception as problem:
+                _log.warning("a metric is left out: %s", problem)
+            else:
+                if family is not None:
+                    yield family
+
+    def _figures(self) -> Iterator[Callable[[], Metric | None]]:
+        sources = self._sources
+        for name, text, source in (
+            ("rankd_requests_open", "Requests under way", sources.requests_open),
+            ("rankd_position", "Position of the last event that is ranked", sources.position),
+            ("rankd_snapshot_position", "Position of the newest snapshot", sources.snapshot_position),
+            ("rankd_queue_depth", "Requests that wait for a commit", sources.queue_depth),
+            ("rankd_boards", "Boards defined", sources.boards),
+            ("rankd_entries", "Entries in all instances of all boards", sources.entries),
+            ("rankd_engine_bytes", "Bytes the engine holds", sources.engine_bytes),
+            ("rankd_process_resident_bytes", "Bytes of memory the process has", resident_bytes),
+            ("rankd_replay_events", "Events replayed at the start", sources.replay_events),
+            ("rankd_replay_seconds", "Seconds the start took", sources.replay_seconds),
+        ):
+            yield _gauge(name, text, source)
+        yield self._board_entries
+        yield self._rate_refusals
+
+    def _board_entries(self) -> Metric:
+        family = GaugeMetricFamily("rankd_board_entries", "Entries in all instances of a board", labels=["board"])
+        for board, entries in islice(self._sources.board_entries(BOARDS_SHOWN_MAX).items(), BOARDS_SHOWN_MAX):
+            family.add_metric([board], entries)
+        return family
+
+    def _rate_refusals(self) -> Metric:
+        family = CounterMetricFamily("rankd_rate_refusals", "Requests refused by a rate limit", labels=["limit"])
+        for setting, count in self._sources.rate_refusals().items():
+            family.add_metric([setting], count)
+        return family
+
+
+def _gauge(name: str, text: str, source: Callable[[], float | None]) -> Callable[[], Metric | None]:
+    def make() -> Metric | None:
+        value = source()
+        return None if value is None else GaugeMetricFamily(name, text, value=value)
+
+    return make
+
+
+def resident_bytes() -> int | None:
+    """Return how much memory this process has; None where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,79 @@
+"""Who players are: profiles, friends, search."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rankd.api import bodies
+from rankd.api.access import require_own
+from rankd.api.exchange import Request, Response, json_response
+from rankd.api.identity import require_player_or_service
+from rankd.api.service import Service, encode
+from rankd.api.writing import check_media, sender_of
+from rankd.domain.player import check_player
+from rankd.errors import Forbidden, InvalidValue, PlayerAbsent
+
+PLAYERS = "players:write"
+SEARCH_LIMIT_DEFAULT = 20
+_profile = msgspec.json.Decoder(bodies.ProfileBody)
+_players = msgspec.json.Decoder(bodies.Players)
+
+
+def show_player(service: Service, request: Request) -> Response:
+    """Answer with a player's profile; in a thread."""
+    profile = service.boards.player(request.arguments[0])
+    if profile is None:
+        raise PlayerAbsent(f"player: {request.arguments[0]!r:.160} has no profile")
+    return json_response(encode(profile))
+
+
+async def put_player(service: Service, request: Request) -> Response:
+    """Store a profile; a player's own credential sets name and avatar and leaves the rest as it is."""
+    check_media(request, ("application/json",))
+    player = check_player(request.arguments[0])
+    require_player_or_service(request.identity, player, PLAYERS)
+    sent = bodies.decode(_profile, await service.body(request))
+    sender = sender_of(service, request, request.identity)
+    is_own = request.identity is not None and not request.identity.is_service
+    if is_own and (sent.country is not None or sent.attributes is not None):
+        raise Forbidden("country, attributes: a player's own credential may not set them; a service may")
+
+    stored = await service.in_thread(
+        lambda: service.boards.set_player(
+            player,
+            name=sent.name,
+            avatar_url=sent.avatar_url,
+            country=sent.country,
+            attributes=sent.attributes,
+            only_given=is_own,
+            sender=sender,
+        )
+    )
+    return json_response(encode(stored))
+
+
+def show_friends(service: Service, request: Request) -> Response:
+    """Answer with the stored friends of a player; in a thread."""
+    player = request.arguments[0]
+    require_own(request.identity, player)
+    return json_response(encode(bodies.Players(list(service.boards.stored_friends(player)))))
+
+
+async def put_friends(service: Service, request: Request) -> Response:
+    """Store a player's friends."""
+    check_media(request, ("application/json",))
+    player = check_player(request.arguments[0])
+    require_player_or_service(request.identity, player, PLAYERS)
+    group = bodies.decode(_players, await service.body(request))
+    sender = sender_of(service, request, request.identity)
+    stored = await service.in_thread(lambda: service.boards.set_friends(player, group.players, sender=sender))
+    return json_response(encode(bodies.Players([*stored])))
+
+
+def search(service: Service, request: Request) -> Response:
+    """Answer with players whose id or name begins with a text; in a thread."""
+    start = request.query.get("search")
+    if start is None:
+        raise InvalidValue("search", "must be given: the start of an id or a name")
+    found = service.boards.search(start, request.integer("limit", SEARCH_LIMIT_DEFAULT))
+    return json_response(encode({"players": found}))

@@ -1,0 +1,110 @@
+"""Errors as clients see them: RFC 9457 problem details. The HTTP status of every error is decided here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rankd import errors
+from rankd.api.exchange import Header, Response
+from rankd.api.logs import masking
+from rankd.api.rates import refused_headers
+from rankd.errors import RankdError
+
+PROBLEM = (b"content-type", b"application/problem+json")
+RETRY_AFTER_S = 1  # what is unavailable may be back in a moment
+
+# The first class that fits decides.
+STATUSES: tuple[tuple[type[RankdError], int], ...] = (
+    (errors.MalformedRequest, 400),
+    (errors.Unauthenticated, 401),
+    (errors.Forbidden, 403),
+    (errors.MethodUnknown, 405),
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.TooLarge, 413),
+    (errors.MediaUnsupported, 415),
+    (errors.RateExceeded, 429),
+    (errors.Refused, 422),
+    (errors.Unavailable, 503),
+    (errors.EngineBroken, 503),
+    (errors.LedgerUnreadable, 503),
+)
+TITLES = {
+    400: "The request cannot be read",
+    401: "A credential is needed",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "The request took too long",
+    409: "It contradicts what is there",
+    413: "Too large",
+    415: "The kind of body is not read here",
+    422: "A value is refused",
+    429: "Too many requests",
+    500: "A fault of this server",
+    503: "Not available now",
+}
+
+
+class FieldProblem(msgspec.Struct, frozen=True):
+    """What is wrong with one field."""
+
+    field: str
+    problem: str
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """RFC 9457 problem details."""
+
+    type: str  # about this error, in the documentation
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldProblem] = []
+    request_id: str = ""
+
+
+_mask = masking()
+_encode = msgspec.json.Encoder().encode
+
+
+def status_of(error: RankdError) -> int:
+    """Return the HTTP status of an error."""
+    for kind, status in STATUSES:
+        if isinstance(error, kind):
+            return status
+    return 500
+
+
+def problem_response(error: RankdError, request_id: str = "") -> Response:
+    """Answer with an error."""
+    status = status_of(error)
+    fields = []
+    if isinstance(error, errors.InvalidValue | errors.DefinitionConflict):
+        fields = [FieldProblem(error.field, error.problem)]
+    headers: list[Header] = []
+    if isinstance(error, errors.MethodUnknown):
+        headers.append((b"allow", ", ".join(error.allowed).encode()))
+    elif isinstance(error, errors.RateExceeded):
+        headers += [(b"retry-after", str(error.retry_after_s).encode()), *refused_headers(error)]
+    elif status == 503:
+        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
+    elif status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return made_response(status, str(error), error.code, fields=fields, headers=headers, request_id=request_id)
+
+
+def made_response(
+    status: int,
+    detail: str,
+    code: str,
+    *,
+    fields: list[FieldProblem] | None = None,
+    headers: list[Header] | None = None,
+    request_id: str = "",
+) -> Response:
+    """Answer with problem details; what was sent may stand in them, and a key in the wrong place is still a key."""
+    masked = [FieldProblem(_mask(one.field), _mask(one.problem)) for one in fields or []]
+    problem = Problem(f"/docs#{code}", TITLES[status], status, _mask(detail), code, masked, request_id)
+    return Response(_encode(problem), [PROBLEM, (b"cache-control", b"no-store"), *(headers or [])], status)

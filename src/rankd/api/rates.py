@@ -1,0 +1,213 @@
+"""How often one credential, one player and one address may ask, by token buckets.
+
+    take → the limits that hold for this caller → all of them grant it, or none is charged and RateExceeded is raised
+
+A bucket holds a second's worth of requests and fills evenly. All that is kept of one is when it will be full again
+(GCRA), and only while it is not. Each limit has a table of its own, so that a flood from many addresses cannot push
+players out of theirs. A request that costs more than a bucket holds, a player's batch, is granted when the bucket is
+full and leaves it in debt: the rate holds, and nobody waits for a grant that can never come.
+
+Only the event loop's thread may call this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from math import ceil
+
+from rankd.api.addresses import limited_as
+from rankd.api.exchange import Header
+from rankd.config.model import Limits
+from rankd.errors import RateExceeded
+
+BURST_S = 1.0  # how many seconds' worth a bucket holds
+ROUNDING_S = 1e-6  # sums of floats are off by less
+SAID_MAX = 1_000  # headers kept for each limit
+LOOKED_AT_MAX = 8  # buckets, when room is made for another
+
+
+class _Limit:
+    """One limit of the configuration, and when each caller's bucket is full again; the least recent is the first."""
+
+    __slots__ = ("_full_at", "_interval_s", "_said", "_tracked_max", "_who", "per_s", "refusals", "setting")
+
+    def __init__(self, setting: str, who: str, per_s: int, tracked_max: int) -> None:
+        self.setting = setting
+        self.per_s = per_s
+        self.refusals = 0
+        self._who = who
+        self._said: dict[int, tuple[Header, ...]] = {}  # by how many remain, of the most frequent
+        self._interval_s = 1 / per_s
+        self._tracked_max = tracked_max
+        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    @property
+    def tracked(self) -> int:
+        """How many buckets are remembered."""
+        return len(self._full_at)
+
+    def full_after(self, caller: Hashable, now: float, cost: int) -> float:
+        """Return when the bucket will be full again if this is granted; raise if it is not."""
+        full_now = self._full_at.get(caller, now)
+        full_now = full_now if full_now > now else now
+        full = full_now + cost * self._interval_s
+        too_early_s = full - now - BURST_S
+        owed_s = full_now - now
+        if too_early_s > ROUNDING_S and owed_s > ROUNDING_S:
+            self.refusals += 1
+            retry_after_s = max(1, ceil(min(too_early_s, owed_s) - ROUNDING_S))
+            raise RateExceeded(
+                f"too many requests by one {self._who}: {self.per_s} a second are taken; "
+                f"send it again in {retry_after_s} s, with the same key if it has one",
+                self.per_s,
+                retry_after_s,
+            )
+        return full
+
+    def grant(self, caller: Hashable, full: float, now: float) -> None:
+        """Charge it."""
+        known = self._full_at
+        if caller in known:
+            known[caller] = full
+            known.move_to_end(caller)
+        else:
+            self._make_room(now)
+            known[caller] = full
+
+    def headers(self, owed_s: float) -> tuple[Header, ...]:
+        """Return what a granted request is told of its limit."""
+        if owed_s > BURST_S + ROUNDING_S:
+            return limit_headers(self.per_s, 0, ceil(owed_s - ROUNDING_S))
+        remaining = int((BURST_S + ROUNDING_S - owed_s) * self.per_s)
+        said = self._said.get(remaining)
+        if said is None:
+            said = limit_headers(self.per_s, remaining, ceil(BURST_S))
+            if remaining < SAID_MAX:
+                self._said[remaining] = said
+        return said
+
+    def _make_room(self, now: float) -> None:
+        """Forget buckets that are full again; when there is no room and none is found, the least recent one."""
+        known = self._full_at
+        for _ in range(min(LOOKED_AT_MAX, len(known))):
+            first = next(iter(known))
+            if known[first] <= now:
+                del known[first]
+            elif len(known) < self._tracked_max:
+                return
+            else:
+                known.move_to_end(first)  # whoever owes is remembered longer
+        if len(known) >= self._tracked_max:
+            known.popitem(last=False)
+
+
+_ByWhom = tuple[_Limit | None, _Limit | None, _Limit | None]
+
+
+class Rates:
+    """All limits on how often one caller may ask."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` counts seconds; when it goes back, the time until it moves on again does not count."""
+        self._clock = clock
+        self._shift_s = -clock()  # small numbers are more exact
+        self._now = 0.0
+        self._limits: list[_Limit] = []
+        self._reads = self._by_whom(limits, "reads")
+        self._writes = self._by_whom(limits, "writes")
+
+    def _by_whom(self, limits: Limits, kinds: str) -> _ByWhom | None:
+        def limit(setting: str, who: str, per_s: int) -> _Limit | None:
+            if not per_s:
+                return None
+            made = _Limit(setting, who, per_s, limits.rates_tracked_max)
+            self._limits.append(made)
+            return made
+
+        service, player, address = (
+            limit(f"{who}_{kinds}_per_s", named, getattr(limits, f"{who}_{kinds}_per_s"))
+            for who, named in (("service", "credential"), ("player", "player"), ("address", "address"))
+        )
+        return (service, player, address) if service or player or address else None
+
+    def take(
+        self,
+        is_write: bool,
+        account: str | None,
+        is_service: bool,
+        player: str | None,
+        address: str,
+        *,
+        cost: int = 1,
+    ) -> tuple[Header, ...] | None:
+        """Count a request and return what the answer says about its caller's limit, None when there is none.
+
+        A service is counted by its `account`, whatever its address and `cost`: its own batches are one request.
+        Anybody else is counted by player and by address; `cost` is how many scores their batch has, one if it
+        has none. An empty address is that of a socket without one.
+        """
+        limits = self._writes if is_write else self._reads
+        if limits is None:
+            return None
+        by_service, by_player, by_address = limits
+        if is_service:
+            return None if by_service is None else self._take_one(by_service, account, 1)
+        cost = max(cost, 1)
+        own = None if player is None else by_player
+        if by_address is None or not address:
+            return None if own is None else self._take_one(own, player, cost)
+        if own is None:
+            return self._take_one(by_address, limited_as(address), cost)
+        return self._take_both(own, player, by_address, limited_as(address), cost)
+
+    def _take_one(self, limit: _Limit, caller: Hashable, cost: int) -> tuple[Header, ...]:
+        now = self._tell()
+        full = limit.full_after(caller, now, cost)
+        limit.grant(caller, full, now)
+        return limit.headers(full - now)
+
+    def _take_both(
+        self, first: _Limit, caller: Hashable, second: _Limit, other: Hashable, cost: int
+    ) -> tuple[Header, ...]:
+        now = self._tell()
+        full = first.full_after(caller, now, cost)
+        full_too = second.full_after(other, now, cost)
+        first.grant(caller, full, now)
+        second.grant(other, full_too, now)
+        if (BURST_S - full + now) * first.per_s <= (BURST_S - full_too + now) * second.per_s:  # fewer remain
+            return first.headers(full - now)
+        return second.headers(full_too - now)
+
+    def _tell(self) -> float:
+        now = self._clock() + self._shift_s
+        if now < self._now:
+            self._shift_s += self._now - now
+            return self._now
+        self._now = now
+        return now
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """How often each limit that is set refused, by the setting's name."""
+        return {limit.setting: limit.refusals for limit in self._limits}
+
+    @property
+    def tracked(self) -> int:
+        """How many buckets are remembered."""
+        return sum(limit.tracked for limit in self._limits)
+
+
+def limit_headers(per_s: int, remaining: int, reset_s: int) -> tuple[Header, ...]:
+    """Return what an answer says about a limit: a 429 that nothing remains, and when to come back."""
+    return (
+        (b"ratelimit-limit", b"%d" % per_s),
+        (b"ratelimit-remaining", b"%d" % remaining),
+        (b"ratelimit-reset", b"%d" % reset_s),
+    )
+
+
+def refused_headers(error: RateExceeded) -> tuple[Header, ...]:
+    """Return what a 429 says about the limit, beside Retry-After."""
+    return limit_headers(error.limit, 0, error.retry_after_s)

@@ -1,0 +1,377 @@
+"""Every call of the API, in one table: the router, the limits, /openapi.json and /docs follow from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankd.api import about, answers, bodies, defining, players, reading, writing
+from rankd.api.calls import Access, Call, Parameter
+from rankd.boards import HISTORY_LIMIT_MAX
+from rankd.intake.results import Batched, Changed, Submitted
+from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.standings import LIMIT_MAX, NEIGHBOURS_MAX
+from rankd.registry.port import Profile
+
+_TEXT: dict[str, Any] = {"type": "string"}
+
+
+def _integer(low: int, high: int | None = None, default: int | None = None) -> dict[str, Any]:
+    bounds: dict[str, Any] = {"type": "integer", "minimum": low}
+    return bounds | ({} if high is None else {"maximum": high}) | ({} if default is None else {"default": default})
+
+
+WINDOW = Parameter(
+    "window",
+    {**_TEXT, "example": "all_time"},
+    "`weekly`, `weekly:previous`, `weekly:2026-W18`; the board's first by default",
+)
+SCOPE = Parameter("scope", {**_TEXT, "example": "global"}, "`global`, or `attribute:value` such as `country:BR`")
+RANKING = Parameter(
+    "ranking",
+    {"type": "string", "enum": ["ordinal", "competition", "dense"]},
+    "how equal scores are counted: 1234, 1224 or 1223; the board's own by default",
+)
+AT_LEAST = Parameter(
+    "at_least",
+    {**_TEXT, "pattern": "^[0-9]{1,5}-[0-9]{1,19}$"},
+    "a position that an answer gave: wait until it is ranked",
+)
+WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST)
+LIMIT = Parameter("limit", _integer(1, LIMIT_MAX, 10), "how many entries")
+SCORE_EXAMPLE = {"board": "arcade", "player": "alice", "score": 976, "attributes": {"country": "BR"}}
+
+CALLS: tuple[Call, ...] = (
+    # Scores
+    Call(
+        name="submit",
+        method="POST",
+        path="/v1/scores",
+        access=Access.SCORES,
+        handler=writing.submit,
+        is_write=True,
+        about="Count one score. It is on disk and ranked when the answer comes.",
+        body=bodies.Score,
+        body_example=SCORE_EXAMPLE,
+        answer=Submitted,
+    ),
+    Call(
+        name="submit_many",
+        method="POST",
+        path="/v1/scores/batch",
+        access=Access.SCORES,
+        handler=writing.submit_batch,
+        is_write=True,
+        about="Count many scores, all or none: one bad event refuses the batch and is named by its index.",
+        parameters=(
+            Parameter(
+                "imported",
+                {"type": "boolean", "default": False},
+                "an administrator's import: `at` may go back as far as windows are open",
+            ),
+        ),
+        body=bodies.Batch,
+        body_example={"events": [SCORE_EXAMPLE, {"board": "arcade", "player": "bob", "score": 965}]},
+        answer=Batched,
+        media=writing.BATCH_MEDIA,
+    ),
+    # Reads
+    Call(
+        name="top",
+        method="GET",
+        path="/v1/boards/{board}/top",
+        access=Access.READ,
+        handler=reading.top,
+        is_heavy=reading.is_large_page,
+        about="The first entries, those behind an offset, or those behind an earlier page's `next`.",
+        parameters=(
+            LIMIT,
+            Parameter("offset", _integer(0, default=0), "how many entries to leave out"),
+            Parameter("cursor", _TEXT, "the `next` of an earlier page"),
+            *WHERE,
+        ),
+        answer=Page,
+    ),
+    Call(
+        name="range",
+        method="GET",
+        path="/v1/boards/{board}/range",
+        access=Access.READ,
+        handler=reading.range_of,
+        is_heavy=reading.is_large_range,
+        about="The entries from one place to another, both included; at most 1,000.",
+        parameters=(
+            Parameter("from", {**_integer(1), "example": 1}, "the first place", is_needed=True),
+            Parameter("to", {**_integer(1), "example": 10}, "the last place", is_needed=True),
+            *WHERE,
+        ),
+        answer=Page,
+    ),
+    Call(
+        name="rank",
+        method="GET",
+        path="/v1/boards/{board}/players/{player}",
+        access=Access.READ,
+        handler=reading.rank,
+        about="Where a player stands.",
+        parameters=WHERE,
+        answer=Standing,
+    ),
+    Call(
+        name="around",
+        method="GET",
+        path="/v1/boards/{board}/players/{player}/around",
+        access=Access.READ,
+        handler=reading.around,
+        about="A player with those just above and just below.",
+        parameters=(
+            Parameter("above", _integer(0, NEIGHBOURS_MAX, 5), "how many above"),
+            Parameter("below", _integer(0, NEIGHBOURS_MAX, 5), "how many below"),
+            *WHERE,
+        ),
+        answer=Around,
+    ),
+    Call(
+        name="ranks",
+        method="POST",
+        path="/v1/boards/{board}/ranks",
+        access=Access.READ,
+        handler=reading.ranks,
+        about="Where several players stand, in the order asked; at most 1,000.",
+        parameters=WHERE,
+        body=bodies.Players,
+        body_example={"players": ["alice", "bob"]},
+        answer=Ranks,
+    ),
+    Call(
+        name="friends",
+        method="POST",
+        path="/v1/boards/{board}/friends",
+        access=Access.READ,
+        handler=reading.friends,
+        about="A group in standing order: the rank among them and the one among all.",
+        parameters=WHERE,
+        body=bodies.Players,
+        body_example={"players": ["alice", "bob", "zed"]},
+        answer=Friends,
+    ),
+    Call(
+        name="friends_of",
+        method="GET",
+        path="/v1/boards/{board}/players/{player}/friends",
+        access=Access.OWN,
+        handler=reading.friends_of,
+        is_heavy=reading.always,
+        about="A player among their stored friends.",
+        parameters=WHERE,
+        answer=Friends,
+    ),
+    Call(
+        name="rank_of_score",
+        method="GET",
+        path="/v1/boards/{board}/scores/{score}",
+        access=Access.READ,
+        handler=reading.what_if,
+        about="Where a new player would stand who sent this score now.",
+        parameters=(
+            Parameter("tiebreak", _integer(0, 2**40 - 1, 0), "on boards whose ties are by value"),
+            *WHERE,
+        ),
+        answer=Place,
+    ),
+    Call(
+        name="distribution",
+        method="GET",
+        path="/v1/boards/{board}/distribution",
+        access=Access.READ,
+        handler=reading.distribution,
+        is_heavy=reading.always,
+        about="How the scores are spread: equal ranges and quantiles.",
+        parameters=(Parameter("buckets", _integer(1, 1_000, 50), "how many ranges"), *WHERE),
+        answer=Distribution,
+    ),
+    # Boards
+    Call(
+        name="list",
+        method="GET",
+        path="/v1/boards",
+        access=Access.READ,
+        handler=defining.list_boards,
+        about="Every board with its definition.",
+        answer=answers.BoardList,
+    ),
+    Call(
+        name="definition",
+        method="GET",
+        path="/v1/boards/{board}",
+        access=Access.READ,
+        handler=defining.show_board,
+        about="A board's whole definition.",
+        answer=dict[str, Any],
+    ),
+    Call(
+        name="define",
+        method="PUT",
+        path="/v1/boards/{board}",
+        access=Access.ADMIN,
+        handler=defining.put_board,
+        is_write=True,
+        about="Define a board or change it; the same definition again changes nothing.",
+        body=dict[str, Any],
+        body_example={"keep": "best", "windows": ["all_time", "weekly", "daily"], "scopes": ["country"]},
+        answer=Changed,
+    ),
+    Call(
+        name="delete",
+        method="DELETE",
+        path="/v1/boards/{board}",
+        access=Access.ADMIN,
+        handler=defining.delete_board,
+        is_write=True,
+        about="Delete a board with all its scores.",
+        answer=Changed,
+    ),
+    Call(
+        name="reset",
+        method="POST",
+        path="/v1/boards/{board}/reset",
+        access=Access.ADMIN,
+        handler=defining.reset_board,
+        is_write=True,
+        about="Empty the current instances of one window, or of all.",
+        body=bodies.Reset,
+        body_example={"window": "daily"},
+        answer=Changed,
+    ),
+    Call(
+        name="remove",
+        method="DELETE",
+        path="/v1/boards/{board}/players/{player}",
+        access=Access.ADMIN,
+        handler=defining.remove_player,
+        is_write=True,
+        about="Take a player out of every instance of a board: an event, not an erasure of history.",
+        answer=Changed,
+    ),
+    Call(
+        name="history",
+        method="GET",
+        path="/v1/boards/{board}/players/{player}/events",
+        access=Access.ADMIN,
+        handler=defining.events,
+        is_heavy=reading.always,
+        about="A player's submissions to a board, the newest first: who sent what, when, from where if that is kept.",
+        parameters=(
+            Parameter("limit", _integer(1, HISTORY_LIMIT_MAX, 100), "how many events"),
+            Parameter("before", _integer(1), "the `next` of an earlier answer"),
+        ),
+        answer=answers.Events,
+    ),
+    # Players
+    Call(
+        name="search",
+        method="GET",
+        path="/v1/players",
+        access=Access.READ,
+        handler=players.search,
+        is_heavy=reading.always,
+        about="Players whose id or name begins with a text.",
+        parameters=(
+            Parameter(
+                "search", {**_TEXT, "minLength": 1, "example": "ali"}, "the start of an id or a name", is_needed=True
+            ),
+            Parameter("limit", _integer(1, 100, 20), "how many players"),
+        ),
+        answer=answers.Found,
+    ),
+    Call(
+        name="player",
+        method="GET",
+        path="/v1/players/{player}",
+        access=Access.READ,
+        handler=players.show_player,
+        is_heavy=reading.always,
+        about="A player's profile.",
+        answer=Profile,
+    ),
+    Call(
+        name="set_player",
+        method="PUT",
+        path="/v1/players/{player}",
+        access=Access.OWN,
+        handler=players.put_player,
+        is_write=True,
+        about="Store a player's profile in place of the one there was.",
+        body=bodies.ProfileBody,
+        body_example={"name": "Alice", "avatar_url": "https://example.com/alice.png", "country": "BR"},
+        answer=Profile,
+    ),
+    Call(
+        name="stored_friends",
+        method="GET",
+        path="/v1/players/{player}/friends",
+        access=Access.OWN,
+        handler=players.show_friends,
+        is_heavy=reading.always,
+        about="The friends stored for a player.",
+        answer=bodies.Players,
+    ),
+    Call(
+        name="set_friends",
+        method="PUT",
+        path="/v1/players/{player}/friends",
+        access=Access.OWN,
+        handler=players.put_friends,
+        is_write=True,
+        about="Store a player's friends in place of those there were.",
+        body=bodies.Players,
+        body_example={"players": ["bob", "carol"]},
+        answer=bodies.Players,
+    ),
+    # The server itself
+    Call(
+        name="health",
+        method="GET",
+        path="/healthz",
+        access=Access.OPEN,
+        handler=about.health,
+        about="The process is there.",
+        answer=answers.Health,
+    ),
+    Call(
+        name="ready",
+        method="GET",
+        path="/readyz",
+        access=Access.OPEN,
+        handler=about.ready,
+        about="The boards have caught up with their ledger and take requests.",
+        answer=answers.Health,
+    ),
+    Call(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        access=Access.READ,
+        handler=about.metrics,
+        is_heavy=reading.always,
+        about="Figures for Prometheus.",
+        answer_media="text/plain",
+    ),
+    Call(
+        name="openapi",
+        method="GET",
+        path="/openapi.json",
+        access=Access.OPEN,
+        handler=about.openapi,
+        about="This description.",
+        answer=dict[str, Any],
+    ),
+    Call(
+        name="docs",
+        method="GET",
+        path="/docs",
+        access=Access.OPEN,
+        handler=about.docs,
+        about="This description, for people.",
+        answer_media="text/html",
+    ),
+)

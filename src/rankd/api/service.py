@@ -1,0 +1,123 @@
+"""What every call needs: the boards, who may do what, and the way from the event loop to the disk and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TypeVar
+
+import msgspec
+
+from rankd.api.authentication import Authenticator
+from rankd.api.caching import NO_STORE, Caching, matches
+from rankd.api.committer import Committer
+from rankd.api.exchange import Request, Response
+from rankd.api.identity import Identity
+from rankd.api.metrics import Commits
+from rankd.api.rates import Rates
+from rankd.api.signing import Signatures
+from rankd.boards import Boards
+from rankd.config.model import Config
+from rankd.errors import Overloaded
+from rankd.intake.queue import Task
+from rankd.reads.meaning import Meant, not_ranked
+
+Result = TypeVar("Result")
+THREADS_MAX = 4  # for what would hold the event loop up
+WAITING_MAX = 256  # for one of those threads
+AT_LEAST_POLL_S = 0.002
+_WHOLE_BODY_PIECES = 6
+
+encode = msgspec.json.Encoder().encode
+
+
+class Service:
+    """The boards as the API's handlers use them; on the event loop, unless a method says otherwise."""
+
+    def __init__(self, boards: Boards, config: Config, authenticator: Authenticator, signatures: Signatures) -> None:
+        """The boards have caught up with their ledger."""
+        self.boards = boards
+        self.config = config
+        self.authenticator = authenticator
+        self.signatures = signatures
+        self.caching = Caching(boards, is_public=config.server.public_read)
+        self.commits = Commits()
+        self.committer = Committer(self._commit, config.limits.requests_max)
+        self.description = b""  # of every call, set by whoever knows them
+        self.docs_page = b""
+        self.docs_policy = b""
+        self.rates: Rates | None = None
+        self.exposition: Callable[[], bytes] = bytes
+        self.is_stopping = False
+        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="rankd-api")
+        self._waiting = 0
+        self._loop = asyncio.get_running_loop()
+        self._piece_s = config.limits.body_read_ms / 1_000
+
+    def _commit(self, tasks: list[Task]) -> None:
+        began = perf_counter()
+        self.boards.commit(tasks)
+        self.commits.observe(sum(task.events for task in tasks), perf_counter() - began)
+
+    def stop(self) -> None:
+        """Finish what was handed in; blocks."""
+        self.committer.stop()
+        self._threads.shutdown()
+
+    async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
+        """Return a request's body."""
+        limit = self.config.limits.body_bytes_max if bytes_max is None else bytes_max
+        return await request.body(limit, self._piece_s, self._piece_s * _WHOLE_BODY_PIECES)
+
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """Do what takes milliseconds, or waits for the disk, beside the event loop."""
+        if self._waiting >= WAITING_MAX:
+            raise Overloaded("the server has more to do than it takes; ask again in a moment")
+        self._waiting += 1
+        try:
+            return await self._loop.run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= 1
+
+    async def commit(self, task: Task) -> object:
+        """Commit scores and return the answer, once they are durable and ranked."""
+        return await self.committer.hand_in(task)
+
+    def count_scores(self, identity: Identity, address: str, count: int) -> None:
+        """Count the scores of a player's batch against the player's limit; the request itself has been counted."""
+        if self.rates is not None and count > 1:
+            self.rates.take(True, identity.account, identity.is_service, identity.player, address, cost=count - 1)
+
+    async def catch_up(self, request: Request) -> None:
+        """Do what must come before a read: roll-overs that are due, and the position it asks for."""
+        if self.boards.is_due():
+            await self.in_thread(self.boards.roll_over)
+        at_least = request.query.get("at_least")
+        if at_least is not None:
+            deadline = self._loop.time() + self.config.ranks.at_least_wait_ms / 1_000
+            while not self.boards.has_ranked(at_least):
+                if self._loop.time() >= deadline:
+                    raise not_ranked(at_least)
+                await asyncio.sleep(AT_LEAST_POLL_S)
+
+    def meant(self, request: Request) -> Meant:
+        """Return the instance that a read is about; its board is the first in the path."""
+        query = request.query
+        if not query:
+            return self.boards.meant_now(request.arguments[0])
+        return self.boards.meant_now(
+            request.arguments[0], query.get("window"), query.get("scope"), query.get("ranking")
+        )
+
+    def answer(self, request: Request, meant: Meant, read: Callable[[], object]) -> Response:
+        """Answer a read, or say that the client has the answer already."""
+        if "at_least" in request.query:
+            return Response(encode(read()), NO_STORE)
+        tag = self.caching.tag(meant)
+        headers = self.caching.headers(meant, tag)
+        known = request.headers.get(b"if-none-match")
+        if known is not None and headers is not NO_STORE and matches(known, tag):
+            return Response(b"", headers, 304)
+        return Response(encode(read()), headers)

@@ -1,0 +1,80 @@
+"""Signed submissions: a board that names a signing key takes no score without an HMAC over all of the request.
+
+    X-Rankd-Timestamp: 1777896000
+    X-Rankd-Signature: v1=HMAC-SHA256(secret, timestamp "." Idempotency-Key "." body), in hexadecimal digits
+
+The timestamp bounds for how long a request that was overheard could be sent again, and the key makes such a repeat
+count once. A body is a JSON object, so no other cut of the same bytes is a request.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+from rankd.clock import Clock
+from rankd.errors import Forbidden
+from rankd.registry.credentials import Credentials
+
+TIMESTAMP_HEADER = "X-Rankd-Timestamp"
+SIGNATURE_HEADER = "X-Rankd-Signature"
+KEY_HEADER = "Idempotency-Key"
+TOLERANCE_S = 300
+_VERSION = "v1="
+_TIMESTAMP = re.compile(rb"[0-9]{1,12}")
+
+
+def sign(secret: str | bytes, timestamp: int, key: str, body: bytes) -> str:
+    """Return the value of X-Rankd-Signature; `timestamp` is in s since 1970, `key` the Idempotency-Key.
+
+    >>> sign("rs_example", 1_777_896_000, "match-8731", b'{"board":"arcade","player":"alice","score":976}')[:11]
+    'v1=c1b363fb'
+    """
+    return _VERSION + _hmac(_bytes(secret), str(timestamp).encode(), key.encode(), body)
+
+
+class Signatures:
+    """Checks submissions against the signing key their board names; may be called from any thread."""
+
+    def __init__(self, credentials: Credentials, clock: Clock) -> None:
+        """The signing keys are among the credentials."""
+        self._credentials = credentials
+        self._clock = clock
+
+    def check(
+        self,
+        name: str,
+        *,
+        timestamp: str | bytes | None,
+        signature: str | bytes | None,
+        key: str | bytes | None,
+        body: bytes,
+    ) -> None:
+        """Refuse a request that the signing key of that name did not sign; the others are its headers and raw body."""
+        for header, value in ((TIMESTAMP_HEADER, timestamp), (SIGNATURE_HEADER, signature), (KEY_HEADER, key)):
+            if not value:
+                raise Forbidden(f"this board takes signed submissions only, and the header {header} is missing")
+        sent, claimed = _bytes(timestamp or b""), _bytes(signature or b"")
+        if not _TIMESTAMP.fullmatch(sent):
+            raise Forbidden(f"{TIMESTAMP_HEADER} must be the seconds since 1970 in digits, such as 1777896000")
+        if abs(self._clock.now() - int(sent) * 1_000) > TOLERANCE_S * 1_000:
+            raise Forbidden(
+                f"{TIMESTAMP_HEADER} is more than {TOLERANCE_S} s off; set the sender's clock and sign anew"
+            )
+        secret = self._credentials.signing_key(name)
+        if secret is None:
+            raise Forbidden(f"the board's signing key {name} does not exist; an administrator has to create it")
+        expected = _VERSION + _hmac(secret, sent, _bytes(key or b""), body)
+        if not hmac.compare_digest(expected.encode(), claimed.lower()):
+            raise Forbidden(
+                f"{SIGNATURE_HEADER} does not fit: it must be v1= and the HMAC-SHA256, in hexadecimal digits, of"
+                f" {TIMESTAMP_HEADER}, a dot, {KEY_HEADER}, a dot and the body as it is sent"
+            )
+
+
+def _hmac(secret: bytes, timestamp: bytes, key: bytes, body: bytes) -> str:
+    return hmac.digest(secret, b".".join((timestamp, key, body)), "sha256").hex()
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode(errors="surrogatepass") if isinstance(text, str) else text

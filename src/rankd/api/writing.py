@@ -1,0 +1,140 @@
+"""Scores come in: one, or many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rankd.api import bodies
+from rankd.api.exchange import Request, Response, json_response
+from rankd.api.identity import Identity, require_identity, require_service
+from rankd.api.negotiation import JSON, MSGPACK, NDJSON, media_type
+from rankd.api.service import Service, encode
+from rankd.domain.board import Writes
+from rankd.errors import Forbidden, InvalidValue, MediaUnsupported, TooLarge
+from rankd.intake.scores import ScoreTask
+from rankd.intake.sender import Sender, check_key
+
+SCORES = "scores:write"
+ADMIN = "boards:admin"
+LIGHT_BYTES_MAX = 16 * 1024  # a larger batch is decoded beside the event loop
+BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
+
+_score = msgspec.json.Decoder(bodies.Score)
+_batch = msgspec.json.Decoder(bodies.Batch)
+_lines = msgspec.json.Decoder(bodies.Score)
+_packed = msgspec.msgpack.Decoder(bodies.Batch)
+
+
+async def submit(service: Service, request: Request) -> Response:
+    """Count one score."""
+    body = await service.body(request)
+    check_media(request, (JSON,))
+    sent = bodies.decode(_score, body)
+    identity = submitter(service, request, [sent], body)
+    task = service.boards.prepare_score(sent, sender_of(service, request, identity))
+    return json_response(encode(await service.commit(task)))
+
+
+async def submit_batch(service: Service, request: Request) -> Response:
+    """Count many scores, all or none."""
+    media = check_media(request, BATCH_MEDIA)
+    limits = service.config.limits
+    body = await service.body(request, limits.batch_bytes_max)
+    imported = read_imported(request)
+    sender = sender_of(service, request, request.identity, is_import=imported)
+
+    def prepare() -> ScoreTask:
+        events = read_events(media, body)
+        if len(events) > limits.batch_events_max:
+            raise TooLarge(f"events: must be at most {limits.batch_events_max}; got {len(events)}: send them in parts")
+        identity = submitter(service, request, events, body)
+        if imported:
+            require_service(identity, ADMIN)
+        return service.boards.prepare_events(events, sender)
+
+    identity = require_identity(request.identity)  # before anything is decoded for them
+    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare)
+    if not identity.is_service:
+        service.count_scores(identity, request.address, task.events)
+    return json_response(encode(await service.commit(task)))
+
+
+def read_events(media: str, body: bytes) -> Sequence[bodies.Score]:
+    """Return the scores of a batch; a bad one is named by its index."""
+    if media == JSON:
+        return bodies.decode(_batch, body).events
+    if media == MSGPACK:
+        return bodies.decode(_packed, body).events
+    events = []
+    for index, line in enumerate(body.split(b"\n")):
+        if line.strip():
+            try:
+                events.append(bodies.decode(_lines, line))
+            except InvalidValue as problem:
+                raise InvalidValue(f"events[{index}].{problem.field}", problem.problem) from None
+    return events
+
+
+def read_imported(request: Request) -> bool:
+    """Tell whether an administrator imports: instants may go back as far as windows are open."""
+    text = request.query.get("imported", "false")
+    if text not in ("true", "false"):
+        raise InvalidValue("imported", f"must be true or false; got {text!r:.40}")
+    return text == "true"
+
+
+def submitter(service: Service, request: Request, events: Sequence[bodies.Score], body: bytes) -> Identity:
+    """Return who submits, when they may submit all of this; a player's own token says who the player is."""
+    identity = require_identity(request.identity)
+    if not identity.is_service:
+        for index, event in enumerate(events):
+            _check_player(service, identity, event, index)
+    elif SCORES not in identity.scopes:
+        require_service(identity, SCORES)
+    for board in {event.board for event in events}:
+        signing = service.boards.signing(board)
+        if signing is not None:
+            service.signatures.check(
+                signing,
+                timestamp=request.headers.get(b"x-rankd-timestamp"),
+                signature=request.headers.get(b"x-rankd-signature"),
+                key=request.headers.get(b"idempotency-key"),
+                body=body,
+            )
+    return identity
+
+
+def _check_player(service: Service, identity: Identity, event: bodies.Score, index: int) -> None:
+    if event.player is None:
+        event.player = identity.player
+    if event.player != identity.player:
+        raise Forbidden(f"player: this credential acts for one player, and event {index} names another")
+    if event.at is not None or event.attributes is not None:
+        raise Forbidden("at, attributes: a player's own credential may not send them; a service may")
+    if service.boards.board(event.board).writes is not Writes.PLAYERS:
+        raise Forbidden(f"board: {event.board} takes scores from services only")
+
+
+def sender_of(service: Service, request: Request, identity: Identity | None, *, is_import: bool = False) -> Sender:
+    """Return who sends a write, from where, and under which key."""
+    key = request.headers.get(b"idempotency-key")
+    return Sender(
+        name="nobody" if identity is None else identity.name,
+        account="nobody" if identity is None else identity.account,
+        key=None if key is None else check_key(key.decode("latin-1")),
+        origin=request.address if service.config.server.record_origin else None,
+        imported=is_import,
+    )
+
+
+def check_media(request: Request, known: tuple[str, ...]) -> str:
+    """Return the body's kind, JSON when it is not said."""
+    sent = request.headers.get(b"content-type")
+    if sent is None:
+        return JSON
+    found = media_type(sent)
+    if found not in known:
+        raise MediaUnsupported(f"content-type: this call reads {', '.join(known)}; send the header with one of them")
+    return found

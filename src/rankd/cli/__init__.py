@@ -1,0 +1,1 @@
+"""The command line: `rankd …` and `python -m rankd …`."""

@@ -1,0 +1,315 @@
+"""`rankd boards`: what boards there are, and how they are defined."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rankd.boards import Boards
+from rankd.cli import definitions
+from rankd.cli.exits import Misused
+from rankd.cli.options import BoardId, ConfigFile, Data, Json, Token, Url, examples
+from rankd.cli.output import answer, note, table
+from rankd.cli.target import Target, check_folder
+from rankd.cli.texts import counted, escaped
+from rankd.config.loading import data_folder
+from rankd.domain.board import Board
+from rankd.domain.change import change
+from rankd.domain.consistency import check_feeds
+from rankd.domain.definition import define_board, definition_of
+from rankd.errors import BoardUnknown, FolderLocked, InvalidValue
+
+if TYPE_CHECKING:
+    from rankd.client import Client
+
+app = typer.Typer(no_args_is_help=True, epilog=examples("rankd boards list"))
+
+Source = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE", help="A JSON or TOML file, or - for standard input.", show_default=False),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Such as keep=best, windows=all_time,weekly or keep.daily=first; may be repeated. "
+        "Without a file, the rest stays as it is.",
+    ),
+]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What `rankd boards check` found."""
+
+    board: str
+    is_new: bool | None  # None: there was nothing to compare with
+    changes: list[str]  # names that differ from the board there is
+    notes: list[str]
+    definition: dict[str, object]
+
+
+@app.command("list", epilog=examples("rankd boards list", "rankd boards list --url http://127.0.0.1:8080 --json"))
+def list_boards(
+    *, data: Data = None, url: Url = None, token: Token = None, config: ConfigFile = None, as_json: Json = False
+) -> None:
+    """List all boards."""
+    with Target.of(data, url, token, config).opened() as boards:
+        listed = [_shown(boards, board) for board in boards.list()]
+        answer({"boards": listed}, as_json, lambda: _boards_table(listed), lambda: map(_line, listed))
+
+
+def _shown(boards: Boards | Client, board: str) -> dict[str, object]:
+    definition = boards.definition(board)
+    return {"id": board, **{name: value for name, value in definition.items() if name != "id"}}
+
+
+def _line(shown: Mapping[str, object]) -> tuple[object, ...]:
+    return (
+        shown["id"],
+        shown.get("title"),
+        _brief(shown.get("keep")),
+        _brief(shown.get("windows")),
+        _brief(shown.get("scopes")),
+        "open" if shown.get("open", True) else "closed",
+    )
+
+
+def _brief(value: object) -> str:
+    """Return a part of a definition on one line."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case list():
+            return ",".join(_brief(item) for item in value)
+        case {"name": str(name)}:
+            return name
+        case dict():
+            return ",".join(f"{name}={_brief(item)}" for name, item in value.items())
+    return msgspec.json.encode(value).decode()
+
+
+def _boards_table(listed: list[dict[str, object]]) -> RenderableType:
+    if not listed:
+        return Text("There are no boards yet: rankd boards put arcade --set keep=best", "dim")
+    drawn = table("board", "title", "keep", "windows", "scopes", "")
+    for shown in listed:
+        board, title, keep, windows, scopes, is_open = (escaped(str(part or "")) for part in _line(shown))
+        state = Text("" if is_open == "open" else "closed", "yellow")
+        listed_windows = windows.replace(",", ", ")
+        drawn.add_row(
+            Text(board, "bold"), Text(title), Text(keep.replace(",", ", ")), Text(listed_windows), scopes, state
+        )
+    return drawn
+
+
+@app.command(epilog=examples("rankd boards show arcade"))
+def show(
+    *,
+    board: BoardId,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show a board's whole definition."""
+    with Target.of(data, url, token, config).opened() as boards:
+        shown = _shown(boards, board)
+    answer(
+        shown,
+        as_json,
+        lambda: _definition_table(shown),
+        lambda: ((name, value if isinstance(value, str) else _json(value)) for name, value in shown.items()),
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _definition_table(shown: Mapping[str, object]) -> Table:
+    board = str(shown["id"])
+    defaults = {"id": None, **definition_of(define_board(board, {}))}
+    drawn = Table.grid(padding=(0, 2))
+    for name, value in shown.items():
+        style = "dim" if name in defaults and defaults[name] == value else "bold"
+        text = "none" if value is None or value == [] else value if isinstance(value, str) else _json(value)
+        drawn.add_row(Text(name, "dim"), Text(escaped(text), style))
+    return drawn
+
+
+@app.command(
+    epilog=examples(
+        "rankd boards put arcade --set keep=best --set windows=all_time,weekly --set scopes=country",
+        "rankd boards put arcade arcade.toml",
+        "rankd boards put arcade --set open=false",
+    )
+)
+def put(
+    *,
+    board: BoardId,
+    source: Source = None,
+    sets: Sets = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Define a board, or change it; the same definition again changes nothing."""
+    given = _given(board, source, sets)
+    with Target.of(data, url, token, config).opened(creates=True) as boards:
+        old = _present(boards, board)
+        made = define_board(board, _whole(given, source, old, sets))
+        put_in_force = boards.define(board, definition_of(made))
+        changes = [] if old is None else _changes(board, old, made)
+        answer(
+            put_in_force,
+            as_json,
+            lambda: _put_text(made, old is None, changes),
+            lambda: [(board, put_in_force.position, put_in_force.changed)],
+        )
+
+
+def _given(board: str, source: str | None, sets: list[str] | None) -> definitions.Definition:
+    """Read the file before anything is opened: what is wrong in it is wrong anywhere."""
+    if source is None and not sets:
+        raise Misused("say how the board is defined: by a FILE, by -, or by --set NAME=VALUE")
+    return {} if source is None else definitions.read_definition(board, source)
+
+
+def _whole(
+    given: definitions.Definition, source: str | None, old: Mapping[str, object] | None, sets: list[str] | None
+) -> definitions.Definition:
+    start = given if source is not None or old is None else dict(old)
+    return definitions.with_options(start, sets or ())
+
+
+def _present(boards: Boards | Client, board: str) -> dict[str, object] | None:
+    try:
+        shown = _shown(boards, board)
+    except BoardUnknown:
+        return None
+    return {name: value for name, value in shown.items() if name != "id"}
+
+
+def _changes(board: str, old: Mapping[str, object], made: Board) -> list[str]:
+    return list(change(define_board(board, old), made))
+
+
+def _put_text(made: Board, is_new: bool, changes: list[str]) -> Text:
+    said = Text.assemble((made.id, "bold"))
+    if is_new:
+        return said.append(f" is defined; a score counts in up to {counted(definitions.places(made), 'place')}")
+    return said.append(f" has changed: {', '.join(changes)}" if changes else " is as it was")
+
+
+@app.command(
+    epilog=examples(
+        "rankd boards check arcade arcade.toml",
+        "rankd boards check arcade --set windows=all_time,daily --set scopes=country",
+    )
+)
+def check(
+    *,
+    board: BoardId,
+    source: Source = None,
+    sets: Sets = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Check a definition and change nothing: is it valid, what would it change, what does it cost?
+
+    Works without a server and without a data folder; where there is one, the definition is compared with the board
+    that is there, and refused as the server would refuse it.
+    """
+    given = _given(board, source, sets)
+    others = _others(Target.of(data, url, token, config))
+    old = (others or {}).get(board)
+    made = define_board(board, _whole(given, source, None if old is None else definition_of(old), sets))
+    changes = [] if old is None else list(change(old, made))
+    if others is not None:
+        check_feeds({**others, board: made})
+    found = Checked(
+        board,
+        None if others is None else old is None,
+        changes,
+        definitions.notes(made, others or {}),
+        definition_of(made),
+    )
+    answer(found, as_json, lambda: _checked_text(found), lambda: _checked_lines(found))
+
+
+def _others(target: Target) -> dict[str, Board] | None:
+    """Return the boards there are; None when there is nothing to ask."""
+    if target.url is None:
+        try:
+            check_folder(data_folder(target.config()))
+        except InvalidValue as problem:
+            if problem.field != "--data" or target.data is not None:
+                raise
+            return None
+    try:
+        with target.opened() as boards:
+            return {name: define_board(name, _present(boards, name) or {}) for name in boards.list()}
+    except FolderLocked as problem:
+        note(f"not compared with the board there is: {problem}", "yellow")
+        return None
+
+
+def _outcome(found: Checked) -> str:
+    if found.is_new is None:
+        return "is valid; it was not compared with a board"
+    if found.is_new:
+        return "is valid and would be a new board"
+    return f"is valid and would change {', '.join(found.changes)}" if found.changes else "is what the board is already"
+
+
+def _checked_text(found: Checked) -> RenderableType:
+    head = Text.assemble(("✓ ", "green"), (found.board, "bold"), f" {_outcome(found)}")
+    return Group(head, *(Padding(Text(one, "dim"), (0, 0, 0, 2)) for one in found.notes))
+
+
+def _checked_lines(found: Checked) -> list[tuple[object, ...]]:
+    return [(found.board, _outcome(found)), *((found.board, one) for one in found.notes)]
+
+
+@app.command(epilog=examples("rankd boards delete arcade", "rankd boards delete arcade --yes"))
+def delete(
+    *,
+    board: BoardId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Delete a board with all its scores."""
+    with Target.of(data, url, token, config).opened() as boards:
+        total = boards.top(board, 1).total
+        if not yes:
+            if not sys.stdin.isatty():
+                raise Misused("nobody can be asked here: add --yes to delete the board")
+            typer.confirm(f"Delete {board} with all its scores ({counted(total, 'player')})?", abort=True, err=True)
+        deleted = boards.delete(board)
+        answer(
+            deleted,
+            as_json,
+            lambda: Text.assemble((board, "bold"), " is deleted"),
+            lambda: [(board, deleted.position, deleted.changed)],
+        )

@@ -1,0 +1,49 @@
+"""Names of boards for the shell's completion: what can be had at once, and nothing rather than a wait."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+import typer
+
+from rankd.config.loading import data_folder, load_config
+from rankd.ledger.database import FILE_NAME
+
+SERVER_WAIT_S = 0.5
+FOLDER_BUSY_MS = 200
+# Contexts are few, however many events there are; a board that was deleted is offered too.
+_DEFINED = "SELECT DISTINCT context ->> '$.board' FROM contexts WHERE context ->> '$.kind' = 'define' ORDER BY 1"
+
+
+def complete_board(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the boards that begin with what is typed; the folder may be in use meanwhile."""
+    given = ctx.params
+    with suppress(Exception):  # a completion has nobody to tell
+        url = given.get("url") or (os.environ.get("RANKD_URL") if given.get("data") is None else None)
+        boards = _of_server(url, given.get("token")) if url else _of_folder(given.get("data"), given.get("config"))
+        return [board for board in boards if board.startswith(incomplete)]
+    return []
+
+
+def _of_server(url: str, token: str | None) -> list[str]:
+    from rankd.client import Client  # noqa: PLC0415 - it takes a while, and is not always wanted
+
+    known = token or os.environ.get("RANKD_TOKEN") or None
+    with Client(url, known, timeout_s=SERVER_WAIT_S, retries_max=0) as client:
+        return list(client.list())
+
+
+def _of_folder(data: Path | None, config_file: Path | None) -> Iterator[str]:
+    if data is None:
+        config = load_config(config_file or os.environ.get("RANKD_CONFIG") or None, os.environ)
+        data = data_folder(config)
+    connection = apsw.Connection(str(Path(data) / FILE_NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        connection.set_busy_timeout(FOLDER_BUSY_MS)
+        yield from (str(board) for (board,) in connection.execute(_DEFINED).fetchall())
+    finally:
+        connection.close()

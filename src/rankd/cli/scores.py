@@ -1,0 +1,222 @@
+"""`rankd submit`, `top`, `rank` and `around`: scores in, ranks out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from rankd.boards import Boards
+from rankd.cli import options, standings
+from rankd.cli.exits import Misused
+from rankd.cli.options import SCORES_PANEL, BoardId, ConfigFile, Data, Json, PlayerId, Token, Url, examples
+from rankd.cli.output import answer
+from rankd.cli.standings import Look
+from rankd.cli.target import Target
+from rankd.domain.instant import parse_instant
+from rankd.domain.order import Ranking
+from rankd.errors import InvalidValue, PlayerAbsent
+from rankd.reads.meaning import Where
+
+if TYPE_CHECKING:
+    from rankd.client import Client
+
+app = typer.Typer()
+
+
+@app.command(
+    rich_help_panel=SCORES_PANEL,
+    context_settings={"ignore_unknown_options": True},  # a score may begin with a minus
+    epilog=examples(
+        "rankd submit arcade alice 976",
+        "rankd submit arcade alice 976 --attribute country=BR --key match-8731",
+    ),
+)
+def submit(
+    *,
+    board: BoardId,
+    player: PlayerId,
+    score: Annotated[str, typer.Argument(metavar="SCORE", help="A whole number.")],
+    tiebreak: Annotated[
+        int | None, typer.Option(help="Orders equal scores on boards with ties = value.", show_default=False)
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="When: ms since 1970, or 2026-05-04T12:00:00Z; by default now.", show_default=False
+        ),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", metavar="NAME=VALUE", help="Such as country=BR; may be repeated."),
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help='Belongs to the score: {"replay": "r-17"}.', show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Names this request: sent again with the same key, it counts once.", show_default=False),
+    ] = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Send one score, and see where the player stands."""
+    target = Target.of(data, url, token, config)
+    number = _integer(score)
+    instant = None if at is None else parse_instant("at", int(at) if at.isascii() and at.isdigit() else at)
+    attributes = dict(_attribute(one) for one in attribute or ()) or None
+    with target.opened() as boards:
+        sent = boards.submit(
+            board,
+            player,
+            number,
+            tiebreak=tiebreak,
+            at=instant,
+            attributes=attributes,
+            metadata=_metadata(metadata),
+            key=key,
+        )
+        answer(
+            sent,
+            as_json,
+            lambda: standings.submitted_text(sent, _look(boards, board)),
+            lambda: standings.submitted_lines(sent),
+        )
+
+
+def _integer(text: str) -> int:
+    digits = text.removeprefix("-")
+    if text.startswith("-") and not digits.isdigit():
+        raise Misused(f"no such option: {text}")
+    if not digits.isascii() or not digits.isdigit():
+        raise InvalidValue("score", f"must be a whole number; got {text!r:.80}")
+    return int(text)
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidValue("--attribute", f"must be a name and a value, such as country=BR; got {text!r:.80}")
+    return name, value
+
+
+def _metadata(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidValue("--metadata", f'must be a JSON object such as {{"replay": "r-17"}}; {problem}') from None
+
+
+def _look(boards: Boards | Client, board: str) -> Look:
+    return Look.of(board, boards.definition(board))
+
+
+def _where(window: str | None, scope: str | None, ranking: Ranking | None) -> Where:
+    return {"window": window, "scope": scope, "ranking": None if ranking is None else ranking.value}
+
+
+@app.command(
+    rich_help_panel=SCORES_PANEL,
+    epilog=examples(
+        "rankd top arcade --limit 3", "rankd top arcade --window weekly:previous --scope country:BR --json"
+    ),
+)
+def top(
+    *,
+    board: BoardId,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many, at most 1000.")] = 10,
+    offset: Annotated[int, typer.Option(help="How many to leave out before them.")] = 0,
+    cursor: Annotated[
+        str | None, typer.Option(help="The `next` of an earlier answer: go on behind it.", show_default=False)
+    ] = None,
+    window: options.Window = None,
+    scope: options.Scope = None,
+    ranking: options.RankingOption = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show the first of a board."""
+    with Target.of(data, url, token, config).opened() as boards:
+        page = boards.top(board, limit, offset=offset, cursor=cursor, **_where(window, scope, ranking))
+        answer(
+            page,
+            as_json,
+            lambda: standings.entries_table(page, page.entries, _look(boards, board)),
+            lambda: standings.page_lines(page),
+        )
+
+
+@app.command(
+    rich_help_panel=SCORES_PANEL,
+    epilog=examples("rankd rank arcade alice", "rankd rank arcade alice --window weekly --ranking competition"),
+)
+def rank(
+    *,
+    board: BoardId,
+    player: PlayerId,
+    window: options.Window = None,
+    scope: options.Scope = None,
+    ranking: options.RankingOption = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show where a player stands."""
+    with Target.of(data, url, token, config).opened() as boards:
+        standing = boards.rank(board, player, **_where(window, scope, ranking))
+        if standing is None:
+            raise _absent(board, player, window, scope)
+        answer(
+            standing,
+            as_json,
+            lambda: standings.standing_table(standing, _look(boards, board)),
+            lambda: standings.standing_lines(standing),
+        )
+
+
+@app.command(
+    rich_help_panel=SCORES_PANEL, epilog=examples("rankd around arcade alice", "rankd around arcade alice --above 2")
+)
+def around(
+    *,
+    board: BoardId,
+    player: PlayerId,
+    above: Annotated[int, typer.Option(help="How many above, at most 100.")] = 5,
+    below: Annotated[int, typer.Option(help="How many below, at most 100.")] = 5,
+    window: options.Window = None,
+    scope: options.Scope = None,
+    ranking: options.RankingOption = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show a player with those just above and just below."""
+    with Target.of(data, url, token, config).opened() as boards:
+        found = boards.around(board, player, above, below, **_where(window, scope, ranking))
+        if found is None:
+            raise _absent(board, player, window, scope)
+        listed = [*found.above, found.player, *found.below]
+        answer(
+            found,
+            as_json,
+            lambda: standings.entries_table(found, listed, _look(boards, board), marked=player),
+            lambda: standings.around_lines(found),
+        )
+
+
+def _absent(board: str, player: str, window: str | None, scope: str | None) -> PlayerAbsent:
+    where = " ".join([board, *(f"in {part}" for part in (window, scope) if part is not None)])
+    return PlayerAbsent(f"player: {player} does not stand on {where}")

@@ -1,0 +1,112 @@
+"""Which boards a command works on: those of a data folder, or those of a running server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankd.boards import Boards
+from rankd.cli.exits import Misused
+from rankd.compose import open_boards
+from rankd.config.loading import data_folder, load_config, open_settings
+from rankd.config.model import Config
+from rankd.errors import FolderLocked, InvalidValue
+from rankd.ledger.database import FILE_NAME
+
+if TYPE_CHECKING:
+    from rankd.client import Client
+
+TIMEOUT_S = 10.0
+RETRY_TOTAL_S = 5.0  # somebody waits at the terminal
+_HOLDER = re.compile(r"\(process (\d+)\)")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the options say: a server's URL, else a folder, else what is configured."""
+
+    data: Path | None
+    url: str | None
+    token: str | None
+    config_file: Path | None
+
+    @classmethod
+    def of(cls, data: Path | None, url: str | None, token: str | None, config: Path | None) -> Target:
+        """Read the options, and the environment where they are silent."""
+        if data is not None and url is not None:
+            raise Misused("give --data or --url, not both: a folder or a server")
+        server = url or (os.environ.get("RANKD_URL") if data is None else None) or None
+        if token is not None and server is None:
+            raise Misused("--token is for a server; give --url too")
+        return cls(data, server, token or os.environ.get("RANKD_TOKEN") or None, config)
+
+    @classmethod
+    def folder_of(cls, data: Path | None, config: Path | None) -> Target:
+        """Read the options of a command that works on a folder only."""
+        return cls(data, None, None, config)
+
+    def config(self, options: dict[str, object] | None = None) -> Config:
+        """Return the configuration in force."""
+        given = dict(options or {})
+        if self.data is not None:
+            given["ledger.url"] = f"sqlite:{self.data}"
+        file = self.config_file or os.environ.get("RANKD_CONFIG") or None
+        return load_config(file, os.environ, given)
+
+    @contextmanager
+    def opened(self, *, creates: bool = False) -> Iterator[Boards | Client]:
+        """Use the boards, wherever they are."""
+        if self.url is None:
+            with self.opened_folder(creates=creates, or_server=True) as boards:
+                yield boards
+            return
+        from rankd.client import Client  # noqa: PLC0415 - it takes a while, and most commands do without
+
+        with Client(self.url, self.token, timeout_s=TIMEOUT_S, retry_total_s=RETRY_TOTAL_S) as client:
+            yield client
+
+    @contextmanager
+    def opened_folder(
+        self, *, creates: bool = False, or_server: bool = False, progress: Progress | None = None
+    ) -> Iterator[Boards]:
+        """Use the boards of the folder; it is made only by commands that put something there."""
+        config = self.config()
+        folder = data_folder(config)
+        if not creates:
+            check_folder(folder)
+        try:
+            settings: dict[str, Any] = open_settings(config)
+            boards = open_boards(folder, progress=progress, **settings)
+        except FolderLocked as problem:
+            raise in_use(folder, problem, _url_of(config) if or_server else None) from None
+        with boards:
+            yield boards
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder without boards, rather than make an empty one of a slip."""
+    if not (folder / FILE_NAME).exists():
+        raise InvalidValue(
+            "--data", f"there are no boards in {folder}; name another folder, or begin with `rankd boards put`"
+        )
+
+
+def in_use(folder: Path, problem: FolderLocked, url: str | None = None) -> FolderLocked:
+    """Say who uses the folder, and how to go on: by a server's `url`, where the command can ask one."""
+    holder = _HOLDER.search(str(problem))
+    by = f"process {holder[1]}" if holder else "another process"
+    way = "stop it first" if url is None else f"use --url {url} where that is a server, or stop it first"
+    return FolderLocked(f"{folder} is in use by {by}; {way}")
+
+
+def _url_of(config: Config) -> str:
+    server = config.server
+    host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host  # noqa: S104 - read, not bound
+    place = f"[{host}]" if ":" in host else host
+    return f"{'https' if server.tls_cert else 'http'}://{place}:{server.port}"

@@ -1,0 +1,100 @@
+"""Values as people read them: numbers, times, shares, and texts that may be hostile."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_JOINERS = "\u200c\u200d"  # between the parts of an emoji, and in some scripts
+# Control characters, half characters, and those that break lines or turn the direction of a text around.
+_HOSTILE = {"Cc", "Cs", "Cf", "Zl", "Zp"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def escaped(text: str) -> str:
+    """Return a text that cannot move the cursor, colour the terminal or reorder what stands beside it.
+
+    >>> escaped("ev\\x1b[2Jil")
+    'ev\\\\x1b[2Jil'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped_character(character) for character in text)
+
+
+def _escaped_character(character: str) -> str:
+    if unicodedata.category(character) not in _HOSTILE or character in _JOINERS:
+        return character
+    return character.encode("unicode_escape").decode()
+
+
+def field(value: object) -> str:
+    """Return a value as one field of tab-separated text; absence is an empty one.
+
+    >>> field("a\\tb"), field(None), field(True), field(-5)
+    ('a\\\\tb', '', 'true', '-5')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "".join(
+        _escaped_character(character) if unicodedata.category(character) in ("Cc", "Cs") else character
+        for character in str(value)
+    )
+
+
+def score_text(score: int, decimals: int = 0) -> str:
+    """Return a score with separators, and with the point where the board says it is.
+
+    >>> score_text(1234567), score_text(-5, 2), score_text(123456, 2)
+    ('1,234,567', '-0.05', '1,234.56')
+    """
+    sign, digits = ("-" if score < 0 else ""), f"{abs(score):0{decimals + 1}}"
+    if decimals == 0:
+        return f"{score:,}"
+    return f"{sign}{int(digits[:-decimals]):,}.{digits[-decimals:]}"
+
+
+def instant_text(at: int, time_zone: str = "UTC") -> str:
+    """Return an instant as it reads on a clock in a time zone; ms are written only where there are some.
+
+    >>> instant_text(1_777_896_000_000, "America/Sao_Paulo"), instant_text(1_777_896_000_250)
+    ('2026-05-04 09:00:00', '2026-05-04 12:00:00.250')
+    """
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # of a newer server
+        zone = ZoneInfo("UTC")
+    moment = (_EPOCH + timedelta(milliseconds=at)).astimezone(zone)
+    return moment.isoformat(sep=" ", timespec="milliseconds" if at % 1_000 else "seconds")[: 23 if at % 1_000 else 19]
+
+
+def utc_text(at: int) -> str:
+    """Return an instant for programs.
+
+    >>> utc_text(1_777_896_000_250)
+    '2026-05-04T12:00:00.250Z'
+    """
+    return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def share_text(percent: float) -> str:
+    """Return a share in percent, with as many digits as tell it from none and all.
+
+    >>> share_text(40.0), share_text(99.9995), share_text(0.00123)
+    ('40 %', '99.9995 %', '0.0012 %')
+    """
+    far = min(percent, 100 - percent)
+    places = 2 if far >= 0.01 or far <= 0 else 4
+    return f"{percent:.{places}f}".rstrip("0").rstrip(".") + " %"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "player"), counted(2_000, "player"), counted(3, "entry", "entries")
+    ('1 player', '2,000 players', '3 entries')
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -1,0 +1,155 @@
+"""`rankd import` and `rankd export`: scores from a file, standings to a file."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rankd.cli import options
+from rankd.cli.exits import ExitCode, Misused
+from rankd.cli.options import SCORES_PANEL, BoardId, ConfigFile, Data, Json, Token, Url, examples
+from rankd.cli.output import answer, note, progress
+from rankd.cli.target import Target
+from rankd.cli.texts import counted, escaped
+from rankd.config.loading import data_folder
+from rankd.transfer import ExportReport, Format, ImportReport, export_standings, import_scores
+from rankd.transfer.formats import STANDARD
+from rankd.transfer.importing import BATCH_EVENTS
+
+BAD_LINES_SHOWN = 10
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", help="By default told from the file's ending.", show_default=False),
+]
+
+app = typer.Typer()
+
+
+@app.command(
+    "import",
+    rich_help_panel=SCORES_PANEL,
+    epilog=examples("rankd import arcade scores.csv", "zcat old.gz | rankd import arcade - --format ndjson"),
+)
+def import_file(
+    *,
+    board: BoardId,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, NDJSON or Parquet; - is standard input.")],
+    format_: FormatOption = None,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Leave bad lines out; otherwise one refuses the whole file.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Count every line anew, though an earlier import has counted it.")
+    ] = False,
+    batch_events: Annotated[int, typer.Option(help="How many lines are sent at once.")] = BATCH_EVENTS,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Count every line of a file on a board; the same import again goes on where it was interrupted.
+
+    Columns: player, score, and if you like at, tiebreak, metadata, attributes.country and so on. Every line is checked
+    before the first one counts.
+    """
+    target = Target.of(data, url, token, config)
+    destination = target.url or os.path.realpath(data_folder(target.config()))
+    with target.opened() as boards, progress("checking") as told:
+        report = import_scores(
+            boards,
+            board,
+            file,
+            None if format_ is None else format_.value,
+            batch_events=batch_events,
+            skip_bad_lines=skip_bad_lines,
+            on_check=lambda done, total: told(done, total, "checking, bytes"),
+            on_progress=lambda done, total: told(done, total, "importing, lines"),
+            resume=not again,
+            destination=destination,
+        )
+    answer(
+        report,
+        as_json,
+        lambda: _import_text(report, board),
+        lambda: [(report.lines, report.imported, report.repeated, report.skipped, report.bad_count)],
+    )
+    if not as_json:
+        _tell_bad_lines(report)
+    if report.refused:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _import_text(report: ImportReport, board: str) -> RenderableType:
+    if report.refused:
+        bad = counted(report.bad_count, "bad line")
+        return Text(f"Nothing was imported: {bad} of {report.lines:,}. --skip-bad-lines leaves them out.", "yellow")
+    parts = [f"{counted(report.imported, 'score')} imported into {board}"]
+    if report.repeated:
+        parts.append(f"{report.repeated:,} had been before")
+    if report.skipped:
+        parts.append(f"{counted(report.skipped, 'bad line')} left out")
+    return Group(Text.assemble(("✓ ", "green"), "; ".join(parts)))
+
+
+def _tell_bad_lines(report: ImportReport) -> None:
+    for bad in report.bad[:BAD_LINES_SHOWN]:
+        note(f"line {bad.number:,}: {escaped(bad.problem)}", "yellow")
+    if report.bad_count > BAD_LINES_SHOWN:
+        note(f"… and {report.bad_count - BAD_LINES_SHOWN:,} more; --json lists the first hundred", "yellow")
+
+
+@app.command(
+    "export",
+    rich_help_panel=SCORES_PANEL,
+    epilog=examples(
+        "rankd export arcade standings.csv",
+        "rankd export arcade brazil.ndjson --window weekly:previous --scope country:BR",
+        "rankd export arcade - | head",
+    ),
+)
+def export_file(
+    *,
+    board: BoardId,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Ends in .csv, .ndjson or .parquet; - is standard output.")
+    ],
+    window: options.Window = None,
+    scope: options.Scope = None,
+    format_: FormatOption = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Write the standings of a board to a file, first place first; the file is complete or absent."""
+    is_streamed = file == STANDARD
+    if is_streamed and as_json:
+        raise Misused("--json is about the report, and standard output holds the standings; leave one out")
+    chosen = Format.CSV if format_ is None and is_streamed else format_
+    with Target.of(data, url, token, config).opened() as boards, progress("exporting") as told:
+        report = export_standings(
+            boards,
+            board,
+            file,
+            window=window,
+            scope=scope,
+            format=None if chosen is None else chosen.value,
+            on_progress=told,
+        )
+    if not is_streamed:
+        answer(
+            report,
+            as_json,
+            lambda: Text.assemble(("✓ ", "green"), f"{_said(report)} written to {file}"),
+            lambda: [(report.board, report.window, report.scope, report.players, report.position)],
+        )
+
+
+def _said(report: ExportReport) -> str:
+    return f"{counted(report.players, 'player')} of {report.board}, {report.window}, {report.scope},"

@@ -1,0 +1,188 @@
+"""`rankd verify`, `rebuild`, `migrate` and `project`: proof and repair of a data folder."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.text import Text
+
+from rankd.boards import Boards
+from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
+from rankd.cli.output import answer, duration_text, progress
+from rankd.cli.target import Target, check_folder
+from rankd.cli.texts import counted
+from rankd.config.loading import data_folder
+from rankd.errors import Refused
+from rankd.ledger.database import FILE_NAME, migrations
+from rankd.projection.port import RankStore
+from rankd.projection.verify import digests
+
+_SNAPSHOTS = "snapshots"
+_ASIDE = "snapshots-before-rebuild"
+_VERSION_AT = 60  # of SQLite's `user_version` in the file, four bytes
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd verify", "rankd verify --data scores --json"))
+def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
+    """Prove that every rank is what the ledger says: count all events again, by other code, and compare.
+
+    Checks checksums and seals too. Exit code 5 when something differs.
+    """
+    began = time.monotonic()
+    with _opened(Target.folder_of(data, config)) as boards, progress("verifying") as told:
+        events = boards.started.position
+        report = boards._running.verify(lambda sequence: told(sequence, max(sequence, events)))
+    took = duration_text(time.monotonic() - began)
+    answer(
+        report,
+        as_json,
+        lambda: Text.assemble(
+            ("✓ ", "green"),
+            f"{counted(report.events, 'event')} make the {counted(report.entries, 'entry', 'entries')} of "
+            f"{counted(report.instances, 'instance')} ({took})",
+        ),
+        lambda: [(report.events, report.instances, report.entries)],
+    )
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """What `rankd rebuild` did."""
+
+    events: int
+    instances: int
+    entries: int
+    differed: list[str]  # instances that were not what the ledger says, and are now
+
+
+@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd rebuild", "rankd rebuild --data scores"))
+def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
+    """Rank everything anew from the ledger, without snapshots, and take a new snapshot.
+
+    Says which instances were not what the ledger makes of them. The old snapshots are let go when the new one is there.
+    """
+    target = Target.folder_of(data, config)
+    folder = data_folder(target.config())
+    began = time.monotonic()
+    with _opened(target) as boards:
+        before, position = digests(_store(boards)), boards.position
+    with _without_snapshots(folder), _opened(target, "replaying") as boards:
+        after = digests(_store(boards))
+        events = boards.started.position
+        is_same_moment = boards.position == position
+        boards.snapshot()
+    differed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    rebuilt = Rebuilt(events, len(after), sum(total for _, total in after.values()), differed if is_same_moment else [])
+    answer(
+        rebuilt,
+        as_json,
+        lambda: _rebuilt_text(rebuilt, duration_text(time.monotonic() - began)),
+        lambda: [(rebuilt.events, rebuilt.instances, rebuilt.entries, ",".join(rebuilt.differed))],
+    )
+
+
+@contextmanager
+def _opened(target: Target, what: str = "opening") -> Iterator[Boards]:
+    with ExitStack() as stack:
+        with progress(what) as told:
+            boards = stack.enter_context(target.opened_folder(progress=told))
+        yield boards
+
+
+def _store(boards: Boards) -> RankStore:
+    return boards._running.applier.store
+
+
+@contextmanager
+def _without_snapshots(folder: Path) -> Iterator[None]:
+    """Move the snapshots aside, and back when what is done meanwhile fails.
+
+    Any snapshot may stand in the folder at any time: one that is not of the ledger there is passed over.
+    """
+    snapshots, aside = folder / _SNAPSHOTS, folder / _ASIDE
+    _move_back(aside, snapshots)  # of an earlier rebuild that was cut off
+    if snapshots.exists():
+        snapshots.rename(aside)
+    try:
+        yield
+    except BaseException:
+        _move_back(aside, snapshots)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _move_back(aside: Path, snapshots: Path) -> None:
+    if not aside.exists():
+        return
+    snapshots.mkdir(exist_ok=True)
+    for old in aside.iterdir():
+        if not (snapshots / old.name).exists():
+            old.rename(snapshots / old.name)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _rebuilt_text(rebuilt: Rebuilt, took: str) -> Text:
+    said = Text.assemble(
+        ("✓ ", "green"),
+        f"{counted(rebuilt.events, 'event')} replayed: {counted(rebuilt.entries, 'entry', 'entries')} in "
+        f"{counted(rebuilt.instances, 'instance')} ({took})",
+    )
+    if not rebuilt.differed:
+        return said.append("; all of them as before")
+    first = ", ".join(rebuilt.differed[:3]) + (", …" if len(rebuilt.differed) > 3 else "")
+    return said.append(f"; {counted(len(rebuilt.differed), 'instance')} differed before: {first}", "yellow")
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """What `rankd migrate` did."""
+
+    folder: str
+    version_before: int
+    version: int
+    events: int
+
+
+@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate", "rankd migrate --data scores"))
+def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
+    """Bring a data folder of an older version up to date; every start does the same by itself."""
+    target = Target.folder_of(data, config)
+    folder = data_folder(target.config())
+    check_folder(folder)
+    before = _version_of(folder / FILE_NAME)
+    with _opened(target) as boards:
+        events = boards.started.position
+    done = Migrated(str(folder), before, len(migrations()), events)
+    what = f"{folder}, with {counted(events, 'event')}, "
+    what += (
+        f"is at version {done.version}, the newest there is"
+        if before == done.version
+        else f"was brought from version {before} to {done.version}"
+    )
+    answer(
+        done,
+        as_json,
+        lambda: Text.assemble(("✓ ", "green"), what),
+        lambda: [(done.folder, done.version_before, done.version, done.events)],
+    )
+
+
+def _version_of(file: Path) -> int:
+    with file.open("rb") as opened:
+        opened.seek(_VERSION_AT)
+        return int.from_bytes(opened.read(4), "big")
+
+
+@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd project"))
+def project(*, config: ConfigFile = None) -> None:
+    """Rank what a scaled-out ledger holds, beside its servers; an embedded one ranks in the server itself."""
+    url = Target.folder_of(None, config).config().ledger.url
+    raise Refused(
+        f"there is nothing to project: this installation is embedded ({url}), where `rankd serve` ranks every score"
+    )

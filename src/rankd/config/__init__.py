@@ -1,0 +1,1 @@
+"""What a server is told: `rankd.toml`, overridden by `RANKD_*`."""

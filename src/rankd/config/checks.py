@@ -1,0 +1,203 @@
+"""What values a key may have, and what keys demand of each other."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from rankd.config.masking import masked_url
+from rankd.config.model import Auth, Config, Server
+from rankd.errors import InvalidValue
+
+JWT_SECRET_BYTES_MIN = 32  # of HMAC-SHA256's output: a shorter secret is easier to guess than to forge
+JWT_LEEWAY_S_MAX = 300
+BATCH_EVENTS_MAX = 1_000_000
+HEADER_BYTES_MIN = 8_192  # the HTTP server's own least buffer
+# Every other number is at least 1; a rate of 0 is no limit.
+MAY_BE_ZERO = {
+    "server.port",
+    "server.stop_wait_ms",
+    "server.stale_after_ms",
+    "ledger.commit_wait_ms",
+    "ledger.idempotency_ttl_ms",
+    "ranks.at_least_wait_ms",
+    "auth.jwt_leeway_s",
+}
+LOWEST = {"limits.header_bytes_max": HEADER_BYTES_MIN}
+HIGHEST = {"server.port": 65_535, "auth.jwt_leeway_s": JWT_LEEWAY_S_MAX, "limits.batch_events_max": BATCH_EVENTS_MAX}
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+# What the service will be scaled out with, and this version does not have.
+_LATER = {
+    "ledger": ("postgresql", "postgres", "kafka"),
+    "registry": ("postgresql", "postgres"),
+    "ranks": ("redis", "rediss", "redis+cluster", "rediss+cluster"),
+    "outbox": ("kafka",),
+}
+_WHAT_WORKS = {
+    "ledger": "sqlite:<folder>, such as sqlite:rankd-data",
+    "registry": "nothing: profiles live beside the ledger",
+    "ranks": "engine:",
+    "outbox": "none",
+}
+
+Where = Callable[[str], str]
+
+
+def check_config(config: Config, where: Where) -> None:
+    """Refuse values that make no sense; `where` says how an error names a key."""
+    for section in config.__struct_fields__:
+        values = getattr(config, section)
+        if isinstance(values, msgspec.Struct):
+            for name, value in msgspec.structs.asdict(values).items():
+                _check_number(f"{section}.{name}", value, where)
+    _check_server(config.server, where)
+    _check_urls(config, where)
+    if config.ledger.checkpoint_bytes_max < config.ledger.checkpoint_bytes:
+        raise InvalidValue(
+            where("ledger.checkpoint_bytes_max"),
+            f"must not be below ledger.checkpoint_bytes, {config.ledger.checkpoint_bytes}; raise it or lower the other",
+        )
+    _check_auth(config.auth, where)
+
+
+def _check_number(key: str, value: object, where: Where) -> None:
+    if type(value) is not int:
+        return
+    low = 0 if key in MAY_BE_ZERO or key.endswith("_per_s") else LOWEST.get(key, 1)
+    high = HIGHEST.get(key)
+    if high is not None and not low <= value <= high:
+        raise InvalidValue(where(key), f"must be from {low} to {high}; got {value}")
+    if value < low:
+        raise InvalidValue(where(key), f"must be at least {low}; got {value}")
+
+
+# [server]
+
+
+def _check_server(server: Server, where: Where) -> None:
+    _check_host(where("server.host"), server.host)
+    for key, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+        file = getattr(server, key)
+        if not file and getattr(server, other):
+            raise InvalidValue(where(f"server.{key}"), f"must be given too, since server.{other} is")
+        if file:
+            _check_file(where(f"server.{key}"), file)
+    for network in server.trusted_proxies:
+        _check_network(where("server.trusted_proxies"), network)
+    for origin in server.cors_origins:
+        _check_origin(where("server.cors_origins"), origin)
+    if "*" in server.cors_origins and len(server.cors_origins) > 1:
+        raise InvalidValue(where("server.cors_origins"), 'must be "*" alone or a list of origins, not both')
+
+
+def _check_host(where: str, host: str) -> None:
+    if host.startswith("[") and host.endswith("]"):
+        raise InvalidValue(where, f"must be written without brackets: {host[1:-1]}")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        looks_like_numbers = re.fullmatch(r"[0-9.]+", host) is not None
+        if looks_like_numbers or len(host) > 253 or not _HOST_NAME.fullmatch(host):
+            raise InvalidValue(
+                where, f'must be an address or a host name, such as "127.0.0.1", "::" or "localhost"; got {host!r:.80}'
+            ) from None
+
+
+def _check_network(where: str, network: str) -> None:
+    try:
+        ipaddress.ip_network(network)
+    except ValueError:
+        try:
+            meant = ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            raise InvalidValue(
+                where, f'must be addresses or networks such as "10.0.0.0/8"; got {network!r:.80}'
+            ) from None
+        raise InvalidValue(where, f"{network} is one address of a network; did you mean {meant}?") from None
+
+
+def _check_origin(where: str, origin: str) -> None:
+    if origin == "*":
+        return
+    try:
+        parts = urlsplit(origin)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}":
+        raise InvalidValue(
+            where,
+            f'must be origins such as "https://game.example", without a path or a slash at the end; got {origin!r:.80}',
+        )
+    if "@" in parts.netloc:
+        raise InvalidValue(where, "must not hold a user or a password")
+
+
+def _check_file(where: str, file: str) -> None:
+    try:
+        with Path(file).expanduser().open("rb"):
+            pass
+    except OSError as problem:
+        raise InvalidValue(where, f"{file} cannot be read: {problem.strerror}") from None
+
+
+# Where things live
+
+
+def _check_urls(config: Config, where: Where) -> None:
+    folder_of(where("ledger.url"), config.ledger.url)
+    if config.registry.url not in ("", config.ledger.url):
+        _refuse("registry", where("registry.url"), config.registry.url)
+    if config.ranks.url != "engine:":
+        _refuse("ranks", where("ranks.url"), config.ranks.url)
+    if config.outbox.url != "none":
+        _refuse("outbox", where("outbox.url"), config.outbox.url)
+
+
+def folder_of(where: str, url: str) -> Path:
+    """Return the folder that a ledger's `sqlite:` address names."""
+    scheme, separator, folder = url.partition(":")
+    if scheme != "sqlite" or not separator:
+        _refuse("ledger", where, url)
+    if not folder or "\0" in folder:
+        raise InvalidValue(where, "must name a folder, such as sqlite:rankd-data")
+    if folder.startswith("//"):
+        raise InvalidValue(
+            where, f"must be sqlite: and a folder, without slashes of a host: sqlite:/{folder.strip('/')}"
+        )
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError as problem:
+        raise InvalidValue(where, f"{folder} cannot be found: {problem}") from None
+
+
+def _refuse(section: str, where: str, url: str) -> None:
+    scheme = url.partition(":")[0]
+    works = f"what works is {_WHAT_WORKS[section]}"
+    if scheme in _LATER[section]:
+        raise InvalidValue(where, f"this version of rankd has no {scheme}; {works}")
+    raise InvalidValue(where, f"{masked_url(url)!r:.120} is no address rankd knows; {works}")
+
+
+# [auth]
+
+
+def _check_auth(auth: Auth, where: Where) -> None:
+    families = [name for name in ("jwt_secret", "jwt_public_key", "jwt_jwks") if getattr(auth, name)]
+    if len(families) > 1:
+        raise InvalidValue(
+            where(f"auth.{families[1]}"), f"must not be given beside auth.{families[0]}: tokens are signed in one way"
+        )
+    size = len(auth.jwt_secret.encode(errors="surrogatepass"))
+    if auth.jwt_secret and size < JWT_SECRET_BYTES_MIN:
+        raise InvalidValue(
+            where("auth.jwt_secret"), f"must be at least {JWT_SECRET_BYTES_MIN} bytes, and random; got {size} bytes"
+        )
+    for name in ("jwt_public_key", "jwt_jwks"):
+        if getattr(auth, name):
+            _check_file(where(f"auth.{name}"), getattr(auth, name))

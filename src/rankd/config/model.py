@@ -1,0 +1,117 @@
+"""Every key of `rankd.toml` with its default and its unit; docs/settings.md explains each.
+
+A name that ends in `_ms`, `_s`, `_bytes` or `_max` says its unit or that it is a limit. What holds a secret is in
+SECRETS, and is never shown.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+MIB = 1024 * 1024
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[server]`: where it listens, who may read, what it writes to its log."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    public_read: bool = True
+    tls_cert: str = ""  # a file; empty: no TLS
+    tls_key: str = ""
+    trusted_proxies: tuple[str, ...] = ()  # networks whose X-Forwarded-For is believed
+    cors_origins: tuple[str, ...] = ()  # pages of which origins may read; "*": of all
+    record_origin: bool = False  # keep the sender's address with each write
+    log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_requests: Literal["none", "errors", "all"] = "errors"
+    stop_wait_ms: int = 10_000  # how long open requests may take to finish
+    stale_after_ms: int = 1_000
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[ledger]`: where scores are made durable."""
+
+    url: str = "sqlite:rankd-data"
+    commit_wait_ms: int = 0
+    commit_events_max: int = 20_000
+    idempotency_ttl_ms: int = 86_400_000
+    checkpoint_bytes: int = 32 * MIB
+    checkpoint_bytes_max: int = 256 * MIB
+
+
+class Registry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[registry]`: where profiles, friends and credentials live; as the ledger unless said otherwise."""
+
+    url: str = ""
+    profiles_cached_max: int = 100_000
+
+
+class Ranks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[ranks]`: where scores are ranked."""
+
+    url: str = "engine:"
+    snapshot_events: int = 2_000_000
+    snapshots_kept: int = 2
+    scope_values_max: int = 10_000
+    metadata_cached_max: int = 100_000
+    at_least_wait_ms: int = 1_000
+
+
+class Outbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[outbox]`: where events are handed on to."""
+
+    url: str = "none"
+
+
+class Auth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[auth]`: JSON Web Tokens; API keys need no configuration."""
+
+    jwt_secret: str = ""  # HS256, HS384, HS512; at least 32 bytes
+    jwt_public_key: str = ""  # a PEM file: RS or ES
+    jwt_jwks: str = ""  # a JWKS file: RS or ES
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    jwt_leeway_s: int = 5
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[limits]`: how much one request, one credential, one player, one address may ask for. 0 rates: no limit."""
+
+    body_bytes_max: int = MIB
+    batch_bytes_max: int = 16 * MIB
+    batch_events_max: int = 10_000
+    header_bytes_max: int = 64 * 1024
+    header_read_ms: int = 10_000
+    body_read_ms: int = 10_000  # between two pieces, and 6 times that for the whole
+    requests_max: int = 8_192  # open at the same time
+    service_writes_per_s: int = 0
+    service_reads_per_s: int = 0
+    player_writes_per_s: int = 10
+    player_reads_per_s: int = 0
+    address_writes_per_s: int = 0
+    address_reads_per_s: int = 0
+    rates_tracked_max: int = 100_000
+
+
+class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[push]`: live updates."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of it."""
+
+    server: Server = Server()
+    ledger: Ledger = Ledger()
+    registry: Registry = Registry()
+    ranks: Ranks = Ranks()
+    outbox: Outbox = Outbox()
+    auth: Auth = Auth()
+    limits: Limits = Limits()
+    push: Push = Push()
+    boards: dict[str, dict[str, object]] = {}  # definitions, put in force at the start
+
+
+SECRETS = frozenset({"auth.jwt_secret"})  # and passwords within URLs

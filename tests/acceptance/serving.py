@@ -1,0 +1,92 @@
+"""The real server in a process of its own: started on a free port and an empty folder, stopped by its process id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+READY_S = 30.0
+STOP_S = 30.0
+
+
+class Serving:
+    """A server that runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, folder: Path, log: Path) -> None:
+        self.process = process
+        self.url = url
+        self.folder = folder
+        self.log = log
+
+    @property
+    def admin_key(self) -> str:
+        """The key that the first start made."""
+        return (self.folder / "admin.key").read_text().strip()
+
+    def client(self, token: str | None = None, timeout_s: float = 10.0) -> httpx.Client:
+        """Return a client with a credential, or with none."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end."""
+        self.process.send_signal(number)
+        return self.process.wait(STOP_S)
+
+    def wait_until_ready(self) -> None:
+        """Wait until requests are taken."""
+        deadline = time.monotonic() + READY_S
+        while True:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}: {self.log.read_text()}")
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            assert time.monotonic() < deadline, self.log.read_text()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def start(folder: Path, *, port: int | None = None, config: str = "", environment: Mapping[str, str] = {}) -> Serving:
+    """Start a server; `config` is the text of its rankd.toml."""
+    listen = free_port() if port is None else port
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder.with_name(f"{folder.name}.toml")
+    file.write_text(config)
+    log = folder.with_name(f"{folder.name}.log")
+    command = [sys.executable, "-m", "rankd", "serve", "--data", str(folder), "--port", str(listen)]
+    command += ["--config", str(file)]
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
+    with log.open("ab") as written:
+        process = subprocess.Popen(command, stdout=written, stderr=written, env={**known, **environment})
+    return Serving(process, f"http://127.0.0.1:{listen}", folder, log)
+
+
+@contextmanager
+def serving(
+    folder: Path, *, port: int | None = None, config: str = "", environment: Mapping[str, str] = {}
+) -> Iterator[Serving]:
+    """Run a server that takes requests, and stop it whatever happens."""
+    running = start(folder, port=port, config=config, environment=environment)
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.stop(signal.SIGKILL)

@@ -1,0 +1,158 @@
+"""What the configuration of a server changes: TLS, limits, origins, signatures, boards, addresses that are kept."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import ssl
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from rankd.api.signing import sign
+from rankd.clock import SystemClock
+from rankd.registry.sqlite_credentials import SqliteCredentials
+
+from .serving import Serving, free_port, serving, start
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return cert_file, key_file
+
+
+def test_a_certificate_and_its_key_make_it_tls(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    port = free_port()
+    config = f'[server]\nhost = "127.0.0.1"\ntls_cert = "{cert}"\ntls_key = "{key}"\n'
+    server = start(tmp_path / "data", port=port, config=config)
+    try:
+        context = ssl.create_default_context(cafile=str(cert))
+        url = f"https://localhost:{port}/healthz"
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                answer = httpx.get(url, verify=context)
+                break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline, server.log.read_text()
+        assert answer.json()["status"] == "ok"
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://localhost:{port}/healthz")
+    finally:
+        assert server.stop() == 0
+
+
+def add_player(server: Serving, player: str) -> str:
+    with SqliteCredentials(server.folder, SystemClock()) as credentials:
+        token = credentials.create(player, [], player=player)[1]
+    deadline = time.monotonic() + 5
+    with server.client(token) as client:
+        while client.get("/v1/boards").status_code == 401:
+            assert time.monotonic() < deadline
+    return token
+
+
+def test_a_player_who_sends_too_fast_is_told_when_to_go_on(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", config='[boards.arcade]\nwrites = "players"\n') as server:
+        token = add_player(server, "alice")
+        with server.client(token) as alice:
+            answers = [alice.post("/v1/scores", json={"board": "arcade", "score": number}) for number in range(30)]
+        refused = [answer for answer in answers if answer.status_code == 429]
+
+        assert {answer.status_code for answer in answers} == {200, 429}
+        assert refused[0].headers["retry-after"] == "1"
+        assert refused[0].headers["ratelimit-limit"] == "10"
+        assert refused[0].json()["code"] == "rate_exceeded"
+        assert answers[0].headers["ratelimit-remaining"]
+
+
+def test_a_board_that_wants_signatures_takes_nothing_else(tmp_path: Path) -> None:
+    config = '[boards.relayed]\nwrites = "players"\nsigning = "relay"\nkeep = "sum"\n'
+    with serving(tmp_path / "data", config=config) as server:
+        with SqliteCredentials(server.folder, SystemClock()) as credentials:
+            secret = credentials.create_signing_key("relay")
+        token = add_player(server, "alice")
+        body = json.dumps({"board": "relayed", "score": 5}).encode()
+        now = int(time.time())
+
+        def send(body: bytes, **headers: str) -> int:
+            with server.client(token) as alice:
+                named = {name.replace("_", "-"): value for name, value in headers.items()}
+                sent = {"Content-Type": "application/json", **named}
+                return alice.post("/v1/scores", content=body, headers=sent).status_code
+
+        signed = {
+            "Idempotency_Key": "match-1",
+            "X_Rankd_Timestamp": str(now),
+            "X_Rankd_Signature": sign(secret, now, "match-1", body),
+        }
+        old = {
+            **signed,
+            "X_Rankd_Timestamp": str(now - 301),
+            "X_Rankd_Signature": sign(secret, now - 301, "match-1", body),
+        }
+        assert send(body, **signed) == 200
+        assert send(body, **signed) == 200  # again: it counts once
+        assert send(body) == 403
+        assert send(body.replace(b"5", b"9"), **signed) == 403
+        assert send(body, **{**signed, "Idempotency_Key": "match-2"}) == 403
+        assert send(body, **old) == 403
+        with server.client() as anybody:
+            assert anybody.get("/v1/boards/relayed/players/alice").json()["score"] == 5
+
+
+def test_pages_of_other_origins_may_read_when_they_are_named(tmp_path: Path) -> None:
+    config = '[server]\ncors_origins = ["https://game.example"]\n'
+    with serving(tmp_path / "data", config=config) as server, server.client() as client:
+        named = client.get("/v1/boards", headers={"Origin": "https://game.example"})
+        other = client.get("/v1/boards", headers={"Origin": "https://evil.example"})
+        asked = client.options(
+            "/v1/boards", headers={"Origin": "https://game.example", "Access-Control-Request-Method": "GET"}
+        )
+
+        assert named.headers["access-control-allow-origin"] == "https://game.example"
+        assert "access-control-allow-origin" not in other.headers
+        assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, "https://game.example")
+
+
+def test_addresses_are_kept_when_that_is_asked_for_and_believed_from_proxies_only(tmp_path: Path) -> None:
+    config = '[server]\nrecord_origin = true\ntrusted_proxies = ["127.0.0.1"]\n[boards.arcade]\n'
+    with serving(tmp_path / "data", config=config) as server, server.client(server.admin_key) as admin:
+        sent = {"board": "arcade", "player": "alice", "score": 5}
+        admin.post("/v1/scores", json=sent)
+        admin.post("/v1/scores", json=sent, headers={"X-Forwarded-For": "203.0.113.9, 192.0.2.7"})
+        events = admin.get("/v1/boards/arcade/players/alice/events").json()["events"]
+
+        assert [event["origin"] for event in events] == ["192.0.2.7", "127.0.0.1"]
+
+
+def test_boards_of_the_configuration_are_there_and_stay(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", config='[boards.arcade]\nkeep = "sum"\n') as server, server.client() as client:
+        assert client.get("/v1/boards/arcade").json()["keep"] == "sum"
+    server = start(tmp_path / "data", config='[boards.arcade]\nkeep = "best"\n')
+    assert server.process.wait(20) == 1
+    assert "keep" in server.log.read_text()

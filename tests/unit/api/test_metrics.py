@@ -1,0 +1,204 @@
+"""What Prometheus is told."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from rankd.api.metrics import (
+    BOARDS_SHOWN_MAX,
+    EVENTS,
+    SECONDS,
+    UNMATCHED,
+    Commits,
+    Metrics,
+    Routes,
+    Sources,
+    resident_bytes,
+)
+
+OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
+ROUTES = [("GET", "/v1/boards/{board}"), ("PUT", "/v1/boards/{board}"), ("POST", "/v1/scores")]
+SOURCES = Sources(
+    requests_open=lambda: 3,
+    position=lambda: 41,
+    snapshot_position=lambda: 40,
+    queue_depth=lambda: 2,
+    boards=lambda: 2,
+    entries=lambda: 30,
+    board_entries=lambda _most: {"arcade": 20, "words": 10},
+    engine_bytes=lambda: 4_096,
+    replay_events=lambda: 7,
+    replay_seconds=lambda: 0.25,
+    rate_refusals=lambda: {"player_writes_per_s": 5, "address_reads_per_s": 0},
+)
+
+
+@pytest.fixture
+def routes() -> Routes:
+    """Three routes that nobody asked yet."""
+    return Routes(ROUTES)
+
+
+@pytest.fixture
+def commits() -> Commits:
+    """No commit yet."""
+    return Commits()
+
+
+def families(routes: Routes, commits: Commits, sources: Sources = SOURCES) -> dict[str, Metric]:
+    text = Metrics("1.2.3", routes, commits, sources).text().decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def samples(family: Metric) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {(sample.name, tuple(sample.labels.values())): sample.value for sample in family.samples}
+
+
+def value(found: dict[str, Metric], name: str) -> float:
+    (sample,) = found[name].samples
+    return float(sample.value)
+
+
+def test_requests_are_counted_by_route_method_and_status(routes: Routes, commits: Commits) -> None:
+    for index, status in ((0, 200), (0, 200), (0, 404), (1, 200), (UNMATCHED, 404), (len(ROUTES), 405)):
+        routes.observe(index, status, 0.002)
+
+    assert samples(families(routes, commits)["rankd_requests"]) == {
+        ("rankd_requests_total", ("GET", "/v1/boards/{board}", "200")): 2,
+        ("rankd_requests_total", ("GET", "/v1/boards/{board}", "404")): 1,
+        ("rankd_requests_total", ("PUT", "/v1/boards/{board}", "200")): 1,
+        ("rankd_requests_total", ("any", "unmatched", "404")): 1,
+        ("rankd_requests_total", ("any", "unmatched", "405")): 1,
+    }
+
+
+def test_how_long_requests_took_is_cumulated(routes: Routes, commits: Commits) -> None:
+    for seconds in (0.0, 0.0005, 0.0006, 0.3, 10.0, 11.0):
+        routes.observe(2, 200, seconds)
+
+    family = families(routes, commits)["rankd_request_seconds"]
+    found = {sample.labels["le"]: sample.value for sample in family.samples if "le" in sample.labels}
+    assert [found[bound] for bound in ("0.0005", "0.001", "0.25", "0.5", "10.0", "+Inf")] == [2, 3, 3, 4, 5, 6]
+    assert samples(family)["rankd_request_seconds_count", ("POST", "/v1/scores")] == 6
+    assert samples(family)["rankd_request_seconds_sum", ("POST", "/v1/scores")] == pytest.approx(21.3011)
+
+
+@given(st.lists(st.floats(0, 100)))
+def test_every_observation_is_in_the_bucket_prometheus_means(seconds: list[float]) -> None:
+    routes = Routes(ROUTES)
+    for one in seconds:
+        routes.observe(0, 200, one)
+
+    family = families(routes, Commits())["rankd_request_seconds"]
+    for sample in family.samples:
+        if "le" in sample.labels:
+            assert sample.value == sum(one <= float(sample.labels["le"]) for one in seconds)
+
+
+def test_commits_are_counted_with_their_events_and_seconds(routes: Routes, commits: Commits) -> None:
+    for events, seconds in ((1, 0.0002), (33, 0.004), (1_000_000, 30.0)):
+        commits.observe(events, seconds)
+
+    found = families(routes, commits)
+    assert samples(found["rankd_commit_events"])["rankd_commit_events_sum", ()] == 1_000_034
+    assert samples(found["rankd_commit_events"])["rankd_commit_events_bucket", ("50.0",)] == 2
+    assert samples(found["rankd_commit_seconds"])["rankd_commit_seconds_count", ()] == 3
+    assert value(found, "rankd_commits") == 3
+
+
+def test_the_other_figures_come_from_those_who_keep_them(routes: Routes, commits: Commits) -> None:
+    routes.refused_credentials = 9
+    found = families(routes, commits)
+
+    assert value(found, "rankd_requests_open") == 3
+    assert value(found, "rankd_position") == 41
+    assert value(found, "rankd_snapshot_position") == 40
+    assert value(found, "rankd_queue_depth") == 2
+    assert value(found, "rankd_boards") == 2
+    assert value(found, "rankd_entries") == 30
+    assert value(found, "rankd_engine_bytes") == 4_096
+    assert value(found, "rankd_replay_events") == 7
+    assert value(found, "rankd_replay_seconds") == 0.25
+    assert value(found, "rankd_auth_refusals") == 9
+    assert list(samples(found["rankd_board_entries"]).values()) == [20, 10]
+    assert samples(found["rankd_rate_refusals"]) == {
+        ("rankd_rate_refusals_total", ("player_writes_per_s",)): 5,
+        ("rankd_rate_refusals_total", ("address_reads_per_s",)): 0,
+    }
+    assert found["rankd_info"].samples[0].labels["version"] == "1.2.3"
+
+
+def test_what_is_not_there_is_not_told(routes: Routes, commits: Commits) -> None:
+    assert "rankd_snapshot_position" not in families(routes, commits, replace(SOURCES, snapshot_position=lambda: None))
+
+
+def test_a_source_that_fails_takes_no_other_figure_with_it(
+    routes: Routes, commits: Commits, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError("the engine is gone")
+
+    with caplog.at_level(logging.WARNING, "rankd"):
+        found = families(routes, commits, Sources(**dict.fromkeys((field.name for field in fields(Sources)), fail)))
+
+    assert {"rankd_requests", "rankd_commits", "rankd_process_resident_bytes"} <= found.keys()
+    assert "rankd_engine_bytes" not in found
+    assert "the engine is gone" in caplog.text
+
+
+def test_boards_are_shown_up_to_a_limit(routes: Routes, commits: Commits) -> None:
+    asked = []
+
+    def board_entries(most: int) -> dict[str, int]:
+        asked.append(most)
+        return {f"board-{number}": number for number in range(5_000)}
+
+    found = families(routes, commits, replace(SOURCES, board_entries=board_entries))
+
+    assert asked == [BOARDS_SHOWN_MAX]
+    assert len(found["rankd_board_entries"].samples) == BOARDS_SHOWN_MAX
+
+
+def test_a_strange_name_cannot_break_the_format(routes: Routes, commits: Commits) -> None:
+    name = 'a"b\\c\nrankd_evil 1'
+    found = families(routes, commits, replace(SOURCES, board_entries=lambda _most: {name: 1}))
+
+    assert found["rankd_board_entries"].samples[0].labels == {"board": name}
+    assert "rankd_evil" not in found
+
+
+def test_routes_that_nobody_asked_take_no_room(routes: Routes, commits: Commits) -> None:
+    routes.observe(0, 200, 0.001)
+
+    found = families(routes, commits)
+    assert {sample.labels["route"] for sample in found["rankd_request_seconds"].samples} == {"/v1/boards/{board}"}
+    assert len(found["rankd_requests"].samples) == 1
+
+
+def test_bounds_ascend() -> None:
+    assert list(SECONDS) == sorted(set(SECONDS))
+    assert list(EVENTS) == sorted(set(EVENTS))
+
+
+def test_the_process_knows_its_memory() -> None:
+    resident = resident_bytes()
+    assert resident is None or resident > 1_000_000
+
+
+def test_every_figure_is_explained_to_operators(routes: Routes, commits: Commits) -> None:
+    routes.observe(0, 200, 0.001)
+    text = Metrics("1.2.3", routes, commits, SOURCES).text().decode()
+    told = set(re.findall(r"^# TYPE (rankd_\w+)", text, re.MULTILINE))
+    explained = set(re.findall(r"^\| `(rankd_\w+)", OPERATING.read_text(), re.MULTILINE))
+
+    assert told == explained

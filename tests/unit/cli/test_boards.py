@@ -1,0 +1,190 @@
+"""`rankd boards`: definitions in from files and options, out as tables, lines and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run, words
+
+Done = Callable[..., str]
+
+
+def shown(done: Done, board: str = "arcade") -> dict[str, object]:
+    found: dict[str, object] = json.loads(done("boards", "show", board, "--json"))
+    return found
+
+
+def test_a_board_is_defined_by_options(done: Done) -> None:
+    done(
+        *("boards", "put", "arcade", "--set", "windows=all_time, daily", "--set", "keep.daily=first"),
+        *("--set", "score_min=0", "--set", "title=12", "--set", "decay=null", "--set", "open=false"),
+    )
+    definition = shown(done)
+
+    assert definition["windows"] == ["all_time", "daily"]
+    assert definition["keep"] == {"all_time": "best", "daily": "first"}
+    assert (definition["score_min"], definition["title"], definition["open"]) == (0, "12", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("arcade.json", '{"keep": "sum", "scopes": ["country"]}'),
+        ("arcade.toml", 'keep = "sum"\nscopes = ["country"]\n'),
+        ("rankd.toml", '[boards.arcade]\nkeep = "sum"\nscopes = ["country"]\n[boards.xp]\n'),
+        ("arcade", 'keep = "sum"\nscopes = ["country"]\n'),
+        ("arcade.txt", ' {"id": "arcade", "keep": "sum", "scopes": ["country"]}'),
+    ],
+)
+def test_a_board_is_defined_by_a_file(name: str, text: str, done: Done) -> None:
+    Path(name).write_text(text)
+    done("boards", "put", "arcade", name)
+
+    assert (shown(done)["keep"], shown(done)["scopes"]) == ("sum", ["country"])
+
+
+def test_a_board_is_defined_from_a_pipe_and_what_is_shown_can_be_put(done: Done) -> None:
+    done("boards", "put", "arcade", "-", sent='{"keep": "sum"}')
+    definition = done("boards", "show", "arcade", "--json")
+
+    assert json.loads(done("boards", "put", "arcade", "-", "--json", sent=definition))["changed"] is False
+
+
+def test_a_file_and_options_go_together(done: Done) -> None:
+    Path("arcade.toml").write_text('keep = "sum"\n')
+    done("boards", "put", "arcade", "arcade.toml", "--set", "title=Arcade")
+
+    assert (shown(done)["keep"], shown(done)["title"]) == ("sum", "Arcade")
+
+
+def test_options_alone_leave_the_rest_as_it_is(done: Done, arcade: None) -> None:
+    done("boards", "put", "arcade", "--set", "open=false")
+
+    assert (shown(done)["title"], shown(done)["open"], shown(done)["scopes"]) == ("Arcade", False, ["country"])
+
+
+def test_a_terminal_is_told_what_changed(done: Done, arcade: None) -> None:
+    again = ("boards", "put", "arcade", "--set", "title=B")
+
+    assert words(done(*again, terminal=True)) == "arcade has changed: title"
+    assert words(done(*again, terminal=True)) == "arcade is as it was"
+    new = done("boards", "put", "laps", "--set", "order=asc", terminal=True)
+    assert words(new) == "laps is defined; a score counts in up to 1 place"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("put", "arcade"), 2, "say how the board is defined: by a FILE, by -, or by --set NAME=VALUE."),
+        (("put", "Arcade", "--set", "keep=best"), 1, "board: must be 1 to 64 of"),
+        (("put", "arcade", "--set", "kepe=best"), 1, "--set: 'kepe' is no option of a board; did you mean keep?"),
+        (("put", "arcade", "--set", "keep"), 1, "--set: must be a name and a value, such as keep=best; got 'keep'"),
+        (("put", "arcade", "--set", "keep=bst"), 1, "keep: must be one of"),
+        (("put", "arcade", "--set", "score_max=many"), 1, "score_max: must be an integer; got text"),
+        (("put", "arcade", "missing.toml"), 1, "missing.toml: cannot be read: No such file or directory"),
+        (("show", "arcade"), 1, "--data: there are no boards in rankd-data"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_made(arguments: tuple[str, ...], code: int, said: str, run: Run) -> None:
+    refused = run("boards", *arguments)
+
+    assert refused.exit_code == code
+    assert refused.stderr.startswith(f"error: {said}")
+    assert not (Path("rankd-data") / "ledger.db").exists() or arguments[0] == "put"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.json", "{", "a.json: is no JSON: input data was truncated"),
+        ("a.toml", "keep", "a.toml: is no TOML: expected '='"),
+        ("a.json", '{"id": "b"}', "id: must be arcade, or be left out; got 'b'"),
+        ("a.toml", "[boards.arcde]\n", "a.toml: defines no board arcade; did you mean arcde?"),
+        ("a.toml", "[boards]\narcade = 1\n", "a.toml: must hold an object"),
+    ],
+)
+def test_a_file_that_is_none_is_named(name: str, text: str, said: str, run: Run) -> None:
+    Path(name).write_text(text)
+
+    assert run("boards", "put", "arcade", name).stderr.startswith(f"error: {said}")
+
+
+def test_a_file_that_is_no_text_is_named(run: Run) -> None:
+    Path("a.toml").write_bytes(b"\xff")
+
+    assert "a.toml: is not UTF-8" in run("boards", "put", "arcade", "a.toml").stderr
+
+
+def test_boards_are_listed(done: Done, arcade: None) -> None:
+    done("boards", "put", "xp", "--set", "keep=sum", "--set", "open=false")
+
+    assert done("boards", "list").splitlines() == [
+        "arcade\tArcade\tbest\tall_time,weekly\tcountry\topen",
+        "xp\txp\tsum\tall_time\t\tclosed",
+    ]
+    assert [board["id"] for board in json.loads(done("boards", "list", "--json"))["boards"]] == ["arcade", "xp"]
+    assert "all_time, weekly" in done("boards", "list", terminal=True)
+
+
+def test_a_definition_is_shown_whole(done: Done, arcade: None) -> None:
+    lines = dict(line.split("\t") for line in done("boards", "show", "arcade").splitlines())
+
+    assert lines["id"] == "arcade"
+    assert (lines["windows"], lines["late_by"], lines["team"]) == ('["all_time","weekly"]', "5m", "null")
+    assert "all_time" in done("boards", "show", "arcade", terminal=True)
+
+
+def test_a_check_needs_no_folder_and_makes_none(done: Done) -> None:
+    Path("arcade.toml").write_text('windows = ["all_time", "daily"]\nscopes = ["country"]\n')
+    said = done("boards", "check", "arcade", "arcade.toml").splitlines()
+
+    assert said[0] == "arcade\tis valid; it was not compared with a board"
+    assert said[1] == "arcade\ta score counts in up to 4 places: 2 windows × 2 scopes (global, country)"
+    assert "daily: past windows stay in memory for ever" in said[2]
+    assert not Path("rankd-data").exists()
+
+
+def test_a_check_says_what_would_change_and_changes_nothing(done: Done, run: Run, arcade: None) -> None:
+    checked = json.loads(done("boards", "check", "arcade", "--set", "title=New", "--json"))
+    refused = run("boards", "check", "arcade", "--set", "windows=weekly")
+
+    assert (checked["is_new"], checked["changes"]) == (False, ["title"])
+    assert refused.exit_code == 1
+    assert "windows: cannot be taken away" in refused.stderr
+    assert shown(done)["title"] == "Arcade"
+    assert "would be a new board" in done("boards", "check", "other", "--set", "keep=sum")
+    same = done("boards", "check", "arcade", "--set", "title=Arcade", terminal=True)
+    assert "arcade is what the board is already" in words(same)
+
+
+def test_a_check_counts_the_boards_that_are_fed(done: Done, run: Run, arcade: None) -> None:
+    said = done("boards", "check", "frame", "--set", "feeds=arcade")
+
+    assert "up to 5 places: 1 window × 1 scope (global), and 4 of arcade" in said
+    assert "feeds: frame feeds xp, which is not defined" in run("boards", "check", "frame", "--set", "feeds=xp").stderr
+
+
+def test_a_check_warns_of_what_people_regret(done: Done) -> None:
+    said = done("boards", "check", "arcade", "--set", "writes=players", "--set", "open=false", "--set", "shards=4")
+
+    assert "a modified game can send any score" in said
+    assert "score_max and score_min refuse what cannot be" in said
+    assert "it takes no scores until open is true" in said
+    assert "shards and exact_top have no effect" in said
+
+
+def test_a_check_in_a_folder_that_was_named_wants_it_there(run: Run) -> None:
+    assert run("boards", "check", "arcade", "--set", "keep=sum", "--data", "elsewhere").exit_code == 1
+
+
+def test_a_board_is_deleted_only_when_that_is_sure(done: Done, run: Run, arcade: None) -> None:
+    asked = run("boards", "delete", "arcade")
+
+    assert asked.exit_code == 2
+    assert "add --yes to delete the board" in asked.stderr
+    assert json.loads(done("boards", "delete", "arcade", "--yes", "--json"))["changed"] is True
+    assert "board: there is no board 'arcade'" in run("boards", "delete", "arcade", "--yes").stderr

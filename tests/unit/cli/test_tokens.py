@@ -1,0 +1,110 @@
+"""`rankd token`: keys are made, listed and revoked, also beside a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rankd
+from rankd.clock import SystemClock
+from rankd.registry.credentials import Scope
+from rankd.registry.sqlite_credentials import SqliteCredentials
+
+from .conftest import Run, words
+
+Done = Callable[..., str]
+DATA = ("--data", "scores")
+DAY_MS = 86_400_000
+
+
+def test_a_service_gets_a_key(done: Done) -> None:
+    made = json.loads(done("token", *DATA, "--scope", "scores:write", "--json"))
+    with SqliteCredentials(Path("scores"), SystemClock()) as credentials:
+        found = credentials.find(made["token"])
+
+    assert found is not None
+    assert (found.id, found.name, found.scopes) == (made["id"], made["name"], frozenset({Scope.SCORES_WRITE}))
+    assert found.is_service
+
+
+def test_in_a_pipe_there_is_the_token_and_nothing_else(done: Done) -> None:
+    token = done("token", *DATA, "--scope", "boards:admin", "--name", "ops")
+    with SqliteCredentials(Path("scores"), SystemClock()) as credentials:
+        found = credentials.find(token.strip())
+
+    assert found is not None
+    assert found.name == "ops"
+
+
+def test_a_terminal_is_told_to_keep_it(done: Done) -> None:
+    said = words(done("token", *DATA, "--player", "alice", "--expires", "30d", terminal=True))
+
+    assert said.startswith("rk_")
+    assert "for alice, until " in said
+    assert "it is shown this once" in said
+
+
+def test_a_player_gets_a_key_that_ends(done: Done) -> None:
+    before = SystemClock().now()
+    made = json.loads(done("token", *DATA, "--player", "alice", "--expires", "30d", "--json"))
+
+    assert made["player"] == "alice"
+    assert 0 <= made["expires_at"] - before - 30 * DAY_MS < 60_000
+
+
+def test_a_key_is_made_while_the_folder_is_in_use(done: Done) -> None:
+    with rankd.open("scores"):
+        assert done("token", *DATA, "--scope", "scores:write").startswith("rk_")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "say what the key may do: --scope scores:write for a service, or --player PLAYER."),
+        (("--scope", "scores:wirte"), 1, "scopes: must be among scores:write, "),
+        (("--scope", "scores:write", "--player", "a"), 1, "player: cannot be given with scores:write"),
+        (("--scope", "scores:write", "--expires", "soon"), 1, "--expires: must be a whole number and ms, s, m, h or d"),
+        (("--scope", "scores:write", "--expires", "0s"), 1, "--expires: must be from 1s"),
+        (("revoke", "0123"), 1, "--data: there are no keys in scores"),
+        (("list",), 1, "--data: there are no keys in scores"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], code: int, said: str, run: Run) -> None:
+    refused = run("token", *arguments, *DATA)
+
+    assert refused.exit_code == code
+    assert refused.stderr.startswith(f"error: {said}")
+
+
+def test_keys_are_listed_without_their_secrets(done: Done) -> None:
+    token = done("token", *DATA, "--scope", "scores:write", "--scope", "read", "--name", "game").strip()
+    secret = done("token", "signing", "arcade-client", *DATA).strip()
+    listed = json.loads(done("token", "list", *DATA, "--json"))
+    lines = [line.split("\t") for line in done("token", "list", *DATA).splitlines()]
+    table = done("token", "list", *DATA, terminal=True)
+
+    assert [(one["name"], one["scopes"]) for one in listed["tokens"]] == [("game", ["read", "scores:write"])]
+    assert [key["name"] for key in listed["signing_keys"]] == ["arcade-client"]
+    assert [line[0] for line in lines] == ["token", "signing"]
+    assert "Signing keys" in table
+    assert secret.startswith("rs_")
+    assert not [text for text in (str(listed), str(lines), table) if token in text or secret in text]
+
+
+def test_a_revoked_key_holds_no_longer(done: Done, run: Run) -> None:
+    made = json.loads(done("token", *DATA, "--scope", "scores:write", "--json"))
+
+    assert json.loads(done("token", "revoke", made["id"], *DATA, "--json")) == {"revoked": made["id"]}
+    assert run("token", "revoke", made["id"], *DATA).exit_code == 1
+    assert done("token", "list", *DATA) == ""
+    assert "There are no keys." in done("token", "list", *DATA, terminal=True)
+
+
+def test_a_signing_key_is_made_once_and_revoked_by_name(done: Done, run: Run) -> None:
+    assert json.loads(done("token", "signing", "client", *DATA, "--json"))["secret"].startswith("rs_")
+    assert "name: 'client' is a signing key already" in run("token", "signing", "client", *DATA).stderr
+    done("token", "revoke", "--signing", "client", *DATA)
+    assert run("token", "revoke", "--signing", "client", *DATA).exit_code == 1

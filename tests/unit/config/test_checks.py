@@ -1,0 +1,164 @@
+"""Values that make no sense are refused, each with the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rankd.config.loading import KEYS, load_config
+from rankd.config.model import Config
+from rankd.errors import InvalidValue
+
+SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"  # noqa: S105 - of no one
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def loaded(**variables: str) -> Config:
+    return load_config(None, {f"RANKD_{name.upper()}": value for name, value in variables.items()})
+
+
+def refusal(**variables: str) -> str:
+    with pytest.raises(InvalidValue) as refused:
+        loaded(**variables)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.5", "::", "::1", "localhost", "ranks.game.example", "rank-1"])
+def test_an_address_or_a_name_is_a_host(host: str) -> None:
+    assert loaded(server_host=host).server.host == host
+
+
+@pytest.mark.parametrize("host", ["", "1.2.3", "256.0.0.1", "a b", "-a", "http://localhost", "localhost:80", "a" * 64])
+def test_anything_else_is_not(host: str) -> None:
+    assert "must be an address or a host name" in refusal(server_host=host)
+
+
+def test_brackets_belong_into_urls() -> None:
+    assert refusal(server_host="[::1]") == "RANKD_SERVER_HOST: must be written without brackets: ::1"
+
+
+NUMBERS = [key for key, kind in KEYS.items() if kind is int]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_no_number_is_negative(key: str) -> None:
+    assert "must be" in refusal(**{key.replace(".", "_"): "-1"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["limits_body_bytes_max", "limits_requests_max", "ledger_commit_events_max", "ranks_snapshots_kept"],
+)
+def test_a_limit_is_at_least_one(key: str) -> None:
+    assert refusal(**{key: "0"}).endswith("must be at least 1; got 0")
+
+
+@pytest.mark.parametrize("key", ["limits_player_writes_per_s", "limits_address_reads_per_s", "ledger_commit_wait_ms"])
+def test_a_rate_or_a_wait_may_be_none(key: str) -> None:
+    assert loaded(**{key: "0"})
+
+
+def test_a_log_may_not_stop_commits_before_it_is_moved() -> None:
+    said = refusal(ledger_checkpoint_bytes="1000", ledger_checkpoint_bytes_max="999")
+
+    assert said.startswith("RANKD_LEDGER_CHECKPOINT_BYTES_MAX: must not be below ledger.checkpoint_bytes, 1000")
+
+
+def test_a_certificate_needs_its_key_and_both_must_be_there(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text("")
+    key.write_text("")
+
+    assert loaded(server_tls_cert=f"{cert}", server_tls_key=f"{key}").server.tls_cert == str(cert)
+    assert refusal(server_tls_cert=f"{cert}") == "server.tls_key: must be given too, since server.tls_cert is"
+    assert refusal(server_tls_key=f"{key}") == "server.tls_cert: must be given too, since server.tls_key is"
+    assert "gone.pem cannot be read: No such file" in refusal(server_tls_cert="gone.pem", server_tls_key=f"{key}")
+
+
+@pytest.mark.parametrize("networks", ["10.0.0.0/8", "10.1.2.3", "fd00::/8, ::1"])
+def test_proxies_are_addresses_and_networks(networks: str) -> None:
+    assert loaded(server_trusted_proxies=networks).server.trusted_proxies
+
+
+def test_an_address_with_the_length_of_its_network_is_a_slip() -> None:
+    assert refusal(server_trusted_proxies="10.0.0.1/8").endswith("did you mean 10.0.0.0/8?")
+    assert "must be addresses or networks" in refusal(server_trusted_proxies="proxy.example")
+
+
+@pytest.mark.parametrize("origins", ["*", "https://game.example", "http://localhost:3000,https://[::1]:8443"])
+def test_origins_are_a_scheme_a_host_and_a_port(origins: str) -> None:
+    assert loaded(server_cors_origins=origins).server.cors_origins
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "game.example",
+        "https://game.example/",
+        "https://game.example/page",
+        "ftp://game.example",
+        "https://x:port",
+        "//x",
+    ],
+)
+def test_anything_else_is_no_origin(origin: str) -> None:
+    assert "must be origins such as" in refusal(server_cors_origins=origin)
+
+
+def test_all_origins_are_all() -> None:
+    assert 'must be "*" alone' in refusal(server_cors_origins="*,https://game.example")
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "said"),
+    [
+        (
+            "ledger_url",
+            "postgresql://db/rankd",
+            "this version of rankd has no postgresql; what works is sqlite:<folder>",
+        ),
+        ("ledger_url", "kafka://k:9092/scores", "this version of rankd has no kafka"),
+        ("ledger_url", "mysql://db", "'mysql://db' is no address rankd knows; what works is sqlite:<folder>"),
+        ("ledger_url", "rankd-data", "'rankd-data' is no address rankd knows"),
+        ("ledger_url", "sqlite:", "must name a folder, such as sqlite:rankd-data"),
+        ("ledger_url", "sqlite:///var/lib/rankd", "without slashes of a host: sqlite:/var/lib/rankd"),
+        ("registry_url", "postgresql://db", "this version of rankd has no postgresql; what works is nothing"),
+        ("ranks_url", "redis+cluster://r", "this version of rankd has no redis+cluster; what works is engine:"),
+        ("outbox_url", "kafka://k", "this version of rankd has no kafka; what works is none"),
+    ],
+)
+def test_what_this_version_does_not_have_is_said(name: str, url: str, said: str) -> None:
+    assert said in refusal(**{name: url})
+
+
+def test_profiles_may_be_said_to_live_with_the_ledger() -> None:
+    assert loaded(ledger_url="sqlite:d", registry_url="sqlite:d")
+
+
+def test_a_password_in_a_refused_url_is_not_repeated() -> None:
+    said = refusal(ledger_url="mysql://rankd:hunter2@db")
+
+    assert "hunter2" not in said
+    assert "mysql://rankd:***@db" in said
+
+
+def test_a_secret_is_long_and_never_repeated() -> None:
+    assert refusal(auth_jwt_secret=SECRET[:9]) == (
+        "RANKD_AUTH_JWT_SECRET: must be at least 32 bytes, and random; got 9 bytes"
+    )
+    assert loaded(auth_jwt_secret=SECRET).auth.jwt_secret == SECRET
+
+
+def test_tokens_are_signed_in_one_way() -> None:
+    said = refusal(auth_jwt_secret=SECRET, auth_jwt_jwks="keys.json")
+
+    assert said == "RANKD_AUTH_JWT_JWKS: must not be given beside auth.jwt_secret: tokens are signed in one way"
+
+
+def test_a_public_key_is_a_file() -> None:
+    assert "keys.pem cannot be read" in refusal(auth_jwt_public_key="keys.pem")

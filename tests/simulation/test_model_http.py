@@ -30,7 +30,7 @@ from .steps import Advance, Define, Remove, Step, Submit
 SEEDS = range(4)  # the same each time
 FRESH_SEEDS = 2  # others each time
 STEPS = 120
-LONG_RUNS = 40
+LONG_RUNS = 30
 LONG_STEPS = 800
 NOON = 1_777_896_000_000  # 2026-05-04T12:00Z, a Monday
 HOUR, DAY = 3_600_000, 86_400_000

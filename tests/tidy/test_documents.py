@@ -87,10 +87,11 @@ def defined(path: Path) -> set[str]:
         return set(re.findall(r"[\w:]+(?=\()|(?<=class )\w+|(?<=struct )\w+", path.read_text()))
     names = set()
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+            methods = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+            names |= {f"{node.name}.{item.name}" for item in methods}
     return names
 
 

@@ -271,7 +271,7 @@ PROBLEMS: dict[int, dict[str, Any]] = {
         415,
         "The kind of body is not read here",
         "media_unsupported",
-        "content-type: must be application/json; got 'text/csv'",
+        "content-type: this call reads application/json; send the header with one of them",
     ),
     422: _problem(
         422,

@@ -48,7 +48,7 @@ class Look:
 
 def heading(answer: Answer, look: Look) -> Text:
     """Say which instance an answer is about, how many stand there, and how fresh it is."""
-    made = Text.assemble((escaped(look.title), "bold"), " · ", answer.window, " · ", escaped(answer.scope))
+    made = Text.assemble((escaped(look.title), "bold"), " · ", escaped(answer.window), " · ", escaped(answer.scope))
     made.append(f" · {counted(answer.total, 'player')}")
     if answer.stale:
         made.append(f" · stale, as of {look.instant(answer.as_of)}", "yellow")
@@ -159,7 +159,7 @@ def submitted_text(sent: Submitted, look: Look) -> Text:
     made.append(" and is number ").append(f"{sent.rank:,}", "bold")
     if sent.previous_rank is not None and sent.previous_rank != sent.rank:
         made.append(" (").append_text(change_text(sent.previous_rank - sent.rank)).append(")")
-    made.append(f" in {look.title}, {sent.window}")
+    made.append(f" in {escaped(look.title)}, {escaped(str(sent.window))}")
     if not sent.changed:
         made.append("; this score did not change it", "yellow")
     if sent.repeated:

@@ -1,18 +1,13 @@
 """The embedded ledger: events as rows of one SQLite file; see port.py for what it promises.
 
-    Draft → one transaction: players, contexts, events, metadata, requests → synced → witness
-
-The witness is a small file that is told of each commit after it was synced. SQLite ends a damaged log at the first bad
-page and says nothing; a ledger that ends before its witness has lost something, and is refused.
+Draft → one transaction: players, contexts, events, metadata, requests → synced → witness
 """
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from mmap import mmap
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -39,17 +34,14 @@ from rankd.ledger.history import History
 from rankd.ledger.numbers import ContextNumbers, PlayerNumbers
 from rankd.ledger.port import Draft, Head, PastEvent, Request
 from rankd.ledger.rows import INSERT_ONE, Row, check_seals, encoded_details, insert_rows, joined, stretches_of
+from rankd.ledger.witness import WITNESS_NAME, Witness
 
 READ_EVENTS = 50_000  # fetched at a time; a commit is never cut, so more where one is larger
-WITNESS_NAME = "witness"
 _REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
 _SELECT = (
     "SELECT e.context, e.at, e.player, e.score, e.tiebreak, e.detail, e.seal, p.id"
     " FROM events e LEFT JOIN players p ON p.number = e.player "
 )
-_WITNESS = struct.Struct("<4sQQI")  # magic, sequence, changes of the registry, CRC-32 of them
-_TOLD = struct.Struct("<4sQQ")  # all but the last
-_WITNESS_MAGIC = b"RKW1"
 
 
 class SqliteLedger:
@@ -63,7 +55,7 @@ class SqliteLedger:
             self._contexts = ContextNumbers(writer)
         self.player_index = History(database)
         self._head = self.head()
-        self._witness = _Witness(folder / WITNESS_NAME)
+        self._witness = Witness(folder / WITNESS_NAME)
         with database.reading() as reader:
             changes: int = reader.execute("SELECT count FROM registry_changes").get or 0
         self._witness.check(self._head.sequence, changes)
@@ -349,59 +341,3 @@ def _request(row: Any) -> Request:
     return Request(
         sender, key, fingerprint, first, upto, at, None if answer is None else without_checksum(what, answer)
     )
-
-
-class _Witness:
-    """A few bytes, overwritten at each commit: no sync, so it costs little and survives all but a power cut.
-
-    The file is mapped, as SQLite maps its own index of the log: telling it is a copy in memory and no call.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._bytes: mmap | None = None
-        self._sequence = 0
-        self._changes = 0
-
-    def check(self, sequence: int, changes: int) -> None:
-        self._sequence, self._changes = sequence, changes
-        seen = self._read()
-        if seen is not None and (seen[0] > sequence or seen[1] > changes):
-            what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
-            if seen[0] <= sequence:
-                what = f"{changes} changes of profiles are there, and {seen[1]} were acknowledged"
-            raise LedgerDamaged(
-                f"{what}: its log is damaged; restore a copy of the data folder. If an older copy of the ledger was "
-                f"put here on purpose, take {WITNESS_NAME} and snapshots away"
-            )
-        # Written once before it is mapped: a page that has no place on the disk could not be refused later.
-        with self._path.open("r+b", buffering=0) as file:
-            file.write(self._told())
-            file.truncate(_WITNESS.size)
-            self._bytes = mmap(file.fileno(), _WITNESS.size)
-
-    def _read(self) -> tuple[int, int] | None:
-        with self._path.open("a+b") as file:
-            file.seek(0)
-            written = file.read(_WITNESS.size)
-        if len(written) != _WITNESS.size:
-            return None
-        magic, sequence, changes, told = _WITNESS.unpack(written)
-        if magic != _WITNESS_MAGIC or told != crc32(written[:-4]):
-            return None
-        return sequence, changes
-
-    def _told(self) -> bytes:
-        told = _TOLD.pack(_WITNESS_MAGIC, self._sequence, self._changes)
-        return told + crc32(told).to_bytes(4, "little")
-
-    def tell(self, sequence: int | None = None, changes: int | None = None) -> None:
-        self._sequence = self._sequence if sequence is None else sequence
-        self._changes = self._changes if changes is None else changes
-        if self._bytes is not None:
-            self._bytes[:] = self._told()
-
-    def close(self) -> None:
-        if self._bytes is not None:
-            self._bytes.close()
-            self._bytes = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,8 +16,6 @@ from benchmarks.figures import BARE, RANKD, Row, Target
 from benchmarks.http_bare import bare_app
 from benchmarks.http_wrk import QUESTIONS, Found, Wrk, wrk_is_installed
 from benchmarks.report import summary
-
-from rankd.api import bodies
 
 ROOT = Path(__file__).resolve().parents[3]
 SMOKE_WAIT_S = 180
@@ -98,28 +95,6 @@ def test_reads_carry_a_key_only_when_they_are_asked_to(wrk: Wrk) -> None:
     assert [
         question for question in QUESTIONS if "submit" in question and "secret" not in wrk.script(question, 1)
     ] == []
-
-
-@pytest.mark.skipif(shutil.which("luajit") is None, reason="luajit is not installed: apt-get install luajit")
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_script_makes_whole_requests(wrk: Wrk, question: str, tmp_path: Path) -> None:
-    script = tmp_path / "one.lua"
-    script.write_text(wrk.script(question, 1) + "io.write(request())")
-    made = subprocess.run(["luajit", str(script)], capture_output=True, check=True).stdout
-    head, _, body = made.partition(b"\r\n\r\n")
-
-    if made.startswith(b"GET"):
-        assert body == b""
-        return
-    assert b"Content-Length: %d" % len(body) in head
-    if question.startswith("submit"):
-        assert msgspec.json.decode(body, type=bodies.Score).board == "bench"
-    elif question == "batch_msgpack":
-        assert len(msgspec.msgpack.decode(body, type=bodies.Batch).events) == 3
-    elif question == "batch_json":
-        assert len(msgspec.json.decode(body, type=bodies.Batch).events) == 3
-    else:
-        assert len([msgspec.json.decode(line, type=bodies.Score) for line in body.split(b"\n")]) == 3
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from rankd.errors import LedgerDamaged, LedgerUnreadable
 from rankd.ledger.event import Detail
-from rankd.ledger.sqlite import WITNESS_NAME
+from rankd.ledger.witness import WITNESS_NAME
 
 from .drafts import ARCADE, AT, ask, draft, everything, opened, scores, tamper
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import httpx
@@ -31,7 +31,7 @@ player_writes_per_s = 0
 OK, ABSENT, WHO, NO = 200, 404, 401, 403
 KINDS = ("nobody", "garbage", "revoked", "own", "other", "reader", "scores", "players", "admin", "jwt own", "jwt other")
 
-# The call → what it answers to each kind of credential, in the order of KINDS. Where a call names a player, it is alice;
+# The call → what it answers to each kind of credential, in the order of KINDS. A player in the path is alice;
 # `own` is her token, `other` bob's.
 PUBLIC = (OK, WHO, WHO, OK, OK, OK, OK, OK, OK, OK, OK)
 ADMIN = (WHO, WHO, WHO, NO, NO, NO, NO, NO, OK, NO, NO)
@@ -210,7 +210,7 @@ def test_a_revoked_key_is_refused_within_a_second(staged: Stage) -> None:
     assert time.monotonic() - began < 1.5
 
 
-ATTACKS = {
+ATTACKS: dict[str, Callable[[], str]] = {
     "none": lambda: jwt.encode({"sub": "alice", "exp": 9_999_999_999}, "", "none"),
     "another secret": lambda: jwt.encode({"sub": "alice", "exp": 9_999_999_999}, "x" * 32, "HS256"),
     "expired": lambda: token_of("alice", exp=1),

@@ -1,6 +1,8 @@
 """Changes that are no scores: boards come and go, players are removed, windows are emptied, profiles are set.
 
     Changes.remove → Writer.run_for → a repeat? → an event is drafted → Writer.append → applied → Changed
+
+Each is an event in the ledger, except what the registry holds.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import jwt
 import pytest
 
 from rankd.api.calls import Call
+from rankd.api.examples import EXAMPLES
 from rankd.api.routes import CALLS
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
@@ -42,7 +43,7 @@ EXPECTED = {
     "submit_many": (WHO, WHO, WHO, OK, NO, NO, OK, NO, OK, OK, NO),
     **dict.fromkeys(("top", "range", "rank", "around", "ranks", "friends", "rank_of_score", "distribution"), PUBLIC),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PUBLIC),
-    **dict.fromkeys(("health", "ready", "openapi", "docs"), PUBLIC),
+    **dict.fromkeys(("health", "ready", "openapi", "docs"), (OK,) * len(KINDS)),
     **dict.fromkeys(("define", "delete", "reset", "remove", "history"), ADMIN),
     **dict.fromkeys(("friends_of", "stored_friends"), OWN_READ),
     **dict.fromkeys(("set_player", "set_friends"), OWN_WRITE),
@@ -125,7 +126,7 @@ QUERIES = {"range": "?from=1&to=2", "search": "?search=ali"}
 
 def ask(client: httpx.Client, call: Call) -> httpx.Response:
     path = call.path.replace("{board}", "arcade").replace("{player}", "alice").replace("{score}", "5")
-    body: Any = call.body_example
+    body: Any = EXAMPLES[call.name].body if call.name in EXAMPLES else None
     if call.name == "submit":
         body = {"board": "arcade", "player": "alice", "score": 1}
     elif call.name == "submit_many":

@@ -292,7 +292,7 @@ def test_a_board_that_wants_signatures_gets_them(served: Served, client: Any, bo
     with pytest.raises(Forbidden):
         client.submit(board, "a", 1)
     with pytest.raises(Forbidden):
-        client.submit(board, "a", 1, signing_secret="another")  # noqa: S106 - it is the wrong one
+        client.submit(board, "a", 1, signing_secret="another")
 
     assert client.submit(board, "a", 1, signing_secret=served.signing_secret).rank == 1
     with Client(served.url, served.token, signing_secret=served.signing_secret) as signing:

@@ -87,7 +87,7 @@ SCORES: dict[str, tuple[bytes, int]] = {
     "a board that cannot be": (b'{"board":"../etc","player":"a","score":1}', 422),
     "large metadata": (b'{"board":"arcade","player":"a","score":1,"metadata":{"a":"' + b"x" * 2_000 + b'"}}', 422),
     "metadata that is a list": (b'{"board":"arcade","player":"a","score":1,"metadata":[1]}', 422),
-    "attributes that are numbers": (b'{"board":"arcade","player":"a","score":1,"attributes":{"country":1}}', 422),
+    "attributes that are lists": (b'{"board":"arcade","player":"a","score":1,"attributes":{"country":[1]}}', 422),
     "an instant in the future": (b'{"board":"arcade","player":"a","score":1,"at":99999999999999}', 422),
 }
 

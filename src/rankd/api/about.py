@@ -10,7 +10,7 @@ from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
 
 __version__ = version("rankd")
-_DAY = (b"cache-control", b"public, max-age=86400")
+_MINUTES = (b"cache-control", b"public, max-age=300")
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
@@ -40,9 +40,9 @@ def metrics(service: Service, _request: Request) -> Response:
 
 def openapi(service: Service, _request: Request) -> Response:
     """Answer with the description of every call."""
-    return Response(service.description, [(b"content-type", b"application/json"), _DAY])
+    return Response(service.description, [(b"content-type", b"application/json"), _MINUTES])
 
 
 def docs(service: Service, _request: Request) -> Response:
     """Answer with the description for people."""
-    return Response(service.docs_page, [_HTML, _DAY, (b"content-security-policy", service.docs_policy)])
+    return Response(service.docs_page, [_HTML, _MINUTES, (b"content-security-policy", service.docs_policy)])

@@ -16,7 +16,7 @@ from rankd.api import about, logs
 from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, read_query
+from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, check_once, read_query
 from rankd.api.identity import require_identity, require_service
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
@@ -86,8 +86,10 @@ class App:
                 return self._cors.preflight(headers)
             path = scope.get("raw_path") or scope["path"].encode()
             request.call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
-            if scope["query_string"]:
-                request.query = read_query(scope["query_string"])
+            raw_query = scope["query_string"]
+            request.target = hash((path, raw_query))
+            if raw_query:
+                request.query = read_query(raw_query)
                 request.check_query(request.call.known)
             return await self._answer(request.call, request, scope)
         except RankdError as problem:
@@ -106,6 +108,10 @@ class App:
             if call.name == "health":
                 return about.alive()
             raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
+        if len(headers) != len(scope["headers"]):
+            check_once(scope["headers"])
+        if call.access is Access.OPEN:
+            return call.handler(service, request)  # type: ignore[return-value]
         client = scope["client"]
         request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
         authorization = headers.get(b"authorization")
@@ -136,9 +142,9 @@ class App:
     def _check_access(self, call: Call, request: Request) -> None:
         """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
         access = call.access
-        if access is Access.OPEN or (access is Access.READ and self._public_read):
-            return
         if access is Access.READ:
+            if self._public_read:
+                return
             require_reader(request.identity, request.arguments[1] if call.name in _OWN_READS else None)
         elif access is Access.ADMIN:
             require_service(request.identity, access.value)

@@ -15,6 +15,13 @@ from rankd.errors import InvalidValue, RankdError
 Integer = Annotated[
     Any, msgspec.Meta(description="An integer; 976.0 and 1e3 are refused.", extra_json_schema={"type": "integer"})
 ]
+Attribute = Annotated[
+    Any,
+    msgspec.Meta(
+        description="Text of 1 to 64 bytes; a whole number is taken as its digits.",
+        extra_json_schema={"type": ["string", "integer", "null"]},
+    ),
+]
 DEPTH = "is nested too deeply"
 
 
@@ -26,7 +33,7 @@ class Score(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     player: str | None = None  # left out by a player's own token
     tiebreak: Integer = None
     at: Integer = None  # ms since 1970; now by default
-    attributes: dict[str, str] | None = None
+    attributes: dict[str, Attribute] | None = None
     metadata: dict[str, Any] | None = None
 
 
@@ -54,7 +61,7 @@ class ProfileBody(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     avatar_url: str | None = None
     country: str | None = None
-    attributes: dict[str, str] | None = None
+    attributes: dict[str, Attribute] | None = None
 
 
 Body = TypeVar("Body")

@@ -50,9 +50,7 @@ class Call:
     is_heavy: Callable[[Request], bool] | None = None  # whether it would hold the event loop up for milliseconds
     parameters: tuple[Parameter, ...] = ()
     body: Any = None  # the struct it is decoded with
-    body_example: Any = None
     answer: Any = None  # the struct it is encoded with
-    answer_example: Any = None
     media: tuple[str, ...] = ("application/json",)  # of the body
     answer_media: str = "application/json"
     is_read: bool = field(init=False)  # of a board

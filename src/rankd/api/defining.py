@@ -6,8 +6,9 @@ import msgspec
 
 from rankd.api import bodies
 from rankd.api.exchange import Request, Response, json_response
+from rankd.api.negotiation import check_media
 from rankd.api.service import Service, encode
-from rankd.api.writing import check_media, sender_of
+from rankd.api.writing import sender_of
 from rankd.domain.definition import definition_of
 from rankd.errors import InvalidValue
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -25,6 +25,7 @@ QUERY_FIELDS_MAX = 32
 PATH_BYTES_MAX = 8_192
 _NOTHING: Mapping[str, str] = {}
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_ONCE = frozenset((b"authorization", b"content-type", b"idempotency-key", b"x-rankd-signature", b"x-rankd-timestamp"))
 JSON = (b"content-type", b"application/json")
 
 
@@ -35,7 +36,18 @@ class Disconnected(Exception):
 class Request:
     """What was asked, by whom. Made anew for each request, so it holds as little as it can."""
 
-    __slots__ = ("address", "arguments", "call", "headers", "id", "identity", "more_headers", "query", "receive")
+    __slots__ = (
+        "address",
+        "arguments",
+        "call",
+        "headers",
+        "id",
+        "identity",
+        "more_headers",
+        "query",
+        "receive",
+        "target",
+    )
 
     def __init__(self, headers: dict[bytes, bytes], receive: Receive, request_id: str) -> None:
         """The rest is found out on its way."""
@@ -45,6 +57,7 @@ class Request:
         self.call: Call | None = None
         self.arguments: list[str] = []  # what stands in the path's variable places
         self.query: Mapping[str, str] = _NOTHING
+        self.target = 0  # a hash of path and query
         self.identity: Identity | None = None
         self.address = ""
         self.more_headers: Sequence[Header] = ()  # for the answer, whatever it is
@@ -106,6 +119,14 @@ class Response:
         self.body = body
         self.headers = headers
         self.status = status
+
+
+def check_once(headers: Iterable[Header]) -> None:
+    """Refuse headers that come twice and would mean two things."""
+    names = [name for name, _ in headers if name in _ONCE]
+    for name in names:
+        if names.count(name) > 1:
+            raise MalformedRequest(f"{name.decode()}: must be sent once")
 
 
 def json_response(body: bytes, status: int = 200) -> Response:

@@ -299,11 +299,14 @@ def log_request(
 ) -> None:
     """Write a line about a request: about all, or those that failed or took long, or none.
 
+    503 is no failure: the client is told to come again, and anybody could fill the log with it.
+
     `path` goes without its query, which may hold a ticket; `code` is the error's.
     """
-    if which == "none" or (which == "errors" and status < 500 and seconds < SLOW_S):
+    failed = status >= 500 and status != 503
+    if which == "none" or (which == "errors" and not failed and (seconds < SLOW_S or status == 503)):
         return
-    level = logging.ERROR if status >= 500 else logging.WARNING if seconds >= SLOW_S else logging.INFO
+    level = logging.ERROR if failed else logging.WARNING if seconds >= SLOW_S else logging.INFO
     path = path if len(path) <= PATH_CHARACTERS_MAX else f"{path[:PATH_CHARACTERS_MAX]}…"
     optional = {"account": account, "address": address, "code": code}
     fields = {"request_id": request_id, "status": status, "ms": round(seconds * 1_000, 2)}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from rankd.api.exchange import Header, Response
+from rankd.api.exchange import Header, Request, Response
 from rankd.errors import InvalidValue, MediaUnsupported
 
 # A smaller body travels in one packet, compressed or not.
@@ -159,3 +159,16 @@ def _read_media_type(content_type: bytes) -> str:
         if key == "charset" and value not in _UTF_8:
             raise MediaUnsupported(f"content-type: the charset must be utf-8; got {value!r:.40}")
     return _SAME.get(name, name)
+
+
+def check_media(request: Request, known: tuple[str, ...]) -> str:
+    """Return the kind of a request's body, JSON when it is not said; refuse what a call does not read."""
+    if request.headers.get(b"content-encoding", b"identity") != b"identity":
+        raise MediaUnsupported("content-encoding: bodies are read as they are, not compressed")
+    sent = request.headers.get(b"content-type")
+    if sent is None:
+        return JSON
+    found = media_type(sent)
+    if found not in known:
+        raise MediaUnsupported(f"content-type: this call reads {', '.join(known)}; send the header with one of them")
+    return found

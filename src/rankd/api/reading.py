@@ -7,6 +7,7 @@ import msgspec
 from rankd.api import bodies
 from rankd.api.access import require_own
 from rankd.api.exchange import Request, Response, json_response, read_integer_text
+from rankd.api.negotiation import JSON, check_media
 from rankd.api.service import Service, encode
 from rankd.errors import InvalidValue, PlayerAbsent
 from rankd.reads.cursor import read_cursor
@@ -103,6 +104,7 @@ def distribution(service: Service, request: Request) -> Response:
 
 async def ranks(service: Service, request: Request) -> Response:
     """Answer with where several players stand."""
+    check_media(request, (JSON,))
     group = bodies.decode(_players, await service.body(request))
     return json_response(
         await service.in_thread(lambda: encode(service.boards.ranks_in(service.meant(request), group.players)))
@@ -111,6 +113,7 @@ async def ranks(service: Service, request: Request) -> Response:
 
 async def friends(service: Service, request: Request) -> Response:
     """Answer with a group in standing order."""
+    check_media(request, (JSON,))
     group = bodies.decode(_players, await service.body(request))
     return json_response(
         await service.in_thread(lambda: encode(service.boards.friends_in(service.meant(request), group.players)))

@@ -38,7 +38,6 @@ AT_LEAST = Parameter(
 )
 WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST)
 LIMIT = Parameter("limit", _integer(1, LIMIT_MAX, 10), "how many entries")
-SCORE_EXAMPLE = {"board": "arcade", "player": "alice", "score": 976, "attributes": {"country": "BR"}}
 
 CALLS: tuple[Call, ...] = (
     # Scores
@@ -51,7 +50,6 @@ CALLS: tuple[Call, ...] = (
         is_write=True,
         about="Count one score. It is on disk and ranked when the answer comes.",
         body=bodies.Score,
-        body_example=SCORE_EXAMPLE,
         answer=Submitted,
     ),
     Call(
@@ -70,7 +68,6 @@ CALLS: tuple[Call, ...] = (
             ),
         ),
         body=bodies.Batch,
-        body_example={"events": [SCORE_EXAMPLE, {"board": "arcade", "player": "bob", "score": 965}]},
         answer=Batched,
         media=writing.BATCH_MEDIA,
     ),
@@ -139,7 +136,6 @@ CALLS: tuple[Call, ...] = (
         about="Where several players stand, in the order asked; at most 1,000.",
         parameters=WHERE,
         body=bodies.Players,
-        body_example={"players": ["alice", "bob"]},
         answer=Ranks,
     ),
     Call(
@@ -151,7 +147,6 @@ CALLS: tuple[Call, ...] = (
         about="A group in standing order: the rank among them and the one among all.",
         parameters=WHERE,
         body=bodies.Players,
-        body_example={"players": ["alice", "bob", "zed"]},
         answer=Friends,
     ),
     Call(
@@ -217,7 +212,6 @@ CALLS: tuple[Call, ...] = (
         is_write=True,
         about="Define a board or change it; the same definition again changes nothing.",
         body=dict[str, Any],
-        body_example={"keep": "best", "windows": ["all_time", "weekly", "daily"], "scopes": ["country"]},
         answer=Changed,
     ),
     Call(
@@ -239,7 +233,6 @@ CALLS: tuple[Call, ...] = (
         is_write=True,
         about="Empty the current instances of one window, or of all.",
         body=bodies.Reset,
-        body_example={"window": "daily"},
         answer=Changed,
     ),
     Call(
@@ -302,7 +295,6 @@ CALLS: tuple[Call, ...] = (
         is_write=True,
         about="Store a player's profile in place of the one there was.",
         body=bodies.ProfileBody,
-        body_example={"name": "Alice", "avatar_url": "https://example.com/alice.png", "country": "BR"},
         answer=Profile,
     ),
     Call(
@@ -324,7 +316,6 @@ CALLS: tuple[Call, ...] = (
         is_write=True,
         about="Store a player's friends in place of those there were.",
         body=bodies.Players,
-        body_example={"players": ["bob", "carol"]},
         answer=bodies.Players,
     ),
     # The server itself

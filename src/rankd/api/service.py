@@ -115,8 +115,8 @@ class Service:
         """Answer a read, or say that the client has the answer already."""
         if "at_least" in request.query:
             return Response(encode(read()), NO_STORE)
-        tag = self.caching.tag(meant)
-        headers = self.caching.headers(meant, tag)
+        tag = self.caching.tag(request, meant)
+        headers = self.caching.headers(request, meant, tag)
         known = request.headers.get(b"if-none-match")
         if known is not None and headers is not NO_STORE and matches(known, tag):
             return Response(b"", headers, 304)

@@ -9,10 +9,10 @@ import msgspec
 from rankd.api import bodies
 from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import Identity, require_identity, require_service
-from rankd.api.negotiation import JSON, MSGPACK, NDJSON, media_type
+from rankd.api.negotiation import JSON, MSGPACK, NDJSON, check_media
 from rankd.api.service import Service, encode
 from rankd.domain.board import Writes
-from rankd.errors import Forbidden, InvalidValue, MediaUnsupported, TooLarge
+from rankd.errors import Forbidden, InvalidValue, MalformedRequest, TooLarge
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
 
@@ -74,6 +74,8 @@ def read_events(media: str, body: bytes) -> Sequence[bodies.Score]:
                 events.append(bodies.decode(_lines, line))
             except InvalidValue as problem:
                 raise InvalidValue(f"events[{index}].{problem.field}", problem.problem) from None
+            except MalformedRequest as problem:
+                raise MalformedRequest(f"events[{index}], on line {index + 1}: {problem}") from None
     return events
 
 
@@ -127,14 +129,3 @@ def sender_of(service: Service, request: Request, identity: Identity | None, *, 
         origin=request.address if service.config.server.record_origin else None,
         imported=is_import,
     )
-
-
-def check_media(request: Request, known: tuple[str, ...]) -> str:
-    """Return the body's kind, JSON when it is not said."""
-    sent = request.headers.get(b"content-type")
-    if sent is None:
-        return JSON
-    found = media_type(sent)
-    if found not in known:
-        raise MediaUnsupported(f"content-type: this call reads {', '.join(known)}; send the header with one of them")
-    return found

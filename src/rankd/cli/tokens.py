@@ -24,7 +24,7 @@ from rankd.domain.duration import parse_duration
 from rankd.errors import InvalidValue, NotFound
 from rankd.registry.credentials import Credential, Scope, SigningKey
 from rankd.registry.credentials_file import FILE_NAME
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
 
 NAME_RANDOM_BYTES = 3
 EXPIRES_MS_MIN = 1_000
@@ -81,6 +81,8 @@ def _credentials(data: Path | None, config: Path | None, *, creates: bool = Fals
     if not creates and not (folder / FILE_NAME).exists():
         raise InvalidValue("--data", f"there are no keys in {folder}; name another folder, or make one: rankd token")
     with SqliteCredentials(folder, SystemClock()) as credentials:
+        if creates:
+            first_admin_key(folder, credentials)  # as the first `serve` does, whichever comes first
         yield credentials
 
 

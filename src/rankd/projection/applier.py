@@ -55,6 +55,7 @@ class Applier:
             Kind.RETIRE: self._retire,
         }
         self.changed = False  # by the last event that was not a score
+        self.others = 0  # such events, since the start
 
     def apply(self, stretch: Stretch) -> None:
         """Apply consecutive events of one context."""
@@ -67,6 +68,7 @@ class Applier:
         for event in rows(stretch):
             self._kinds[context.kind](context, event)
             self.placements.forget()
+            self.others += 1
 
     def apply_single(self, event: Single, context: Context, ranking: Ranking) -> tuple[InstanceKey, Change] | None:
         """Apply one score and say what it did in which instance: that of the board's first window.

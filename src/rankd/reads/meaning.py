@@ -71,6 +71,7 @@ class Meaning:
         roll_over: Callable[[], None],
     ) -> None:
         """`boards` are those defined now; `roll_over` does what the clock has made due, if `is_due` says so."""
+        self._applier = applier
         self._store = applier.store
         self._state = applier.state
         self._boards = boards

@@ -187,14 +187,20 @@ class Standings(Meaning):
         )
 
     def fingerprint_in(self, meant: Meant) -> str:
-        """Return what stays the same while reads of an instance answer the same; within one process."""
-        digest, changes = self._store.digest(meant.key), self._joined.changes
-        live = self._state.boards.get(meant.board.id)
-        if live is None:
-            return f"{digest:x}-{changes:x}"
-        # Metadata may change while the scores come back to what they were.
-        seen = self._store.position().sequence if meant.key.text in live.metadata else 0
-        return f"{digest:x}-{changes:x}-{live.version:x}-{live.midnight or 0:x}-{seen:x}"
+        """Return what stays the same while reads of an instance answer the same; within one process.
+
+        Beside the scores, answers show names, what events other than scores have done, and how many places somebody has
+        climbed since midnight, while the window lasts.
+        """
+        key, live = meant.key, self._state.boards.get(meant.board.id)
+        seen, is_over = 0, False
+        if live is not None:
+            if key.text in live.metadata:  # which may change while the scores come back to what they were
+                seen = self._store.position().sequence
+            if key.text in live.captured:
+                is_over = not meant.window.span(key.window).holds(meant.now)
+        digest, changes, others = self._store.digest(key), self._joined.changes, self._applier.others
+        return f"{key.window}-{digest:x}-{changes:x}-{others:x}-{seen:x}-{is_over:d}"
 
     def is_final(self, meant: Meant) -> bool:
         """Tell whether an instance takes no more events; somebody may still be removed from it."""

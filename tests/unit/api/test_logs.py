@@ -365,7 +365,7 @@ def test_new_request_ids_differ() -> None:
         ("errors", 200, 0.1, None),
         ("errors", 404, 0.1, None),
         ("errors", 500, 0.1, "error"),
-        ("errors", 503, 0.1, "error"),
+        ("errors", 503, 0.1, None),
         ("errors", 200, 1.0, "warning"),
         ("all", 200, 0.1, "info"),
         ("all", 422, 0.1, "info"),

@@ -12,7 +12,7 @@ from rankd.bench.requests import Requests
 from rankd.bench.schedule import instants, kinds
 from rankd.errors import InvalidValue
 
-LOAD = Load(address=read_address("http://127.0.0.1:8080"), board="arcade", token="t", rate=1_000, duration_s=2)  # noqa: S106
+LOAD = Load(address=read_address("http://127.0.0.1:8080"), board="arcade", token="t", rate=1_000, duration_s=2)
 
 
 def changed(**values: Any) -> Load:

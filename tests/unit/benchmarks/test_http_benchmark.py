@@ -86,7 +86,7 @@ def test_a_fixed_rate_is_kept_and_answered_without_an_error(report: dict[str, An
 
 @pytest.fixture
 def wrk(tmp_path: Path) -> Wrk:
-    return Wrk(tmp_path, players=10, token="secret", batch_events=3)  # noqa: S106
+    return Wrk(tmp_path, players=10, token="secret", batch_events=3)
 
 
 def test_reads_carry_a_key_only_when_they_are_asked_to(wrk: Wrk) -> None:

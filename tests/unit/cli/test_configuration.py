@@ -14,7 +14,7 @@ from rankd.config.model import Config
 from .conftest import Run
 
 Done = Callable[..., str]
-SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"  # noqa: S105 - of no one
+SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
 
 
 def test_without_a_file_the_defaults_are_in_force(done: Done) -> None:

@@ -17,7 +17,7 @@ from .scripted import ScriptedServer, Seen, answer, drop
 from .test_drivers import SUBMITTED
 
 HERE = "http://127.0.0.1:8080"
-SECRET = "a secret of the board"  # noqa: S105 - it signs nothing
+SECRET = "a secret of the board"
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])

@@ -15,7 +15,7 @@ from rankd.intake.results import Submitted
 from .conftest import Connect
 from .scripted import WAIT_S, ScriptedServer, Step, answer, drop, not_http, problem, truncated, wait_until
 
-TOKEN = "rk_anything"  # noqa: S105 - it opens nothing
+TOKEN = "rk_anything"
 SUBMITTED = {
     "position": "0-7",
     "board": "arcade",

@@ -10,7 +10,7 @@ from rankd.config.loading import KEYS, load_config
 from rankd.config.model import Config
 from rankd.errors import InvalidValue
 
-SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"  # noqa: S105 - of no one
+SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from rankd.config.masking import MASK, mask_text, masked_url, secrets_of, shown
 from rankd.config.model import SECRETS, Auth, Config, Ledger
 
-SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"  # noqa: S105 - of no one
+SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
 
 
 @pytest.mark.parametrize(

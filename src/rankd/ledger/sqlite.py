@@ -20,7 +20,7 @@ from zlib import crc32
 import apsw
 import msgspec
 
-from rankd.errors import LedgerDamaged
+from rankd.errors import LedgerDamaged, LedgerUnavailable
 from rankd.ledger.checksum import check, checksum, with_checksum, without_checksum
 from rankd.ledger.database import Database
 from rankd.ledger.event import (
@@ -348,6 +348,14 @@ class _Witness:
                 f"{what}: its log is damaged; restore a copy of the data folder. If an older copy of the ledger was "
                 f"put here on purpose, take {WITNESS_NAME} and snapshots away"
             )
+        try:
+            self._map()
+        except OSError as problem:
+            raise LedgerUnavailable(
+                f"{WITNESS_NAME} cannot be written ({problem}); make room, then try again"
+            ) from problem
+
+    def _map(self) -> None:
         # Written once before it is mapped: a page that has no place on the disk could not be refused later.
         with self._path.open("r+b", buffering=0) as file:
             file.write(self._told())

@@ -11,7 +11,7 @@ from mmap import mmap
 from pathlib import Path
 from zlib import crc32
 
-from rankd.errors import LedgerDamaged
+from rankd.errors import LedgerDamaged, LedgerUnavailable
 
 WITNESS_NAME = "witness"
 _TOLD = struct.Struct("<4sQQ")  # magic, sequence, changes of the registry
@@ -44,6 +44,14 @@ class Witness:
                 f"{what}: its log is damaged; restore a copy of the data folder. If an older copy of the ledger was "
                 f"put here on purpose, take {WITNESS_NAME} and snapshots away"
             )
+        try:
+            self._map()
+        except OSError as problem:
+            raise LedgerUnavailable(
+                f"{WITNESS_NAME} cannot be written ({problem}); make room, then try again"
+            ) from problem
+
+    def _map(self) -> None:
         # Written once before it is mapped: a page that has no place on the disk could not be refused later.
         with self._path.open("r+b", buffering=0) as file:
             file.write(self._told())

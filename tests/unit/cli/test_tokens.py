@@ -86,9 +86,9 @@ def test_keys_are_listed_without_their_secrets(done: Done) -> None:
     lines = [line.split("\t") for line in done("token", "list", *DATA).splitlines()]
     table = done("token", "list", *DATA, terminal=True)
 
-    assert [(one["name"], one["scopes"]) for one in listed["tokens"]] == [("game", ["read", "scores:write"])]
+    assert ("game", ["read", "scores:write"]) in [(one["name"], one["scopes"]) for one in listed["tokens"]]
     assert [key["name"] for key in listed["signing_keys"]] == ["arcade-client"]
-    assert [line[0] for line in lines] == ["token", "signing"]
+    assert [line[0] for line in lines] == ["token", "token", "signing"]  # the administrator's is the first
     assert "Signing keys" in table
     assert secret.startswith("rs_")
     assert not [text for text in (str(listed), str(lines), table) if token in text or secret in text]
@@ -99,8 +99,7 @@ def test_a_revoked_key_holds_no_longer(done: Done, run: Run) -> None:
 
     assert json.loads(done("token", "revoke", made["id"], *DATA, "--json")) == {"revoked": made["id"]}
     assert run("token", "revoke", made["id"], *DATA).exit_code == 1
-    assert done("token", "list", *DATA) == ""
-    assert "There are no keys." in done("token", "list", *DATA, terminal=True)
+    assert made["id"] not in done("token", "list", *DATA)
 
 
 def test_a_signing_key_is_made_once_and_revoked_by_name(done: Done, run: Run) -> None:

@@ -56,6 +56,15 @@ REST_S_MAX = 300.0
 REST_POLL_S = 0.1
 
 
+def rest(boards: rankd.Boards) -> None:
+    """Let upkeep finish what the events so far left it to do: a snapshot, and the index by player."""
+    boards.snapshot()
+    index = boards._running._ledger.player_index
+    deadline = time.monotonic() + REST_S_MAX
+    while index.behind(boards._writer.position) > 0 and time.monotonic() < deadline:
+        time.sleep(REST_POLL_S)
+
+
 class Embedded:
     """The library on a folder; a batch's columns are made before the clock starts, fresh for each batch."""
 
@@ -76,12 +85,7 @@ class Embedded:
         return self.boards._writer.position
 
     def rest(self) -> None:
-        """Let upkeep finish what the events so far left it to do: a snapshot, and the index by player."""
-        self.boards.snapshot()
-        index = self.boards._running._ledger.player_index
-        deadline = time.monotonic() + REST_S_MAX
-        while index.behind(self.events) > 0 and time.monotonic() < deadline:
-            time.sleep(REST_POLL_S)
+        rest(self.boards)
 
     def submit_columns(self, batches: Iterable[Columns]) -> Timed:
         """Submit batch after batch; the checksum is how many events were acknowledged."""

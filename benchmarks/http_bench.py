@@ -1,7 +1,9 @@
 """The service over HTTP, everything on, beside a handler on the same server that does nothing.
 
-    load (library) → serve → answers as the library's → memory → rounds of wrk (bare, reads, bare, writes, batches)
-    → a minute at a fixed rate → places as the library's on the same folder
+    load (library) → serve → answers as the library's → memory → rounds of reads → a minute at a fixed rate
+    → rounds of single scores → rounds of batches → places as the library's on the same folder
+
+Batches come last: they leave upkeep a snapshot and an index to write, which would be on everybody else's account.
 
 A cost is time per request as a closed loop of connections sees it; a ratio is the share of the bare handler's rate.
 """
@@ -41,7 +43,7 @@ class Measured:
     series: Series = field(default_factory=Series)
     failures: list[str] = field(default_factory=list)
     p99_us: dict[str, list[float]] = field(default_factory=dict)
-    processor_ns: list[float] = field(default_factory=list)  # of our server, per request
+    processor_ns: dict[str, list[float]] = field(default_factory=dict)  # of the server, per request or event
 
 
 @dataclass(slots=True)
@@ -73,28 +75,30 @@ class HttpStand:
                 continue
             row.series.add(side, found.ns_per_request / per)
             row.p99_us.setdefault(side, []).append(found.p99_us)
-            if side == RANKD:
-                row.processor_ns.append(processor_ns / found.requests / per)
+            row.processor_ns.setdefault(side, []).append(processor_ns / found.requests / per)
         if side == RANKD and question.startswith(("submit", "batch")):
             self.acknowledged += _fine(found) * per
 
-    def round(self) -> None:
-        """Everybody once; the bare handler just before those who are held against it."""
-        events = self.scale.http_batch_events
+    def read_round(self) -> None:
+        """Everybody once; the bare handler before those who are held against it."""
         self.turn(BARE, "rank", READ_CONNECTIONS, "http_rank", "http_rank_with_key", "http_around", "http_top")
         self.turn(RANKD, "rank", READ_CONNECTIONS, "http_rank")
         self.turn(RANKD, "rank", READ_CONNECTIONS, "http_rank_with_key", with_key=True)
         self.turn(RANKD, "around", READ_CONNECTIONS, "http_around")
         self.turn(RANKD, "top", READ_CONNECTIONS, "http_top")
+
+    def write_round(self) -> None:
         self.turn(BARE, "rank", READ_CONNECTIONS, "http_submit", "http_submit_keyed")
         self._settle()
         self.turn(RANKD, "submit", WRITE_CONNECTIONS, "http_submit")
         self.turn(BARE_POST, "submit", WRITE_CONNECTIONS, "http_submit", "http_submit_keyed")
         self._settle()
         self.turn(RANKD, "submit_keyed", WRITE_CONNECTIONS, "http_submit_keyed")
+
+    def batch_round(self) -> None:
         for name, question in BATCHES.items():
             self._settle()
-            self.turn(RANKD, question, BATCH_CONNECTIONS, name, per=events)
+            self.turn(RANKD, question, BATCH_CONNECTIONS, name, per=self.scale.http_batch_events)
 
     def _settle(self) -> None:
         """Leave the disk nothing to write for the one before."""
@@ -111,8 +115,7 @@ class HttpStand:
         bare_post, ours = measured.series.samples.get(BARE_POST), measured.series.samples.get(RANKD)
         if bare_post and ours:
             extra["share_of_bare_post"] = median(bare_post) / median(ours)
-        if measured.processor_ns:
-            extra[f"processor_{unit}"] = median(measured.processor_ns)
+        extra |= {f"{side}_processor_{unit}": median(samples) for side, samples in measured.processor_ns.items()}
         if name in STRETCH:
             extra["stretch_ratio"] = STRETCH[name]
         row = measured.series.row(name, self.scale.http_players, unit, extra, note, judged=not self.scale.smoke)
@@ -146,13 +149,18 @@ def _served_rows(scale: Scale, folder: Path, data: Path, alone: Held) -> Iterato
         bare = stack.enter_context(running_bare(body_bytes, folder / "bare.log"))
         stand = HttpStand(scale, server, bare, wrk)
         before = _position(client)
-        for _ in range(min(scale.rounds, scale.http_rounds_max)):
-            stand.round()
+        rounds = range(min(scale.rounds, scale.http_rounds_max))
+        for _ in rounds:
+            stand.read_round()
         for read in READS:
             stand.rows[f"http_{read}"].series.checksums = {RANKD: reads[read], LIBRARY: alone.reads[read]}
         yield from _read_rows(stand, body_bytes)
-        yield _memory_row(scale, held_bytes, server.resident_bytes(), alone)
         yield from sustained_rows(scale, server, token)
+        for _ in rounds:
+            stand.write_round()
+        for _ in rounds:
+            stand.batch_round()
+        yield _memory_row(scale, held_bytes, server.resident_bytes(), alone)
         instances, places = http_places(client, players)
     again = _library_again(data, instances, players, before + stand.acknowledged)
     for name in ("http_submit", "http_submit_keyed", *BATCHES):

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 import rankd
-from benchmarks.embedded_subject import WINDOWS, columns_of
+from benchmarks.embedded_subject import WINDOWS, columns_of, rest
 from benchmarks.http_wrk import BOARD
 from benchmarks.workload import Workload
 
@@ -27,6 +27,7 @@ def load(folder: Path, players: int, batch_rows: int) -> None:
         for events in Workload(players).joining(batch_rows):
             joined, scores = columns_of(events)
             boards.submit_many(BOARD, players=joined, scores=scores)
+        rest(boards)
 
 
 def sample(players: int) -> list[str]:

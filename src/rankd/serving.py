@@ -103,7 +103,9 @@ class _Serving:
     ) -> None:
         config, clock = self._config, SystemClock()
         _tell_of_first_key(folder, credentials)
-        for board, definition in config.boards.items():
+        for board, definition in sorted(
+            config.boards.items(), key=lambda item: bool(item[1].get("feeds"))
+        ):  # fed first
             if boards.define(board, definition, sender="config").changed:
                 _log.info("board %s is defined as the configuration says", board)
         service = Service(

@@ -79,7 +79,7 @@ def test_examples_in_docstrings_are_true(name: str) -> None:
 
 
 def test_the_first_board_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """README.md shows the example's output to the letter."""
+    """The quick start shows the example's output to the letter."""
     runpy.run_path(str(ROOT / "examples" / "first_board.py"), run_name="__main__")
 
-    assert capsys.readouterr().out.strip() in (ROOT / "README.md").read_text()
+    assert capsys.readouterr().out.strip() in (ROOT / "docs" / "quick-start.md").read_text()

@@ -34,6 +34,7 @@ from rankd.api.openapi import describe
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
+from rankd.api.streams import STOPPING
 from rankd.api.tokens import open_tokens
 from rankd.boards import Boards
 from rankd.clock import SystemClock
@@ -120,6 +121,7 @@ class _Serving:
         service.description = msgspec.json.encode(description)
         service.docs_page, service.docs_policy = docs_page(description), docs_policy()
         refreshing = asyncio.create_task(_refresh(loop, credentials))
+        live = service.go_live()
         self._app.start(service)
         _log.info("ready on %s", self._address)
         stopping = threading.Event()
@@ -133,12 +135,15 @@ class _Serving:
             if playing is not None:
                 await playing
             refreshing.cancel()
+            live.stop()
             await loop.run_in_executor(None, service.stop)
 
     async def _drain(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
         """Let open requests end; new ones are still taken while somebody sends them on an open connection."""
         _log.info("stopping: open requests may take %d ms", self._config.server.stop_wait_ms)
         service.is_stopping = True
+        if service.live is not None:
+            service.live.streams.end_all(STOPPING)
         deadline = loop.time() + self._config.server.stop_wait_ms / 1_000
         while self._app.open and loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)

@@ -40,6 +40,8 @@ OWN_READ = (WHO, WHO, WHO, OK, NO, NO, OK, OK, OK, OK, NO)
 OWN_WRITE = (WHO, WHO, WHO, OK, NO, NO, NO, OK, OK, OK, NO)
 EXPECTED = {
     "submit": (WHO, WHO, WHO, OK, NO, NO, OK, NO, OK, OK, NO),
+    "stream": (OK, WHO, WHO, OK, OK, OK, OK, OK, OK, OK, OK),
+    "ticket": (WHO, WHO, WHO, OK, OK, OK, OK, OK, OK, OK, OK),
     "submit_many": (WHO, WHO, WHO, OK, NO, NO, OK, NO, OK, OK, NO),
     **dict.fromkeys(("top", "range", "rank", "around", "ranks", "friends", "rank_of_score", "distribution"), PUBLIC),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PUBLIC),
@@ -52,7 +54,7 @@ EXPECTED = {
 PRIVATE_READ = (WHO, WHO, WHO, NO, NO, OK, OK, OK, OK, NO, NO)
 PRIVATE_OWN = (WHO, WHO, WHO, OK, NO, OK, OK, OK, OK, OK, NO)
 PRIVATE = {
-    **dict.fromkeys(("top", "range", "ranks", "friends", "rank_of_score", "distribution"), PRIVATE_READ),
+    **dict.fromkeys(("top", "range", "ranks", "friends", "rank_of_score", "distribution", "stream"), PRIVATE_READ),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PRIVATE_READ),
     **dict.fromkeys(("rank", "around"), PRIVATE_OWN),
 }
@@ -121,7 +123,7 @@ def expected(call: Call, kind: str, is_public: bool) -> int:
     return row[KINDS.index(kind)]
 
 
-QUERIES = {"range": "?from=1&to=2", "search": "?search=ali"}
+QUERIES = {"range": "?from=1&to=2", "search": "?search=ali", "stream": "?topic=top:arcade"}
 
 
 def ask(client: httpx.Client, call: Call) -> httpx.Response:
@@ -137,7 +139,13 @@ def ask(client: httpx.Client, call: Call) -> httpx.Response:
         body = {"name": "Changed"}
     elif call.name == "reset":
         body = {}
-    return client.request(call.method, path + QUERIES.get(call.name, ""), json=body)
+    path += QUERIES.get(call.name, "")
+    if call.name == "stream":  # which never ends
+        with client.stream(call.method, path) as answer:
+            if answer.status_code != OK:
+                answer.read()
+            return answer
+    return client.request(call.method, path, json=body)
 
 
 def state(staged: Stage) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ There is no framework in between: what a read passes through decides its speed, 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from time import perf_counter
@@ -16,7 +17,7 @@ from rankd.api import about, logs
 from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, check_once, read_query
+from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, Streaming, check_once, read_query
 from rankd.api.identity import require_identity, require_service
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
@@ -25,11 +26,14 @@ from rankd.api.rates import Rates
 from rankd.api.router import Router
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
+from rankd.api.streams import Stream
 from rankd.config.model import Config
-from rankd.errors import Overloaded, RankdError, Unauthenticated
+from rankd.errors import Overloaded, RankdError, RouteUnknown, Unauthenticated, Unavailable
 
 Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+WEBSOCKET_PATH = "/v1/ws"
+WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
 _log = logging.getLogger("rankd")
 
 
@@ -60,7 +64,7 @@ class App:
         """Answer one request."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008, "reason": "not served here"})
+                await self._websocket(scope, receive, send)
             return
         began = perf_counter()
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -70,6 +74,10 @@ class App:
         try:
             response = await self._response(scope, request)
             status, head, body = self._finish(method, request, response)
+            if isinstance(response, Streaming):
+                self._note(request, scope, status, perf_counter() - began)
+                await self._stream(response.stream, head, receive, send)
+                return
             await send({"type": "http.response.start", "status": status, "headers": head})
             await send({"type": "http.response.body", "body": body})
         except Disconnected:
@@ -89,7 +97,7 @@ class App:
             raw_query = scope["query_string"]
             request.target = hash((path, raw_query))
             if raw_query:
-                request.query = read_query(raw_query)
+                request.query = read_query(raw_query, request.call.repeated)
                 request.check_query(request.call.known)
             return await self._answer(request.call, request, scope)
         except RankdError as problem:
@@ -114,10 +122,9 @@ class App:
             return call.handler(service, request)  # type: ignore[return-value]
         client = scope["client"]
         request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-        authorization = headers.get(b"authorization")
-        if authorization is not None:
+        if b"authorization" in headers or "ticket" in request.query:
             try:
-                request.identity = service.authenticator.identify(authorization)
+                request.identity = service.identify(request)
             except Unauthenticated:
                 self.routes.refused_credentials += 1
                 raise
@@ -138,6 +145,53 @@ class App:
         else:
             found = call.handler(service, request)
         return found if isinstance(found, Response) else await found
+
+    async def _stream(self, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
+        """Send events; an open stream is no open request, so that stopping does not wait for it."""
+        if self._service is None or self._service.live is None:
+            raise AssertionError("a stream is opened by the service")
+        live = self._service.live
+        stream.task = asyncio.current_task()
+        self.open -= 1
+        try:
+            await live.sse(stream, head, receive, send)
+        except asyncio.CancelledError:
+            if stream.ending is None:  # not by us, for being too slow
+                raise
+        finally:
+            self.open += 1
+            live.close(stream)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a WebSocket connection, or refuse it as any other request."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        request = Request(headers, receive, logs.request_id(headers.get(b"x-request-id")))
+        await receive()  # websocket.connect
+        service = self._service
+        try:
+            if service is None or service.live is None:
+                raise Overloaded("the boards are being opened; come again in a moment")
+            if scope["path"] != WEBSOCKET_PATH:
+                raise RouteUnknown(f"path: WebSocket connections are taken at {WEBSOCKET_PATH}")
+            request.query = read_query(scope["query_string"]) if scope["query_string"] else {}
+            request.check_query(WEBSOCKET_PARAMETERS)
+            client = scope["client"]
+            request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
+            request.identity = service.identify(request)
+            stream = service.live.open(request)
+        except RankdError as problem:
+            code = 1013 if isinstance(problem, Unavailable) else 1008
+            await send({"type": "websocket.close", "code": code, "reason": str(problem)[:120]})
+            return
+        stream.task = asyncio.current_task()
+        try:
+            await send({"type": "websocket.accept"})
+            await service.live.websocket(stream, receive, send)
+        except asyncio.CancelledError:
+            if stream.ending is None:
+                raise
+        finally:
+            service.live.close(stream)
 
     def _check_access(self, call: Call, request: Request) -> None:
         """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
@@ -164,7 +218,7 @@ class App:
             body, encoding = self._compression.compress(accepted, body)
             if encoding is not None:
                 headers.append((b"content-encoding", encoding))
-        if status != 304:
+        if status != 304 and not isinstance(response, Streaming):
             headers.append((b"content-length", b"%d" % len(body)))
         return status, headers, b"" if method == "HEAD" else body
 

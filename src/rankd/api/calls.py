@@ -51,6 +51,7 @@ class Call:
     parameters: tuple[Parameter, ...] = ()
     body: Any = None  # the struct it is decoded with
     answer: Any = None  # the struct it is encoded with
+    repeated: tuple[str, ...] = ()  # parameters that may come more than once
     media: tuple[str, ...] = ("application/json",)  # of the body
     answer_media: str = "application/json"
     is_read: bool = field(init=False)  # of a board

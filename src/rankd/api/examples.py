@@ -101,6 +101,16 @@ rankd_commit_seconds_count 0.0
 rankd_commit_seconds_sum 0.0
 """
 
+_STREAMED = """id: 9f86d081-41
+event: snapshot
+data: {"topic":"top:arcade","board":"arcade","window":"all_time","scope":"global","total":3,"position":"0-8","entries":[…]}
+
+id: 9f86d081-42
+event: change
+data: {"topic":"top:arcade","set":[{"rank":1,"player":"bob","score":981,"reached_at":1777896012000}],"gone":[],"total":3,"position":"0-9"}
+
+"""  # noqa: E501 - an event's data is one line
+
 EXAMPLES: dict[str, Example] = {
     "submit": Example(
         body=_SUBMITTED,
@@ -219,6 +229,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "health": Example(answer={"status": "ok", "version": version("rankd")}),
     "ready": Example(answer={"status": "ready", "version": version("rankd"), "position": "0-8"}),
+    "stream": Example(query={"topic": "top:arcade"}, answer=_STREAMED),
+    "ticket": Example(answer={"ticket": "rt_0Jx…", "expires_in_s": 60}),
     "metrics": Example(answer=_METRICS),
     "openapi": Example(),
     "docs": Example(),

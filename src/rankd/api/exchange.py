@@ -17,6 +17,7 @@ from rankd.errors import InvalidValue, MalformedRequest, TooLarge
 if TYPE_CHECKING:
     from rankd.api.calls import Call
     from rankd.api.identity import Identity
+    from rankd.api.streams import Stream
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Header = tuple[bytes, bytes]
@@ -129,6 +130,17 @@ def check_once(headers: Iterable[Header]) -> None:
             raise MalformedRequest(f"{name.decode()}: must be sent once")
 
 
+class Streaming(Response):
+    """An answer that goes on: a live connection takes over."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        """The stream has its place, and watches."""
+        super().__init__(b"", [])
+        self.stream = stream
+
+
 def json_response(body: bytes, status: int = 200) -> Response:
     """Answer with JSON that nobody may keep."""
     return Response(body, [JSON, (b"cache-control", b"no-store")], status)
@@ -144,8 +156,8 @@ def decode_segment(segment: bytes) -> str:
         raise InvalidValue("path", "must be UTF-8 when its %-escapes are decoded") from None
 
 
-def read_query(raw: bytes) -> Mapping[str, str]:
-    """Return the parameters of a query, each of which may come once."""
+def read_query(raw: bytes, repeated: tuple[str, ...] = ()) -> Mapping[str, str]:
+    """Return the parameters of a query; those that may be repeated are joined by line feeds, the others come once."""
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict")
     except UnicodeDecodeError:
@@ -155,8 +167,10 @@ def read_query(raw: bytes) -> Mapping[str, str]:
     query = dict(pairs)
     if len(query) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidValue(f"{twice:.64}", "must be given once")
+        for name in query:
+            if names.count(name) > 1 and name not in repeated:
+                raise InvalidValue(f"{name:.64}", "must be given once")
+            query[name] = "\n".join(value for other, value in pairs if other == name)
     return query
 
 

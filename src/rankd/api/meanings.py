@@ -60,6 +60,8 @@ LIMITS: dict[str, dict[str, Schema]] = {
 
 # By field, or by struct and field where it means something else there.
 MEANINGS: dict[str, str] = {
+    "Ticket.ticket": "Opens one stream, as its parameter `ticket`.",
+    "Ticket.expires_in_s": "How long it holds.",
     "above": "Those just above, the best first.",
     "as_of": "When this was read, in ms since 1970.",
     "at": "When it happened, in ms since 1970.",

@@ -27,6 +27,7 @@ TAGS = {
     "reads": "Where players stand.",
     "boards": "How boards rank, and what an administrator does to them.",
     "players": "Who players are.",
+    "live": "What changes, as it changes. WebSocket connections are taken at `/v1/ws`.",
     "server": "The server itself.",
 }
 ABOUT = """A real-time leaderboard: every rank is exact, and nothing acknowledged is lost.
@@ -127,6 +128,8 @@ def tag_of(call: Call) -> str:
     """Return which group a call belongs to."""
     if call.path.startswith("/v1/scores"):
         return "scores"
+    if call.path.startswith("/v1/stream"):
+        return "live"
     if isinstance(call.answer, type) and issubclass(call.answer, Answer):
         return "reads"
     return next((tag for tag in ("boards", "players") if call.path.startswith(f"/v1/{tag}")), "server")

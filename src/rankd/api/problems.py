@@ -95,6 +95,11 @@ def problem_response(error: RankdError, request_id: str = "") -> Response:
     return made_response(status, str(error), error.code, fields=fields, headers=headers, request_id=request_id)
 
 
+def problem_body(error: RankdError) -> dict[str, object]:
+    """Return what a live connection is told of an error."""
+    return {"status": status_of(error), "code": error.code, "detail": _mask(str(error))}
+
+
 def made_response(
     status: int,
     detail: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankd.api import about, answers, bodies, defining, players, reading, writing
+from rankd.api import about, answers, bodies, defining, players, reading, streaming, writing
 from rankd.api.calls import Access, Call, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
 from rankd.intake.results import Batched, Changed, Submitted
@@ -317,6 +317,36 @@ CALLS: tuple[Call, ...] = (
         about="Store a player's friends in place of those there were.",
         body=bodies.Players,
         answer=bodies.Players,
+    ),
+    # Live
+    Call(
+        name="stream",
+        method="GET",
+        path="/v1/stream",
+        access=Access.READ,
+        handler=streaming.stream,
+        about="Server-sent events: a snapshot of each topic, then what changes.",
+        parameters=(
+            Parameter(
+                "topic",
+                {**_TEXT, "example": "top:arcade"},
+                "`top:{board}[@{window}[@{scope}]]`, `player:{board}:{player}`, `friends:{board}:{player}`",
+                is_needed=True,
+            ),
+            Parameter("interval_ms", _integer(500, 60_000), "rest at least so long between two messages"),
+            Parameter("ticket", _TEXT, "in place of a credential, for browsers"),
+        ),
+        repeated=("topic",),
+        answer_media="text/event-stream",
+    ),
+    Call(
+        name="ticket",
+        method="POST",
+        path="/v1/stream/tickets",
+        access=Access.OWN,
+        handler=streaming.give_ticket,
+        about="A ticket that opens one stream within 60 s, for browsers that cannot send a credential with it.",
+        answer=streaming.Ticket,
     ),
     # The server itself
     Call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import monotonic, perf_counter, time
 from typing import TypeVar
 
 import msgspec
@@ -15,13 +15,17 @@ from rankd.api.caching import NO_STORE, Caching, matches
 from rankd.api.committer import Committer
 from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
+from rankd.api.live import Live
 from rankd.api.metrics import Commits
 from rankd.api.rates import Rates
 from rankd.api.signing import Signatures
+from rankd.api.streams import Streams, problem_data
+from rankd.api.tickets import Tickets
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.errors import Overloaded
 from rankd.intake.queue import Task
+from rankd.push.hub import Hub
 from rankd.reads.meaning import Meant, not_ranked
 
 Result = TypeVar("Result")
@@ -49,6 +53,7 @@ class Service:
         self.docs_page = b""
         self.docs_policy = b""
         self.rates: Rates | None = None
+        self.live: Live | None = None  # until it is started
         self.exposition: Callable[[], bytes] = bytes
         self.is_stopping = False
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="rankd-api")
@@ -60,6 +65,28 @@ class Service:
         began = perf_counter()
         self.boards.commit(tasks)
         self.commits.observe(sum(task.events for task in tasks), perf_counter() - began)
+
+    def go_live(self) -> Live:
+        """Begin to serve live connections."""
+        push = self.config.push
+        hub = Hub(self.boards, push.push_interval_ms, self.in_thread, problem_data)
+        streams = Streams(push.streams_max, push.streams_per_address_max, time)
+        self.live = Live(
+            hub,
+            streams,
+            Tickets(monotonic),
+            public_read=self.config.server.public_read,
+            interval_ms=push.push_interval_ms,
+        )
+        self.live.start()
+        return self.live
+
+    def identify(self, request: Request) -> Identity | None:
+        """Return who asks, by a ticket or by a credential."""
+        ticket = request.query.get("ticket")
+        if ticket is not None and self.live is not None:
+            return self.live.tickets.use(ticket)
+        return self.authenticator.identify(request.headers.get(b"authorization"))
 
     def stop(self) -> None:
         """Finish what was handed in; blocks."""

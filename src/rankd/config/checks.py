@@ -62,6 +62,14 @@ def check_config(config: Config, where: Where) -> None:
             where("ledger.checkpoint_bytes_max"),
             f"must not be below ledger.checkpoint_bytes, {config.ledger.checkpoint_bytes}; raise it or lower the other",
         )
+    if config.limits.requests_max <= config.push.streams_max:
+        raise InvalidValue(
+            where("push.streams_max"),
+            f"must be below limits.requests_max, {config.limits.requests_max}: an open stream is an open request, and "
+            "others would wait for ever; lower it or raise the other",
+        )
+    for origin in config.push.avatar_origins:
+        _check_origin(where("push.avatar_origins"), origin)
     _check_auth(config.auth, where)
 
 

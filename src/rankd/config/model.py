@@ -99,6 +99,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[push]`: live updates."""
 
+    push_interval_ms: int = 500  # between two messages of a topic
+    streams_max: int = 4_096  # live connections
+    streams_per_address_max: int = 256
+    avatar_origins: tuple[str, ...] = ()  # from where pages may load avatars; initials for all others
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All of it."""

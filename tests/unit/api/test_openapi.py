@@ -129,7 +129,7 @@ def test_the_examples_are_what_a_run_gives(tmp_path: Path) -> None:
         said = played(boards, clock)
 
     assert said == {name: EXAMPLES[name].answer for name in said}
-    assert set(EXAMPLES) - set(said) == {"metrics", "openapi", "docs"}
+    assert set(EXAMPLES) - set(said) == {"metrics", "openapi", "docs", "stream", "ticket"}
 
 
 @pytest.mark.parametrize("status", PROBLEMS)

@@ -1,0 +1,225 @@
+"""Live connections: server-sent events and WebSocket, over one hub.
+
+GET /v1/stream?topic=… → Streams (a place) → Hub (what is watched) → frames, until one side ends it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from rankd.api.access import require_own, require_reader
+from rankd.api.exchange import Header, Receive, Request
+from rankd.api.identity import Identity
+from rankd.api.problems import problem_body
+from rankd.api.streams import TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
+from rankd.api.tickets import Tickets
+from rankd.errors import InvalidValue, RankdError
+from rankd.push.hub import Hub
+from rankd.push.topics import Kind, Topic, parse_topic
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+FRAME_BYTES_MAX = 4_096  # of a client
+INTERVAL_MS_MAX = 60_000
+SSE_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_BEAT = b": still here\n\n"
+_BEAT_TEXT = '{"type":"heartbeat"}'
+TOO_LARGE = Ending(1009, f"a frame may have {FRAME_BYTES_MAX} bytes")
+NO_TEXT = Ending(1003, "frames are JSON text")
+GOODBYE = Ending(1000, "")
+_log = logging.getLogger("rankd")
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """A frame of a client."""
+
+    op: str
+    topic: str
+    since: str | None = None
+
+
+_decode = msgspec.json.Decoder(Asked).decode
+
+
+class Live:
+    """Serves live connections; on the event loop."""
+
+    def __init__(self, hub: Hub, streams: Streams, tickets: Tickets, *, public_read: bool, interval_ms: int) -> None:
+        """`interval_ms` is the shortest there is between two messages of a topic."""
+        self.hub = hub
+        self.streams = streams
+        self.tickets = tickets
+        self._public_read = public_read
+        self._interval_ms = interval_ms
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to look at what is watched."""
+        self._running = [asyncio.create_task(self.hub.run()), asyncio.create_task(self.streams.run())]
+
+    def stop(self) -> None:
+        """Look no more."""
+        for task in self._running:
+            task.cancel()
+
+    def check(self, topic: Topic, identity: Identity | None) -> None:
+        """Refuse what somebody may not watch: what they may not read."""
+        if topic.kind is Kind.FRIENDS:
+            require_own(identity, topic.player)
+        elif not self._public_read:
+            require_reader(identity, topic.player if topic.kind is Kind.PLAYER else None)
+
+    def interval_s(self, query: Mapping[str, str]) -> float:
+        """Return how long a connection rests between two messages: as asked for, if that is longer than usual."""
+        text = query.get("interval_ms")
+        if text is None:
+            return 0.0
+        if not text.isascii() or not text.isdigit() or not self._interval_ms <= int(text[:9]) <= INTERVAL_MS_MAX:
+            raise InvalidValue("interval_ms", f"must be from {self._interval_ms} to {INTERVAL_MS_MAX}")
+        return int(text) / 1_000
+
+    def open(self, request: Request) -> Stream:
+        """Give a connection its place; `close` gives it back, however the connection ends."""
+        stream = Stream(self.hub, request.address, request.identity, self.interval_s(request.query))
+        self.streams.add(stream)
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        """Let a connection's topics and its place go."""
+        stream.leave()
+        self.streams.remove(stream)
+
+    # Server-sent events
+
+    async def open_sse(self, request: Request) -> Stream:
+        """Watch what a stream asks for before anything is answered: what is wrong is an ordinary problem."""
+        stream = self.open(request)
+        try:
+            seen = request.headers.get(b"last-event-id")
+            await self._watch(stream, request.query, None if seen is None else seen.decode("latin-1"))
+        except BaseException:
+            self.close(stream)
+            raise
+        return stream
+
+    async def _watch(self, stream: Stream, query: Mapping[str, str], since: str | None) -> None:
+        topics = query["topic"].split("\n") if "topic" in query else []
+        if not topics:
+            raise InvalidValue("topic", "must be given, such as topic=top:arcade")
+        if len(topics) > TOPICS_PER_STREAM_MAX:
+            raise InvalidValue("topic", f"must be at most {TOPICS_PER_STREAM_MAX} a connection; open another one")
+        parsed = [parse_topic(text) for text in topics]
+        for topic in parsed:
+            self.check(topic, stream.identity)
+        for topic in parsed:
+            await stream.watch(topic, parse_since(since, self.hub.epoch))
+
+    async def sse(self, stream: Stream, headers: list[Header], receive: Receive, send: Send) -> None:
+        """Send events until the client goes, or has to."""
+        await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
+        listening = asyncio.create_task(_until_gone(receive, stream))
+        epoch = self.hub.epoch
+        stream.is_beating = True  # the first bytes tell proxies and pages that it is open
+        stream.wake()
+        try:
+            while stream.ending is None:
+                await stream.wait()
+                frames = b"".join([message.sse(epoch) for message in stream.take()])
+                if not frames and stream.is_beating:
+                    frames = _BEAT
+                stream.is_beating = False
+                if frames:
+                    await _sending(stream, send({"type": "http.response.body", "body": frames, "more_body": True}))
+                    if stream.interval_s:
+                        await asyncio.sleep(stream.interval_s)
+            if stream.ending is not GOODBYE:
+                said = msgspec.json.encode({"code": stream.ending.code, "reason": stream.ending.reason})
+                await send({"type": "http.response.body", "body": b"event: end\ndata: %s\n\n" % said})
+        finally:
+            listening.cancel()
+
+    # WebSocket
+
+    async def websocket(self, stream: Stream, receive: Receive, send: Send) -> None:
+        """Exchange frames until one side ends it; the connection has been accepted."""
+        listening = asyncio.create_task(self._listen(stream, receive, send))
+        epoch = self.hub.epoch
+        try:
+            while stream.ending is None:
+                await stream.wait()
+                for message in stream.take():
+                    await _sending(stream, send({"type": "websocket.send", "text": message.text(epoch)}))
+                if stream.is_beating:
+                    stream.is_beating = False
+                    await _sending(stream, send({"type": "websocket.send", "text": _BEAT_TEXT}))
+                if stream.interval_s:
+                    await asyncio.sleep(stream.interval_s)
+            if stream.ending is not GOODBYE:
+                await send({"type": "websocket.close", "code": stream.ending.code, "reason": stream.ending.reason})
+        finally:
+            listening.cancel()
+
+    async def _listen(self, stream: Stream, receive: Receive, send: Send) -> None:
+        while stream.ending is None:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                stream.end(GOODBYE)
+            elif message["type"] == "websocket.receive":
+                text = message.get("text")
+                if text is None:
+                    stream.end(NO_TEXT)
+                elif len(text) > FRAME_BYTES_MAX:
+                    stream.end(TOO_LARGE)
+                else:
+                    await self._obey(stream, text, send)
+
+    async def _obey(self, stream: Stream, text: str, send: Send) -> None:
+        topic = None
+        try:
+            asked = _read(text)
+            topic = asked.topic
+            if asked.op == "subscribe":
+                parsed = parse_topic(asked.topic)
+                self.check(parsed, stream.identity)
+                await stream.watch(parsed, parse_since(asked.since, self.hub.epoch))
+            else:
+                stream.unwatch(parse_topic(asked.topic).text)
+        except RankdError as problem:
+            said = msgspec.json.encode({"type": "error", "topic": topic, "problem": problem_body(problem)})
+            with suppress(Exception):  # whoever does not read does not get it
+                await _sending(stream, send({"type": "websocket.send", "text": said.decode()}))
+
+
+async def _sending(stream: Stream, sent: Awaitable[None]) -> None:
+    stream.sending_since = asyncio.get_running_loop().time()
+    try:
+        await sent
+    finally:
+        stream.sending_since = None
+
+
+async def _until_gone(receive: Receive, stream: Stream) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    stream.end(GOODBYE)
+
+
+def _read(text: str) -> Asked:
+    try:
+        asked = _decode(text)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise InvalidValue(
+            "frame", f'must be such as {{"op": "subscribe", "topic": "top:arcade"}}: {problem}'
+        ) from None
+    if asked.op not in ("subscribe", "unsubscribe"):
+        raise InvalidValue("op", f"must be subscribe or unsubscribe; got {asked.op!r:.40}")
+    return asked

@@ -1,0 +1,1 @@
+"""Live: applied changes become conflated, resumable messages."""

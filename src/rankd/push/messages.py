@@ -1,0 +1,73 @@
+"""What watchers are told: a snapshot first, then what changed, each encoded once however many watch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Type(StrEnum):
+    """The kinds of message."""
+
+    SNAPSHOT = "snapshot"  # the body of the matching read
+    CHANGE = "change"  # what is different from the message before
+    RESET = "reset"  # forget what you have: a snapshot follows
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is different: entries that are new or other than they were, and players who left."""
+
+    set: Sequence[Any]
+    gone: Sequence[str]
+    total: int
+    position: str
+    passed: Sequence[str] = ()  # of a player's topic: neighbours who were ahead
+    overtaken_by: Sequence[str] = ()  # and those who were behind
+
+
+class Message:
+    """One message of a topic; its frames are made when the first watcher needs them."""
+
+    __slots__ = ("_data", "_sse", "_text", "offset", "topic", "type")
+
+    def __init__(self, topic: str, kind: Type, offset: int, data: object) -> None:
+        """`data` is encoded at once: what it holds may change."""
+        self.topic = topic
+        self.type = kind
+        self.offset = offset
+        self._data = b"{}" if data is None else _encode(data)
+        self._sse: bytes | None = None
+        self._text: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes to keep it."""
+        return len(self._data)
+
+    def sse(self, epoch: str) -> bytes:
+        """Return it as a server-sent event."""
+        if self._sse is None:
+            # The topic stands in it, since a stream may carry several; JSON has no line feeds of its own.
+            rest = b"}" if self._data == b"{}" else b"," + self._data[1:]
+            head = f"id: {epoch}-{self.offset}\nevent: {self.type}\ndata: ".encode()
+            self._sse = b"".join((head, b'{"topic":', _encode(self.topic), rest, b"\n\n"))
+        return self._sse
+
+    def text(self, epoch: str) -> str:
+        """Return it as the text of a WebSocket frame."""
+        if self._text is None:
+            frame = {"type": self.type, "topic": self.topic, "id": f"{epoch}-{self.offset}"}
+            self._text = _encode({**frame, "data": msgspec.Raw(self._data)}).decode()
+        return self._text
+
+
+def difference(before: Mapping[str, Any], now: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Return the entries that are new or other than they were, and the players who left."""
+    changed = [entry for entry in now if before.get(entry.player) != entry]
+    present = {entry.player for entry in now}
+    return changed, [player for player in before if player not in present]

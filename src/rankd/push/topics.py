@@ -1,0 +1,63 @@
+"""What can be watched: `top:arcade@weekly@country:BR`, `player:arcade:alice`, `friends:arcade:alice`.
+
+The last field is the rest of the text, so any player id, and any scope, can stand there.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from rankd.domain.board import check_board_id
+from rankd.domain.player import check_player
+from rankd.errors import InvalidValue
+
+TOPIC_BYTES_MAX = 512
+_EXAMPLES = "top:arcade, top:arcade@weekly@country:BR, player:arcade:alice or friends:arcade:alice"
+
+
+class Kind(StrEnum):
+    """What a topic is about."""
+
+    TOP = "top"  # the first entries of an instance
+    PLAYER = "player"  # one player's standing
+    FRIENDS = "friends"  # a player among their stored friends
+
+
+class Topic(NamedTuple):
+    """One thing to watch."""
+
+    kind: Kind
+    board: str
+    window: str | None = None
+    scope: str | None = None
+    player: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its name, as it was written.
+
+        >>> parse_topic("top:arcade@weekly@country:BR").text
+        'top:arcade@weekly@country:BR'
+        """
+        if self.kind is not Kind.TOP:
+            return f"{self.kind}:{self.board}:{self.player}"
+        parts = [part for part in (self.board, self.window, self.scope) if part is not None]
+        return f"{self.kind}:{'@'.join(parts)}"
+
+
+def parse_topic(text: object) -> Topic:
+    """Read a topic; which boards, windows and scopes there are is found out when it is watched."""
+    if not isinstance(text, str) or len(text.encode(errors="replace")) > TOPIC_BYTES_MAX:
+        raise InvalidValue("topic", f"must be text of at most {TOPIC_BYTES_MAX} bytes such as {_EXAMPLES}")
+    kind, separator, rest = text.partition(":")
+    if not separator or kind not in list(Kind):
+        raise InvalidValue("topic", f"must be such as {_EXAMPLES}; got {text!r:.80}")
+    if kind == Kind.TOP:
+        board, *where = rest.split("@", 2)
+        window, scope = (*where, None, None)[:2]
+        return Topic(Kind.TOP, check_board_id(board, "topic"), window or None, scope or None)
+    board, separator, player = rest.partition(":")
+    if not separator:
+        raise InvalidValue("topic", f"must name a player, such as {kind}:arcade:alice; got {text!r:.80}")
+    return Topic(Kind(kind), check_board_id(board, "topic"), player=check_player(player, "topic"))

@@ -26,6 +26,7 @@ from rankd.running import Running, Started
 from rankd.seasons.archive import Archive
 from rankd.settings import Settings, read_settings
 
+AHEAD_MS = 60_000  # how far a clock may have been set back before somebody should look at it
 Progress = Callable[[int, int], None]
 _log = logging.getLogger("rankd")
 
@@ -70,6 +71,12 @@ def _start(path: Path, lock: FolderLock, clock: Clock, progress: Progress, setti
             head = ledger.head()
             snapshots = Snapshots(path / "snapshots", settings.snapshots_kept)
             loaded = snapshots.newest(head, ledger.seal_at)
+            if head.at > clock.now() + AHEAD_MS:
+                _log.warning(
+                    "the ledger's time is %d s ahead of the clock: scores get that time until the clock has caught up; "
+                    "see that the clock is right",
+                    (head.at - clock.now()) // 1_000,
+                )
             store, saved = (EngineStore(), None) if loaded is None else loaded
             state = State() if saved is None else saved.state
             catalogue = Catalogue() if saved is None else Catalogue.of(saved.definitions)

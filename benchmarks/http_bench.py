@@ -23,7 +23,7 @@ import httpx
 import rankd
 from benchmarks.disk import file_system_of, folder_on_disk
 from benchmarks.figures import BARE, BARE_POST, LIBRARY, RANKD, Row, Scale, Series
-from benchmarks.http_check import ANSWER_WAIT_S, READS, http_places, http_reads, library_places, load, sample
+from benchmarks.http_check import ANSWER_WAIT_S, READS, http_places, http_reads, library_places, load, position, sample
 from benchmarks.http_memory import Held, library_alone
 from benchmarks.http_servers import HttpServer, running_bare, running_rankd
 from benchmarks.http_sustained import sustained_rows
@@ -148,7 +148,7 @@ def _served_rows(scale: Scale, folder: Path, data: Path, alone: Held) -> Iterato
         held_bytes = server.resident_bytes()
         bare = stack.enter_context(running_bare(body_bytes, folder / "bare.log"))
         stand = HttpStand(scale, server, bare, wrk)
-        before = _position(client)
+        before = position(client)
         rounds = range(min(scale.rounds, scale.http_rounds_max))
         for _ in rounds:
             stand.read_round()
@@ -205,12 +205,6 @@ def _library_again(data: Path, instances: list[str], players: list[str], events_
         if events < events_min:
             raise RuntimeError(f"the ledger holds {events:,} events, and {events_min:,} were acknowledged")
         return library_places(boards, instances, players)
-
-
-def _position(client: httpx.Client) -> int:
-    """Return how many events the ledger holds."""
-    position: str = client.get(f"/v1/boards/{BOARD}/top", params={"limit": 1}).json()["position"]
-    return int(position.rpartition("-")[2])
 
 
 def _fine(found: Found) -> int:

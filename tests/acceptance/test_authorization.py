@@ -95,16 +95,8 @@ def stage(server: Serving) -> Stage:
         for player in ("alice", "bob"):
             sent = {"board": "arcade", "player": player, "score": 5}
             assert admin.post("/v1/scores", json=sent).status_code == 200
-        wait_until_known(server, tokens)
+        server.wait_until_known(str(tokens["scores"]))
     return Stage(server, tokens)
-
-
-def wait_until_known(server: Serving, tokens: dict[str, str | None]) -> None:
-    """Keys made by another process are noticed within a second."""
-    deadline = time.monotonic() + 5
-    with server.client(tokens["scores"]) as client:
-        while client.get("/healthz", headers={}).status_code != 200 or known(client) == 401:
-            assert time.monotonic() < deadline
 
 
 def known(client: httpx.Client) -> int:
@@ -210,7 +202,7 @@ def test_a_player_may_not_set_what_scopes_are_ranked_by(staged: Stage) -> None:
 def test_a_revoked_key_is_refused_within_a_second(staged: Stage) -> None:
     with SqliteCredentials(staged.server.folder, SystemClock()) as credentials:
         credential, token = credentials.create("short", [Scope.SCORES_WRITE])
-        wait_until_known(staged.server, {"scores": token})
+        staged.server.wait_until_known(token)
         credentials.revoke(credential.id)
     began = time.monotonic()
     with staged.server.client(token) as client:

@@ -175,7 +175,9 @@ def test_garbage_is_no_credential_not_even_where_none_is_needed(
 def players_token(server: Serving) -> str:
     command = [sys.executable, "-m", "rankd", "token", "--data", str(server.folder), "--player", "alice", "--json"]
     made = subprocess.run(command, capture_output=True, check=True)
-    return str(json.loads(made.stdout)["token"])
+    token = str(json.loads(made.stdout)["token"])
+    server.wait_until_known(token)
+    return token
 
 
 @pytest.mark.parametrize("call", [call for call in CALLS if call.access is Access.ADMIN], ids=lambda call: call.name)

@@ -12,7 +12,7 @@ import jwt
 
 from rankd.api.signing import sign
 
-from .serving import Serving, serving
+from .serving import serving
 
 JWT_SECRET = "the-secret-that-signs-the-tokens-of-players"
 CONFIG = f"""
@@ -33,13 +33,6 @@ def run(*arguments: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def wait_until_known(server: Serving, token: str) -> None:
-    deadline = time.monotonic() + 5
-    with server.client(token) as client:
-        while client.get("/v1/boards").status_code == 401:
-            assert time.monotonic() < deadline
-
-
 def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
     with serving(tmp_path / "data", config=CONFIG) as server:
         said: list[str] = []
@@ -57,7 +50,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
             "JWT secret": JWT_SECRET,
             "JWT": player,
         }
-        wait_until_known(server, made["token"])
+        server.wait_until_known(made["token"])
         with server.client(server.admin_key) as admin:
             said.append(admin.put("/v1/boards/relayed", json={"signing": "relay", "writes": "players"}).text)
             said.append(admin.put("/v1/boards/arcade", json={}).text)

@@ -56,6 +56,7 @@ class Boards(Reads):
             running.clock,
             running.joined,
             running.settings,
+            ranked=lambda: running.writer.position,
             is_due=running.writer.is_due,
             roll_over=running.writer.roll_over,
             ledger_time=lambda: running.writer.at,

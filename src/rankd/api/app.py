@@ -225,7 +225,7 @@ class App:
     def _note(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
         call = request.call
         self.routes.observe(UNMATCHED if call is None else self._index[call.name], status, seconds)
-        if self._log_requests != "none":
+        if self._log_requests == "all" or status >= 500 or seconds > logs.SLOW_S:
             logs.log_request(
                 self._log_requests,
                 request_id=request.id,

@@ -60,6 +60,9 @@ class DeclaredPeriod:
     end: int
 
 
+BY_TIME = (Ties.EARLIEST, Ties.LATEST)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Board:
     """A board's definition in canonical form: two boards are equal exactly when they mean the same."""
@@ -219,7 +222,7 @@ class Board:
 
     def reached_at(self, tie: int) -> int | None:
         """Return when a kept score was reached, floored to `tie_resolution`; None where ties are not by time."""
-        return tie * self.tie_resolution_ms if self.ties in (Ties.EARLIEST, Ties.LATEST) else None
+        return tie * self.tie_resolution_ms if self.ties in BY_TIME else None
 
     def tiebreak(self, tie: int) -> int | None:
         """Return the tiebreak of a kept score; None where ties are not by value."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rankd.domain.board import Board
+from rankd.domain.board import BY_TIME, Board
 from rankd.domain.instance import InstanceKey
 from rankd.ledger.port import Ledger
 from rankd.projection import port
@@ -38,6 +38,9 @@ class Joined:
     def one(self, board: Board, key: InstanceKey, player: str) -> tuple[Profile | None, dict[str, object] | None]:
         """Return the profile of one player and the metadata of what is kept of them."""
         profile = None if board.team is not None else self._registry.profile(player)
+        live = self._state.boards.get(board.id)
+        if live is None or key.text not in live.metadata:
+            return profile, None
         return profile, self._metadata(board, key, [player]).get(player)
 
     def entries(self, board: Board, key: InstanceKey, now: int, found: Sequence[port.Entry]) -> list[Entry]:
@@ -45,6 +48,9 @@ class Joined:
         players = [entry.player for entry in found]
         profiles = {} if board.team is not None else self._registry.profiles(players)
         metadata = self._metadata(board, key, players)
+        if not profiles and not metadata and board.decay is None and board.ties in BY_TIME:  # most pages
+            step_ms = board.tie_resolution_ms
+            return [Entry(entry.rank, entry.player, entry.score, entry.tie * step_ms) for entry in found]
         shown, reached_at, tiebreak = board.shown_score, board.reached_at, board.tiebreak
         entries = []
         for entry in found:

@@ -67,10 +67,15 @@ class Meaning:
         clock: Clock,
         settings: Settings,
         *,
+        ranked: Callable[[], int],
         is_due: Callable[[int], bool],
         roll_over: Callable[[], None],
     ) -> None:
-        """`boards` are those defined now; `roll_over` does what the clock has made due, if `is_due` says so."""
+        """`boards` are those defined now; `ranked` is the last event that is ranked.
+
+        `roll_over` does what the clock has made due, if `is_due` says so.
+        """
+        self._ranked = ranked
         self._applier = applier
         self._store = applier.store
         self._state = applier.state
@@ -126,7 +131,8 @@ class Meaning:
             and known.generation == self._state.generation
             and known.boards is self._boards()
         ):
-            return known.meant._replace(now=now)
+            found, where, key, counted, _ = known.meant
+            return Meant(found, where, key, counted, now)
         return self._find_meaning(names, now)
 
     def _find_meaning(self, names: tuple[str, str | None, str | None, str | None], now: int) -> Meant:
@@ -182,7 +188,7 @@ class Meaning:
             time.sleep(_POLL_S)
 
     def _position(self) -> str:
-        return token(0, self._store.position().sequence)
+        return token(0, self._ranked())
 
 
 def not_ranked(at_least: object) -> Behind:

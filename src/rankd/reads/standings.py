@@ -46,12 +46,13 @@ class Standings(Meaning):
         joined: Joined,
         settings: Settings,
         *,
+        ranked: Callable[[], int],
         is_due: Callable[[int], bool],
         roll_over: Callable[[], None],
         ledger_time: Callable[[], int],
     ) -> None:
         """`ledger_time` is when the last commit was, by the ledger; the rest is Meaning's."""
-        super().__init__(applier, boards, clock, settings, is_due=is_due, roll_over=roll_over)
+        super().__init__(applier, boards, clock, settings, ranked=ranked, is_due=is_due, roll_over=roll_over)
         self._joined = joined
         self._ledger_time = ledger_time
 

@@ -48,7 +48,7 @@ class SqliteRegistry:
 
     def profile(self, player: str) -> Profile | None:
         """Return a player's profile."""
-        return self.profiles([player]).get(player)
+        return self.profiles([player]).get(player) if self._has_profiles else None
 
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
         """Return the profiles of those players who have one."""

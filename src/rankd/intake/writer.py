@@ -196,6 +196,8 @@ class Writer:
         return submitted(token(event.first), board, player, window, change, now=self.at)
 
     def _commit_scores(self, tasks: list[ScoreTask]) -> None:
+        if len(tasks) > 1:
+            self._ledger.look_up_players([player for task in tasks if task.answers for player in task.players])
         commit = self.new_commit()
         added: list[tuple[ScoreTask, Question | None, int]] = []
         same: list[tuple[ScoreTask, ScoreTask]] = []

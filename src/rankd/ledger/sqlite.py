@@ -81,6 +81,10 @@ class SqliteLedger:
         """Return the number of each player; those who are new get theirs with the next commit."""
         return self._players.number(players)
 
+    def look_up_players(self, players: Sequence[str]) -> None:
+        """Have the numbers of players at hand who have one; nobody is given any."""
+        self._players.look_up(players)
+
     def number_context(self, context: Context) -> int:
         """Return the number of a context; a new one gets its with the next commit."""
         return self._contexts.number(context)

@@ -45,3 +45,15 @@ def test_players_are_numbered_while_another_thread_writes(database: Database, tm
         ledger.close()
 
     assert not problems
+
+
+def test_looking_players_up_gives_nobody_a_number(database: Database, tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path, database)
+    ledger.look_up_players(["alice", "bob", "alice"])
+    numbers = list(ledger.number_players(["bob", "alice"]))
+    ledger.look_up_players(["alice", "carol"])
+    ledger.close()
+
+    assert numbers == [1, 2]
+    with database.reading() as reader:
+        assert reader.execute("SELECT count(*) FROM players").get == 0

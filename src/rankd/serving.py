@@ -45,7 +45,7 @@ from rankd.config.model import Config
 from rankd.errors import AddressTaken
 from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
 
-SWITCH_INTERVAL_S = 0.001  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
+SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
 REFRESH_EVERY_S = 0.25  # how soon a new or revoked key is noticed
 STOP_POLL_S = 0.01
 _log = logging.getLogger("rankd")

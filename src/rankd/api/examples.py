@@ -234,6 +234,10 @@ EXAMPLES: dict[str, Example] = {
     "metrics": Example(answer=_METRICS),
     "openapi": Example(),
     "docs": Example(),
+    "front_page": Example(),
+    "board_page": Example(_ARCADE),
+    "board_script": Example(),
+    "page_file": Example({"file": "page.css"}),
 }
 
 

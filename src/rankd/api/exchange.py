@@ -5,7 +5,6 @@ Paths are split before they are decoded, so any player id can stand in one.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from rankd.errors import InvalidValue, MalformedRequest, TooLarge
 if TYPE_CHECKING:
     from rankd.api.calls import Call
     from rankd.api.identity import Identity
+    from rankd.api.patience import Patience
     from rankd.api.streams import Stream
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -81,33 +81,33 @@ class Request:
             raise InvalidValue(name, "must be given")
         return read_integer_text(name, text)
 
-    async def body(self, bytes_max: int, piece_s: float, whole_s: float) -> bytes:
+    async def body(self, bytes_max: int, patience: Patience) -> bytes:
         """Return the body, no larger than a limit and no slower than its sender may be."""
         declared = self.headers.get(b"content-length")
-        if declared is not None and declared.isdigit() and int(declared) > bytes_max:
-            raise TooLarge(f"body: has {int(declared)} bytes, and may have {bytes_max}; send less at a time")
-        message = await asyncio.wait_for(self.receive(), piece_s)
-        if message["type"] != "http.request":
-            raise Disconnected
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body", False):
-            if len(body) > bytes_max:
-                raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
-            return body
-        return await asyncio.wait_for(self._rest(body, bytes_max, piece_s), whole_s)
+        length = int(declared) if declared is not None and declared.isdigit() else None
+        if length is not None and length > bytes_max:
+            raise TooLarge(f"body: has {length} bytes, and may have {bytes_max}; send less at a time")
+        with patience.of() as waiting:
+            message = await self.receive()
+            body: bytes = _piece(message)
+            if len(body) == length or not message.get("more_body", False):
+                return body  # most bodies come in one piece
+            pieces, size = [body], len(body)
+            while message.get("more_body", False) and size != length:
+                waiting.goes_on()
+                message = await self.receive()
+                pieces.append(_piece(message))
+                size += len(pieces[-1])
+                if size > bytes_max:
+                    raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
+        return b"".join(pieces)
 
-    async def _rest(self, first: bytes, bytes_max: int, piece_s: float) -> bytes:
-        pieces, size = [first], len(first)
-        while True:
-            message = await asyncio.wait_for(self.receive(), piece_s)
-            if message["type"] != "http.request":
-                raise Disconnected
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            if size > bytes_max:
-                raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
-            if not message.get("more_body", False):
-                return b"".join(pieces)
+
+def _piece(message: Mapping[str, Any]) -> bytes:
+    if message["type"] != "http.request":
+        raise Disconnected
+    piece: bytes = message.get("body", b"")
+    return piece
 
 
 class Response:

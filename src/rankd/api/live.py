@@ -15,12 +15,13 @@ import msgspec
 
 from rankd.api.access import require_own, require_reader
 from rankd.api.exchange import Header, Receive, Request
-from rankd.api.identity import Identity
+from rankd.api.identity import Identity, require_identity
 from rankd.api.problems import problem_body
-from rankd.api.streams import TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
+from rankd.api.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
 from rankd.api.tickets import Tickets
-from rankd.errors import InvalidValue, RankdError
+from rankd.errors import InvalidValue, RankdError, Unavailable
 from rankd.push.hub import Hub
+from rankd.push.messages import events
 from rankd.push.topics import Kind, Topic, parse_topic
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -35,7 +36,10 @@ _BEAT = b": still here\n\n"
 _BEAT_TEXT = '{"type":"heartbeat"}'
 TOO_LARGE = Ending(1009, f"a frame may have {FRAME_BYTES_MAX} bytes")
 NO_TEXT = Ending(1003, "frames are JSON text")
+FAULT = Ending(1011, "a fault of the server; its log tells more")
 GOODBYE = Ending(1000, "")
+TOLD_TOO_SLOW_S = 1.0  # how long somebody who does not read may take to be told so
+_REASON_CHARACTERS_MAX = 120  # a close frame holds 123 bytes
 _log = logging.getLogger("rankd")
 
 
@@ -88,7 +92,19 @@ class Live:
         return int(text) / 1_000
 
     def open(self, request: Request) -> Stream:
-        """Give a connection its place; `close` gives it back, however the connection ends."""
+        """Give a WebSocket connection its place, or let it end at once and say why; `close` gives the place back."""
+        try:
+            if not self._public_read:
+                require_identity(request.identity)
+            return self._open(request)
+        except RankdError as problem:
+            # Refused before it is accepted, a browser would not learn the code.
+            stream = Stream(self.hub, request.address, request.identity, 0.0)
+            code = 1013 if isinstance(problem, Unavailable) else 1008
+            stream.end(Ending(code, str(problem)[:_REASON_CHARACTERS_MAX]))
+            return stream
+
+    def _open(self, request: Request) -> Stream:
         stream = Stream(self.hub, request.address, request.identity, self.interval_s(request.query))
         self.streams.add(stream)
         return stream
@@ -102,7 +118,7 @@ class Live:
 
     async def open_sse(self, request: Request) -> Stream:
         """Watch what a stream asks for before anything is answered: what is wrong is an ordinary problem."""
-        stream = self.open(request)
+        stream = self._open(request)
         try:
             seen = request.headers.get(b"last-event-id")
             await self._watch(stream, request.query, None if seen is None else seen.decode("latin-1"))
@@ -126,24 +142,23 @@ class Live:
     async def sse(self, stream: Stream, headers: list[Header], receive: Receive, send: Send) -> None:
         """Send events until the client goes, or has to."""
         await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
-        listening = asyncio.create_task(_until_gone(receive, stream))
+        listening = asyncio.create_task(_hearing(stream, _until_gone(receive, stream)))
         epoch = self.hub.epoch
         stream.is_beating = True  # the first bytes tell proxies and pages that it is open
         stream.wake()
         try:
             while stream.ending is None:
                 await stream.wait()
-                frames = b"".join([message.sse(epoch) for message in stream.take()])
+                frames = events(stream.take(), epoch)
                 if not frames and stream.is_beating:
                     frames = _BEAT
                 stream.is_beating = False
                 if frames:
                     await _sending(stream, send({"type": "http.response.body", "body": frames, "more_body": True}))
-                    if stream.interval_s:
-                        await asyncio.sleep(stream.interval_s)
             if stream.ending is not GOODBYE:
                 said = msgspec.json.encode({"code": stream.ending.code, "reason": stream.ending.reason})
-                await send({"type": "http.response.body", "body": b"event: end\ndata: %s\n\n" % said})
+                last = b"event: end\ndata: %s\n\n" % said
+                await _sending(stream, send({"type": "http.response.body", "body": last}))
         finally:
             listening.cancel()
 
@@ -151,22 +166,29 @@ class Live:
 
     async def websocket(self, stream: Stream, receive: Receive, send: Send) -> None:
         """Exchange frames until one side ends it; the connection has been accepted."""
-        listening = asyncio.create_task(self._listen(stream, receive, send))
-        epoch = self.hub.epoch
+        listening = asyncio.create_task(_hearing(stream, self._listen(stream, receive, send)))
         try:
-            while stream.ending is None:
-                await stream.wait()
-                for message in stream.take():
-                    await _sending(stream, send({"type": "websocket.send", "text": message.text(epoch)}))
-                if stream.is_beating:
-                    stream.is_beating = False
-                    await _sending(stream, send({"type": "websocket.send", "text": _BEAT_TEXT}))
-                if stream.interval_s:
-                    await asyncio.sleep(stream.interval_s)
-            if stream.ending is not GOODBYE:
-                await send({"type": "websocket.close", "code": stream.ending.code, "reason": stream.ending.reason})
+            await self._send_frames(stream, send)
+            if stream.ending is not None and stream.ending is not GOODBYE:
+                await _sending(stream, send(_close(stream.ending)))
+        except asyncio.CancelledError:
+            if stream.ending is TOO_SLOW:
+                with suppress(Exception):  # TimeoutError among them
+                    async with asyncio.timeout(TOLD_TOO_SLOW_S):
+                        await send(_close(TOO_SLOW))
+            raise
         finally:
             listening.cancel()
+
+    async def _send_frames(self, stream: Stream, send: Send) -> None:
+        epoch = self.hub.epoch
+        while stream.ending is None:
+            await stream.wait()
+            for message in stream.take():
+                await _sending(stream, send({"type": "websocket.send", "text": message.text(epoch)}))
+            if stream.is_beating:
+                stream.is_beating = False
+                await _sending(stream, send({"type": "websocket.send", "text": _BEAT_TEXT}))
 
     async def _listen(self, stream: Stream, receive: Receive, send: Send) -> None:
         while stream.ending is None:
@@ -205,6 +227,19 @@ async def _sending(stream: Stream, sent: Awaitable[None]) -> None:
         await sent
     finally:
         stream.sending_since = None
+
+
+async def _hearing(stream: Stream, heard: Awaitable[None]) -> None:
+    """Hear what a client says; a connection that cannot be heard any more must not keep its place."""
+    try:
+        await heard
+    except Exception:
+        _log.exception("a live connection failed")
+        stream.end(FAULT)
+
+
+def _close(ending: Ending) -> dict[str, Any]:
+    return {"type": "websocket.close", "code": ending.code, "reason": ending.reason}
 
 
 async def _until_gone(receive: Receive, stream: Stream) -> None:

@@ -18,7 +18,7 @@ from rankd.intake.sender import KEY_BYTES_MAX
 from rankd.reads.answers import Answer
 
 OPENAPI_VERSION = "3.1.0"
-CACHED = ("top", "range", "rank", "around", "distribution")  # reads that carry an ETag
+CACHED = ("top", "range", "rank", "around", "distribution", "board_script", "page_file")  # those that carry an ETag
 SIGNED = ("submit", "submit_many")
 NDJSON = "application/x-ndjson"
 
@@ -57,6 +57,7 @@ _PATH: dict[str, tuple[Schema, str, Any]] = {
     "board": (BOARD, "The board's id.", "arcade"),
     "player": (PLAYER, "The player's id: 1 to 128 bytes of UTF-8, %-escaped as any part of a path.", "alice"),
     "score": (SCORE, "The score in question.", 950),
+    "file": ({"type": "string"}, "The name of the file.", "page.css"),
 }
 _DIGITS: Schema = {"type": "integer", "minimum": 0}
 _HEADERS: dict[str, tuple[Schema, str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankd.api import about, answers, bodies, defining, players, reading, streaming, writing
+from rankd.api import about, answers, bodies, defining, pages, players, reading, streaming, writing
 from rankd.api.calls import Access, Call, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
 from rankd.intake.results import Batched, Changed, Submitted
@@ -395,4 +395,5 @@ CALLS: tuple[Call, ...] = (
         about="This description, for people.",
         answer_media="text/html",
     ),
+    *pages.PAGES,
 )

@@ -17,6 +17,7 @@ from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
 from rankd.api.live import Live
 from rankd.api.metrics import Commits
+from rankd.api.patience import Patience
 from rankd.api.rates import Rates
 from rankd.api.signing import Signatures
 from rankd.api.streams import Streams, problem_data
@@ -32,7 +33,6 @@ Result = TypeVar("Result")
 THREADS_MAX = 4  # for what would hold the event loop up
 WAITING_MAX = 256  # for one of those threads
 AT_LEAST_POLL_S = 0.002
-_WHOLE_BODY_PIECES = 6
 
 encode = msgspec.json.Encoder().encode
 
@@ -59,7 +59,8 @@ class Service:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="rankd-api")
         self._waiting = 0
         self._loop = asyncio.get_running_loop()
-        self._piece_s = config.limits.body_read_ms / 1_000
+        self._patience = Patience(config.limits.body_read_ms)
+        self._watching = self._loop.create_task(self._patience.run())
 
     def _commit(self, tasks: list[Task]) -> None:
         began = perf_counter()
@@ -89,14 +90,15 @@ class Service:
         return self.authenticator.identify(request.headers.get(b"authorization"))
 
     def stop(self) -> None:
-        """Finish what was handed in; blocks."""
+        """Finish what was handed in; blocks, so in a thread."""
+        self._loop.call_soon_threadsafe(self._watching.cancel)
         self.committer.stop()
         self._threads.shutdown()
 
     async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
         """Return a request's body."""
         limit = self.config.limits.body_bytes_max if bytes_max is None else bytes_max
-        return await request.body(limit, self._piece_s, self._piece_s * _WHOLE_BODY_PIECES)
+        return await request.body(limit, self._patience)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Do what takes milliseconds, or waits for the disk, beside the event loop."""

@@ -39,6 +39,22 @@ TOO_SLOW = Ending(4008, "nothing was read for too long")
 class Stream:
     """A connection that watches topics; used on the event loop."""
 
+    __slots__ = (
+        "_first",
+        "_hub",
+        "_is_woken",
+        "_rest",
+        "_rests_until",
+        "_sent",
+        "address",
+        "ending",
+        "identity",
+        "interval_s",
+        "is_beating",
+        "sending_since",
+        "task",
+    )
+
     def __init__(self, hub: Hub, address: str, identity: Identity | None, interval_s: float) -> None:
         """Nothing is watched yet; `interval_s` is how long it rests between two messages."""
         self.address = address
@@ -50,12 +66,14 @@ class Stream:
         self.task: asyncio.Task[object] | None = None
         self._hub = hub
         self._sent: dict[str, tuple[Watched, int]] = {}
-        self._first: list[Message] = []
-        self._wake = asyncio.Event()
+        self._first: dict[str, list[Message]] = {}  # what a topic begins with, until it is sent
+        self._is_woken = asyncio.Event()
+        self._rests_until = 0.0
+        self._rest: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
         """There is something to send, or it must end."""
-        self._wake.set()
+        self._is_woken.set()
 
     def end(self, ending: Ending) -> None:
         """Let it end, once what is being sent has been taken."""
@@ -71,15 +89,13 @@ class Stream:
             raise InvalidValue("topic", f"must be at most {TOPICS_PER_STREAM_MAX} a connection; open another one")
         watched = await self._hub.watch(topic, self)
         offset = self._hub.offset
-        if since is None:
-            self._first.append(watched.snapshot(offset))
-        else:
-            self._first.extend(watched.after(since, offset))
+        self._first[watched.name] = watched.snapshot(offset) if since is None else watched.after(since, offset)
         self._sent[watched.name] = (watched, offset)
         self.wake()
 
     def unwatch(self, name: str) -> None:
         """Watch a topic no more."""
+        self._first.pop(name, None)
         found = self._sent.pop(name, None)
         if found is not None:
             self._hub.unwatch(found[0], self)
@@ -88,34 +104,60 @@ class Stream:
         """Watch nothing any more, however the connection ended."""
         for name in list(self._sent):
             self.unwatch(name)
+        if self._rest is not None:
+            self._rest.cancel()
 
     async def wait(self) -> None:
-        """Wait until there is something to do."""
-        await self._wake.wait()
-        self._wake.clear()
+        """Wait until there is something to do; changes wait until its rest is over, beginnings and an ending do not."""
+        while True:
+            await self._is_woken.wait()
+            self._is_woken.clear()
+            if self.ending is not None or self._first or self.interval_s == 0.0:
+                return
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._rests_until:
+                self._rests_until = loop.time() + self.interval_s
+                return
+            if self._rest is None:
+                self._rest = loop.call_at(self._rests_until, self._rested)
+
+    def _rested(self) -> None:
+        self._rest = None
+        self.wake()
 
     def take(self) -> list[Message]:
-        """Return what is to be sent now, in the order it came about."""
-        messages, self._first = self._first, []
-        newer: list[Message] = []
+        """Return what is to be sent now, in the order of its offsets."""
+        firsts, self._first = self._first, {}
+        messages = [message for first in firsts.values() for message in first]
         for name, (watched, offset) in self._sent.items():
             if watched.newest > offset:
-                newer += watched.after(offset, self._hub.offset)
+                messages += watched.after(offset, self._hub.offset)
                 self._sent[name] = (watched, watched.newest)
-        newer.sort(key=lambda message: message.offset)
-        return messages + newer
+        messages.sort(key=lambda message: message.offset)
+        return messages
 
 
 class Streams:
     """All live connections: how many there may be, and which have to end."""
 
-    def __init__(self, streams_max: int, per_address_max: int, now_s: Callable[[], float]) -> None:
-        """`now_s` is the time credentials expire by, in s since 1970."""
+    def __init__(
+        self,
+        streams_max: int,
+        per_address_max: int,
+        now_s: Callable[[], float],
+        *,
+        heartbeat_s: float | None = None,
+        stalled_s: float | None = None,
+    ) -> None:
+        """`now_s` is the time credentials expire by, in s since 1970; the rest is HEARTBEAT_S and STALLED_S if None."""
         self._streams_max = streams_max
         self._per_address_max = per_address_max
         self._now_s = now_s
+        self._heartbeat_s = HEARTBEAT_S if heartbeat_s is None else heartbeat_s
+        self._stalled_s = STALLED_S if stalled_s is None else stalled_s
         self._open: set[Stream] = set()
         self._by_address: dict[str, int] = {}
+        self._is_over = False
         self.sent_away = 0  # for being too slow
 
     def __len__(self) -> int:
@@ -124,6 +166,8 @@ class Streams:
 
     def add(self, stream: Stream) -> None:
         """Take a connection, or refuse it where there are as many as may be."""
+        if self._is_over:
+            raise Overloaded("the server is about to stop; come again in a moment")
         if len(self._open) >= self._streams_max:
             raise Overloaded(f"the server has {self._streams_max} live connections, the most it takes; try again later")
         if self._by_address.get(stream.address, 0) >= self._per_address_max:
@@ -145,31 +189,34 @@ class Streams:
                 del self._by_address[stream.address]
 
     def end_all(self, ending: Ending) -> None:
-        """Let every connection end."""
+        """Let every connection end, and take no more."""
+        self._is_over = True
         for stream in self._open:
             stream.end(ending)
 
     async def run(self) -> None:
         """Keep connections alive, and send away those that are too slow or whose credential has expired."""
         loop = asyncio.get_running_loop()
-        next_beat = loop.time() + HEARTBEAT_S
+        look_every_s = min(LOOK_EVERY_S, self._heartbeat_s, self._stalled_s)
+        next_beat = loop.time() + self._heartbeat_s
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(look_every_s)
             is_beat = loop.time() >= next_beat
             if is_beat:
-                next_beat = loop.time() + HEARTBEAT_S
+                next_beat = loop.time() + self._heartbeat_s
             for count, stream in enumerate(list(self._open), start=1):
-                self._look_at(stream, loop.time(), is_beat=is_beat)
+                self.look_at(stream, loop.time(), is_beat=is_beat)
                 if count % SLICE_STREAMS == 0:
                     await asyncio.sleep(0)
 
-    def _look_at(self, stream: Stream, now: float, *, is_beat: bool) -> None:
+    def look_at(self, stream: Stream, now: float, *, is_beat: bool) -> None:
+        """End a connection that has to, else let it beat when that is due; `now` is the event loop's time."""
         identity = stream.identity
         if identity is not None and identity.expires_at is not None and identity.expires_at <= self._now_s():
             stream.end(EXPIRED)
-        if stream.sending_since is not None and now - stream.sending_since > STALLED_S:
-            self.sent_away += 1
-            stream.end(TOO_SLOW)
+        if stream.sending_since is not None and now - stream.sending_since > self._stalled_s:
+            self.sent_away += stream.ending is not TOO_SLOW
+            stream.ending = TOO_SLOW
             if stream.task is not None:  # it waits for a client that does not read
                 stream.task.cancel()
         elif is_beat:

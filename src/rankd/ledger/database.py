@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
@@ -33,6 +33,7 @@ FRAME_BYTES = 4_096 + 24  # of a page in the log
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
 _ZEROS = bytes(1024 * 1024)
 MIGRATIONS = "schema"
+STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
 
 
 class Database:
@@ -59,7 +60,7 @@ class Database:
                 raise
 
     def _connect(self, cache_kib: int) -> apsw.Connection:
-        connection = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=64)
+        connection = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
         connection.set_busy_timeout(BUSY_MS)
         connection.pragma("cache_size", -cache_kib)
         return connection
@@ -100,7 +101,7 @@ class Database:
         """Write in one transaction that is on disk when the block ends, or not at all when it raises."""
         return Transaction(self)
 
-    def write_one(self, statement: str, values: tuple[object, ...]) -> None:
+    def write_one(self, statement: str, values: Sequence[object]) -> None:
         """Run one statement as a transaction of its own: on disk when this returns, or not at all when it raises."""
         with self._lock:
             try:

@@ -17,8 +17,18 @@ from rankd._numbers import Numbers
 from rankd.errors import LedgerDamaged
 from rankd.ledger.database import Database
 from rankd.ledger.event import Context, decode_context, encode_context
+from rankd.ledger.statements import insert
 
 PLAYERS_CACHED_MAX = 200_000_000  # 22 bytes each, up to twice that while the table grows
+
+
+_NUMBERS = "SELECT json_group_array(json_array(id, number)) FROM players WHERE id IN (SELECT value FROM json_each(?))"
+_decode_numbers = msgspec.json.Decoder(list[tuple[str, int]]).decode
+
+
+def _encode_ids(players: Sequence[str]) -> str:
+    # An id may be of a class of its own, which the encoder does not know.
+    return msgspec.json.encode([str.__str__(player) for player in players]).decode()
 
 
 class PlayerNumbers:
@@ -72,11 +82,10 @@ class PlayerNumbers:
         return {**given, **stored}
 
     def _stored(self, players: Sequence[str]) -> dict[str, int]:
+        # One row however many there are: the driver lets other threads run for each.
         with self._database.exclusive() as connection:
-            rows = connection.executemany(
-                "SELECT (SELECT number FROM players WHERE id = ?)", ((player,) for player in players)
-            )
-            return {player: number for player, (number,) in zip(players, rows, strict=True) if number is not None}
+            found: str = connection.execute(_NUMBERS, (_encode_ids(players),)).get
+        return dict(_decode_numbers(found))
 
     def _remember(self, numbers: dict[str, int]) -> None:
         if len(self._known) + len(numbers) > PLAYERS_CACHED_MAX:
@@ -86,9 +95,10 @@ class PlayerNumbers:
     def save(self, writer: apsw.Connection) -> None:
         """Write the numbers given out since the last commit, in the transaction under way."""
         if self.fresh:
-            writer.executemany(
-                "INSERT INTO players (number, id) VALUES (?, ?)",
-                ((number, player) for player, number in self.fresh.items()),
+            insert(
+                writer,
+                "INSERT INTO players (number, id) VALUES",
+                [(number, player) for player, number in self.fresh.items()],
             )
 
     def saved(self) -> None:

@@ -71,6 +71,11 @@ class Draft(msgspec.Struct):
     at: int  # the ledger's time
     origins: Sequence[tuple[str, int, int]] = ()  # the address of a request, with index of its first event and number
 
+    @property
+    def has_more(self) -> bool:
+        """Whether it has anything but events."""
+        return bool(self.metadata or self.requests or self.answers or self.origins)
+
 
 class Ledger(Protocol):
     """Written by one thread at a time; read from any."""

@@ -11,6 +11,7 @@ import apsw
 
 from rankd.errors import LedgerDamaged
 from rankd.ledger.event import SEAL_BYTES, Stretch, decode_detail, encode_detail, seal, sealed_at
+from rankd.ledger.statements import ROWS_PER_STATEMENT_MAX, statement
 
 Row = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
 """context, at, player, score, tiebreak, detail, seal, the player's id"""
@@ -18,11 +19,8 @@ Row = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
 _DETAIL = 6  # of the columns inserted
 _COLUMNS = 8
 _ROWS_PER_STEP = 1_000
-_ROWS_PER_STATEMENT = (100, 20, 5, 1)  # one statement for many rows takes a third off the time of an insert
-_INSERT = "INSERT INTO events (sequence, context, at, player, score, tiebreak, detail, seal) VALUES "
-_ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_ONE = _INSERT + _ROW
-_INSERTS = {rows: _INSERT + ", ".join([_ROW] * rows) for rows in _ROWS_PER_STATEMENT}
+_INSERT = "INSERT INTO events (sequence, context, at, player, score, tiebreak, detail, seal) VALUES"
+INSERT_ONE = statement(_INSERT, _COLUMNS, 1)
 
 
 def joined(stretches: Sequence[Stretch]) -> list[array[int]]:
@@ -59,25 +57,32 @@ def insert_rows(
     """Insert the events of a commit, the last of them with the seal."""
     count = len(columns[0])
     for start in range(0, count, _ROWS_PER_STEP):  # not all at once: a reader may wait for the interpreter
-        end = min(start + _ROWS_PER_STEP, count)
-        values: list[object] = [None] * (_COLUMNS * (end - start))
-        values[0::_COLUMNS] = range(first + start, first + end)
-        for index, column in enumerate(columns, start=1):
-            values[index::_COLUMNS] = column[start:end]
-        if details is not None:
-            values[_DETAIL::_COLUMNS] = [detail.decode() if detail else None for detail in details[start:end]]
-        if end == count:
-            values[-1] = sealed
-        _insert_values(writer, values)
+        values = values_of(first, columns, details, sealed, range(start, min(start + _ROWS_PER_STEP, count)))
+        step = _COLUMNS * ROWS_PER_STATEMENT_MAX
+        for begin in range(0, len(values), step):
+            some = values[begin : begin + step]
+            writer.execute(insert_of(len(some) // _COLUMNS), some)
 
 
-def _insert_values(writer: apsw.Connection, values: list[object]) -> None:
-    start = 0
-    for rows, statement in _INSERTS.items():
-        step = _COLUMNS * rows
-        while len(values) - start >= step:
-            writer.execute(statement, values[start : start + step])
-            start += step
+def insert_of(rows: int) -> str:
+    """Return the statement that inserts so many events."""
+    return statement(_INSERT, _COLUMNS, rows)
+
+
+def values_of(
+    first: int, columns: list[array[int]], details: list[bytes] | None, sealed: bytes, some: range
+) -> list[object]:
+    """Return the values of some of a commit's events, row by row; the last of them has the seal."""
+    start, end = some.start, some.stop
+    values: list[object] = [None] * (_COLUMNS * (end - start))
+    values[0::_COLUMNS] = range(first + start, first + end)
+    for index, column in enumerate(columns, start=1):
+        values[index::_COLUMNS] = column[start:end]
+    if details is not None:
+        values[_DETAIL::_COLUMNS] = [detail.decode() if detail else None for detail in details[start:end]]
+    if end == len(columns[0]):
+        values[-1] = sealed
+    return values
 
 
 def check_seals(

@@ -33,7 +33,18 @@ from rankd.ledger.event import (
 from rankd.ledger.history import History
 from rankd.ledger.numbers import ContextNumbers, PlayerNumbers
 from rankd.ledger.port import Draft, Head, PastEvent, Request
-from rankd.ledger.rows import INSERT_ONE, Row, check_seals, encoded_details, insert_rows, joined, stretches_of
+from rankd.ledger.rows import (
+    INSERT_ONE,
+    Row,
+    check_seals,
+    encoded_details,
+    insert_of,
+    insert_rows,
+    joined,
+    stretches_of,
+    values_of,
+)
+from rankd.ledger.statements import ROWS_PER_STATEMENT_MAX, insert
 from rankd.ledger.witness import WITNESS_NAME, Witness
 
 READ_EVENTS = 50_000  # fetched at a time; a commit is never cut, so more where one is larger
@@ -144,38 +155,42 @@ class SqliteLedger:
         for stretch in draft.stretches:
             stretch.first = sequence + 1
             sequence += len(stretch)
+        first, count = before.sequence + 1, sequence - before.sequence
+        columns = joined(draft.stretches) if count else []
+        details = encoded_details(draft.stretches)
+        sealed = before.seal
+        if count:
+            contexts = self._contexts.stored(stretch.context for stretch in draft.stretches)
+            sealed = seal(before.seal, draft.at, first, contexts, columns, details=details or [b""] * count)
+        is_plain = not (self._players.fresh or self._contexts.fresh or draft.has_more)
+        if is_plain and 0 < count <= ROWS_PER_STATEMENT_MAX:
+            values = values_of(first, columns, details, sealed, range(count))
+            self._database.write_one(insert_of(count), values)
+            return Head(sequence, sealed, draft.at)
         with self._database.writing() as writer:
             self._players.save(writer)
             self._contexts.save()
-            sealed = before.seal
-            if draft.stretches:
-                sealed = self._insert(writer, draft, before)
+            if count:
+                insert_rows(writer, first, columns, details, sealed)
             self._insert_beside(writer, draft, before.sequence)
         return Head(sequence, sealed, draft.at)
 
-    def _insert(self, writer: apsw.Connection, draft: Draft, before: Head) -> bytes:
-        first = before.sequence + 1
-        columns = joined(draft.stretches)
-        details = encoded_details(draft.stretches)
-        contexts = self._contexts.stored(stretch.context for stretch in draft.stretches)
-        sealed = seal(before.seal, draft.at, first, contexts, columns, details=details or [b""] * len(columns[0]))
-        insert_rows(writer, first, columns, details, sealed)
-        return sealed
-
     def _insert_beside(self, writer: apsw.Connection, draft: Draft, before: int) -> None:
         if draft.metadata:
-            writer.executemany(
-                "INSERT INTO metadata (sequence, json, checksum) VALUES (?, ?, ?)",
-                ((before + 1 + index, json, crc32(json.encode())) for index, json in draft.metadata.items()),
+            insert(
+                writer,
+                "INSERT INTO metadata (sequence, json, checksum) VALUES",
+                [(before + 1 + index, json, crc32(json.encode())) for index, json in draft.metadata.items()],
             )
         if draft.origins:
-            writer.executemany(
-                "INSERT INTO origins (first, upto, address, checksum) VALUES (?, ?, ?, ?)",
-                (
+            insert(
+                writer,
+                "INSERT INTO origins (first, upto, address, checksum) VALUES",
+                [
                     (*row, checksum(*row))
                     for address, start, count in draft.origins
                     for row in [(before + 1 + start, before + start + count, address)]
-                ),
+                ],
             )
         if draft.answers:
             writer.executemany(
@@ -183,10 +198,10 @@ class SqliteLedger:
                 ((sender, key, with_checksum(answer)) for sender, key, answer in draft.answers),
             )
         if draft.requests:  # behind the answers, which are of earlier requests under the same key
-            writer.executemany(
-                "INSERT OR REPLACE INTO requests (sender, key, fingerprint, first, upto, at, checksum)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
+            insert(
+                writer,
+                "INSERT OR REPLACE INTO requests (sender, key, fingerprint, first, upto, at, checksum) VALUES",
+                [
                     (*row, checksum(*row))
                     for request, start, count in draft.requests
                     for row in [
@@ -199,7 +214,7 @@ class SqliteLedger:
                             draft.at,
                         )
                     ]
-                ),
+                ],
             )
 
     def forget_requests(self, before_at: int, limit: int) -> int:

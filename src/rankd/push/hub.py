@@ -11,16 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Protocol
 
 from rankd.boards import Boards
-from rankd.errors import Overloaded, RankdError
+from rankd.errors import NotFound, Overloaded, RankdError, Refused, Unavailable
+from rankd.push.history import Room
 from rankd.push.topics import Kind, Topic
 from rankd.push.watched import Look, Watched, Watcher
 
 TOPICS_MAX = 50_000  # watched or kept
+IDLE_TOPICS_MAX = 2_000  # kept
 IDLE_S = 60.0  # how long an unwatched topic is kept
 SLICE_TOPICS = 32  # looked at before others may run
 SLICE_WATCHERS = 64  # woken before others may run
@@ -47,6 +50,8 @@ class Hub:
         self._in_thread = in_thread
         self._ends = ends
         self._topics: dict[str, Watched] = {}
+        self._idle: OrderedDict[str, Watched] = OrderedDict()  # those of them that nobody watches, by when that began
+        self._room = Room()
         self.epoch = secrets.token_hex(4)
         self.offset = 0
         self.messages = 0
@@ -61,27 +66,41 @@ class Hub:
         return self.offset
 
     async def watch(self, topic: Topic, watcher: Watcher) -> Watched:
-        """Let somebody watch a topic; raises what the matching read would."""
-        watched = self._topics.get(topic.text)
-        if watched is None:
-            if len(self._topics) >= TOPICS_MAX:
-                self._forget_idle(all_idle=True)
-            if len(self._topics) >= TOPICS_MAX:
-                raise Overloaded("more is being watched than the server takes; try again later")
-            watched = Watched(topic, self._boards, self._next_offset, self.offset)
-        is_changed = await self._refresh(watched)
-        self._topics[watched.name] = watched
+        """Let somebody watch a topic, and see it as it is now; raises what the matching read would."""
+        watched = self._topics.get(topic.text) or self._begin(topic)
+        is_alone = not watched.watchers
+        # Before anything is waited for: whoever comes meanwhile must find the same.
         watched.watchers.add(watcher)
-        watched.idle_since = None
-        if is_changed:
-            await self._wake(watched)
+        self._idle.pop(watched.name, None)
+        try:
+            await self._refresh(watched)
+        except BaseException:
+            self.unwatch(watched, watcher)
+            raise
+        if is_alone:  # what was missed is told at once; others would be told more often than the interval allows
+            watched.publish()
+        return watched
+
+    def _begin(self, topic: Topic) -> Watched:
+        if len(self._topics) >= TOPICS_MAX:
+            self._forget_idle(0)
+        if len(self._topics) >= TOPICS_MAX:
+            raise Overloaded("more is being watched than the server takes; try again later")
+        watched = Watched(topic, self._boards, self._next_offset, self._room)
+        self._topics[watched.name] = watched
         return watched
 
     def unwatch(self, watched: Watched, watcher: Watcher) -> None:
         """Let somebody watch a topic no more."""
         watched.watchers.discard(watcher)
-        if not watched.watchers:
-            watched.idle_since = asyncio.get_running_loop().time()
+        if watched.watchers or self._topics.get(watched.name) is not watched:
+            return
+        watched.idle_since = asyncio.get_running_loop().time()
+        self._idle[watched.name] = watched
+        self._idle.move_to_end(watched.name)
+        if watched.is_blank:
+            self._forget(watched)
+        self._forget_idle(IDLE_TOPICS_MAX)
 
     async def run(self) -> None:
         """Look at what is watched, again and again."""
@@ -89,35 +108,45 @@ class Hub:
         while True:
             began = loop.time()
             try:
-                await self._look()
+                await self.look()
             except Exception:
                 _log.exception("live topics could not be looked at")
             await asyncio.sleep(max(0.0, began + self._interval_s - loop.time()))
 
-    async def _look(self) -> None:
-        self._forget_idle()
+    async def look(self) -> None:
+        """Look at everything that is watched, once, and wake whoever has to be told."""
+        while self._idle and self._oldest_idle_s() > IDLE_S:
+            self._forget(next(iter(self._idle.values())))
+        fault: Exception | None = None
         names = iter(list(self._topics))
         while some := list(islice(names, SLICE_TOPICS)):
             for name in some:
                 watched = self._topics.get(name)
                 if watched is not None and watched.watchers:
-                    await self._look_at(watched)
+                    try:
+                        await self._look_at(watched)
+                    except Exception as problem:  # the others are looked at all the same
+                        fault = problem
             await asyncio.sleep(0)
+        if fault is not None:
+            raise fault
 
     async def _look_at(self, watched: Watched) -> None:
         try:
-            is_changed = await self._refresh(watched)
-        except RankdError as problem:
-            watched.end(self._ends(problem))
-            self._topics.pop(watched.name, None)
-            is_changed = True
-        if is_changed:
+            await self._refresh(watched, until_settled=True)
+            is_news = watched.publish()
+        except Unavailable:  # the next look will tell
+            return
+        except (NotFound, Refused) as problem:
+            is_news = watched.end(self._ends(problem))
+        if is_news:
             await self._wake(watched)
 
-    async def _refresh(self, watched: Watched) -> bool:
+    async def _refresh(self, watched: Watched, *, until_settled: bool = False) -> None:
         if watched.topic.kind is Kind.FRIENDS:  # up to a thousand of them, and their list is on disk
-            return watched.take(await self._in_thread(watched.look))
-        return watched.take(watched.look())
+            watched.take(await self._in_thread(lambda: watched.look(until_settled=until_settled)))
+        else:
+            watched.take(watched.look(until_settled=until_settled))
 
     async def _wake(self, watched: Watched) -> None:
         self.messages += 1
@@ -127,8 +156,14 @@ class Hub:
                 watcher.wake()
             await asyncio.sleep(0)
 
-    def _forget_idle(self, *, all_idle: bool = False) -> None:
-        now = asyncio.get_running_loop().time()
-        for name, watched in list(self._topics.items()):
-            if watched.idle_since is not None and (all_idle or now - watched.idle_since > IDLE_S):
-                del self._topics[name]
+    def _oldest_idle_s(self) -> float:
+        return asyncio.get_running_loop().time() - next(iter(self._idle.values())).idle_since
+
+    def _forget_idle(self, kept_max: int) -> None:
+        while len(self._idle) > kept_max:
+            self._forget(next(iter(self._idle.values())))
+
+    def _forget(self, watched: Watched) -> None:
+        del self._idle[watched.name]
+        del self._topics[watched.name]
+        watched.forget()

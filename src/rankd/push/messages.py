@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+NO_OFFSET = 0  # of a message that nobody can go on from: whoever comes back with it begins anew
+_OVERHEAD_BYTES = 256
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,17 +48,24 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes to keep it."""
-        return len(self._data)
+        """About what it takes to keep it, both frames made."""
+        return 3 * len(self._data) + _OVERHEAD_BYTES
 
     def sse(self, epoch: str) -> bytes:
         """Return it as a server-sent event."""
         if self._sse is None:
-            # The topic stands in it, since a stream may carry several; JSON has no line feeds of its own.
-            rest = b"}" if self._data == b"{}" else b"," + self._data[1:]
-            head = f"id: {epoch}-{self.offset}\nevent: {self.type}\ndata: ".encode()
-            self._sse = b"".join((head, b'{"topic":', _encode(self.topic), rest, b"\n\n"))
+            self._sse = self._event(epoch, self.offset)
         return self._sse
+
+    def sse_without_offset(self, epoch: str) -> bytes:
+        """Return it as a server-sent event that nobody can go on from."""
+        return self._event(epoch, NO_OFFSET)
+
+    def _event(self, epoch: str, offset: int) -> bytes:
+        # The topic stands in it, since a stream may carry several; JSON has no line feeds of its own.
+        rest = b"}" if self._data == b"{}" else b"," + self._data[1:]
+        head = f"id: {epoch}-{offset}\nevent: {self.type}\ndata: ".encode()
+        return b"".join((head, b'{"topic":', _encode(self.topic), rest, b"\n\n"))
 
     def text(self, epoch: str) -> str:
         """Return it as the text of a WebSocket frame."""
@@ -66,8 +75,19 @@ class Message:
         return self._text
 
 
-def difference(before: Mapping[str, Any], now: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Return the entries that are new or other than they were, and the players who left."""
-    changed = [entry for entry in now if before.get(entry.player) != entry]
-    present = {entry.player for entry in now}
-    return changed, [player for player in before if player not in present]
+def events(batch: Sequence[Message], epoch: str) -> bytes:
+    """Return messages, in the order of their offsets, as server-sent events.
+
+    A stream of several topics is resumed from one id. Where a batch brings snapshots, only its last event has an id to
+    go on from: somebody cut off between two snapshots would never be sent the second.
+    """
+    if len(batch) > 1 and any(message.type is not Type.CHANGE for message in batch):
+        *others, last = batch
+        return b"".join([*(message.sse_without_offset(epoch) for message in others), last.sse(epoch)])
+    return b"".join([message.sse(epoch) for message in batch])
+
+
+def difference(before: Mapping[str, Any], now: Sequence[Any]) -> set[str]:
+    """Return the players whose entries are new or other than they were, and those who left."""
+    changed = {entry.player for entry in now if before.get(entry.player) != entry}
+    return changed | (before.keys() - {entry.player for entry in now})

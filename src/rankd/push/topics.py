@@ -37,13 +37,14 @@ class Topic(NamedTuple):
     def text(self) -> str:
         """Its name, as it was written.
 
-        >>> parse_topic("top:arcade@weekly@country:BR").text
-        'top:arcade@weekly@country:BR'
+        >>> parse_topic("top:arcade@weekly@country:BR").text, parse_topic("top:arcade@@country:BR").text
+        ('top:arcade@weekly@country:BR', 'top:arcade@@country:BR')
         """
         if self.kind is not Kind.TOP:
             return f"{self.kind}:{self.board}:{self.player}"
-        parts = [part for part in (self.board, self.window, self.scope) if part is not None]
-        return f"{self.kind}:{'@'.join(parts)}"
+        if self.scope is not None:
+            return f"{self.kind}:{self.board}@{self.window or ''}@{self.scope}"
+        return f"{self.kind}:{self.board}" if self.window is None else f"{self.kind}:{self.board}@{self.window}"
 
 
 def parse_topic(text: object) -> Topic:
@@ -55,8 +56,11 @@ def parse_topic(text: object) -> Topic:
         raise InvalidValue("topic", f"must be such as {_EXAMPLES}; got {text!r:.80}")
     if kind == Kind.TOP:
         board, *where = rest.split("@", 2)
+        if where and not where[-1]:
+            raise InvalidValue("topic", f"must name a window or a scope behind its @; got {text!r:.80}")
         window, scope = (*where, None, None)[:2]
-        return Topic(Kind.TOP, check_board_id(board, "topic"), window or None, scope or None)
+        # Between two @, nothing is the board's first window.
+        return Topic(Kind.TOP, check_board_id(board, "topic"), window or None, scope)
     board, separator, player = rest.partition(":")
     if not separator:
         raise InvalidValue("topic", f"must name a player, such as {kind}:arcade:alice; got {text!r:.80}")

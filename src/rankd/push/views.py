@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rankd.boards import Boards
 from rankd.push.topics import Kind, Topic
-from rankd.reads.answers import Answer, Around, Entry, Page
+from rankd.reads.answers import Answer, Entry, Page, Standing
 from rankd.reads.meaning import Meant
 
 ENTRIES = 10  # of a top topic
@@ -25,9 +25,14 @@ class View(NamedTuple):
     """What is shown at one moment."""
 
     snapshot: Any  # the body of the matching read
-    entries: Sequence[Any]
+    entries: Sequence[Any]  # those of the snapshot
     ahead: frozenset[str] = frozenset()  # of a player's topic: neighbours
     behind: frozenset[str] = frozenset()
+
+    @property
+    def instance(self) -> tuple[str, str]:
+        """The window and the scope it is about."""
+        return self.snapshot.window, self.snapshot.scope
 
 
 def view_of(boards: Boards, topic: Topic, meant: Meant) -> View:
@@ -44,15 +49,31 @@ def view_of(boards: Boards, topic: Topic, meant: Meant) -> View:
 
 
 def _player(boards: Boards, topic: Topic, meant: Meant) -> View:
-    standing = boards.rank_in(meant, topic.player)
     around = boards.around_in(meant, topic.player, NEIGHBOURS, NEIGHBOURS)
-    if standing is None or around is None:
+    standing = boards.rank_in(meant, topic.player)
+    if standing is None:
         return View(_absent(boards.top_in(meant, 1), topic.player), ())
-    return View(standing, (around.player,), _players(around, above=True), _players(around, above=False))
+    if around is None:
+        return View(standing, (_entry(standing),))
+    return View(standing, (_entry(standing),), _players(around.above), _players(around.below))
 
 
-def _players(around: Around, *, above: bool) -> frozenset[str]:
-    entries: Sequence[Entry] = around.above if above else around.below
+def _entry(standing: Standing) -> Entry:
+    """Return the line of a page for somebody; of the same moment as the standing, which another read would not be."""
+    return Entry(
+        standing.rank,
+        standing.player,
+        standing.score,
+        standing.reached_at,
+        standing.tiebreak,
+        standing.name,
+        standing.avatar_url,
+        standing.country,
+        standing.metadata,
+    )
+
+
+def _players(entries: Sequence[Entry]) -> frozenset[str]:
     return frozenset(entry.player for entry in entries)
 
 

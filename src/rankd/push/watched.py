@@ -1,22 +1,26 @@
 """One topic that is watched: what its watchers have seen, and what they were told.
 
+    look (what there is to see) → take (what is different is noted) → publish (one message of all that was noted)
+
 One computation and one encoding serve all who watch. A watcher holds nothing but the offset of the last message it was
 sent: whoever is slow finds fewer, newer messages, and whoever is too slow finds a snapshot.
+
+Somebody who comes between two messages is shown what there is at that moment. So a message tells of every player who
+was touched since the message before, even of one who came and went: it is true for whoever has seen any of the states
+in between.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from rankd.boards import Boards
-from rankd.push.messages import Change, Message, Type, difference
+from rankd.push.history import History, Room
+from rankd.push.messages import NO_OFFSET, Change, Message, Type, difference
 from rankd.push.topics import Kind, Topic
 from rankd.push.views import View, view_of
-
-HISTORY_MESSAGES_MAX = 64
-HISTORY_BYTES_MAX = 128 * 1024
 
 
 class Watcher(Protocol):
@@ -30,102 +34,144 @@ class Watcher(Protocol):
 class Look(NamedTuple):
     """What was seen of a topic at one moment."""
 
+    number: int  # looks may come back in another order than they began
     fingerprint: str
-    instance: str
     view: View
 
 
 class Watched:
     """A topic with its watchers and the last messages about it."""
 
-    def __init__(self, topic: Topic, boards: Boards, next_offset: Callable[[], int], offset: int) -> None:
-        """`next_offset` counts the messages of the whole hub, of which there have been `offset`."""
+    def __init__(self, topic: Topic, boards: Boards, next_offset: Callable[[], int], room: Room) -> None:
+        """`next_offset` counts the messages of the whole hub; what this one begins with counts as one."""
         self.topic = topic
         self.name = topic.text
         self.watchers: set[Watcher] = set()
-        self.idle_since: float | None = None
-        self.newest = offset  # of the last message; a watcher that has it has everything
+        self.idle_since = 0.0  # when the last watcher left
+        # Nobody can go on from an earlier offset: what happened while nobody watched was not noted.
+        self.newest = next_offset()
         self._boards = boards
         self._next_offset = next_offset
-        self._complete_from = offset  # every message behind this offset is in the history
-        self._history: deque[Message] = deque()
-        self._history_bytes = 0
+        self._history = History(self.newest, room)
+        self._numbers = count(1)
+        self._taken = 0  # the number of the look that was taken last
         self._fingerprint: str | None = None
-        self._instance: str | None = None
-        self._view = View(None, ())
+        self._is_settled = False
+        self._view: View | None = None
+        self._told: View | None = None  # what the last message was made of, or the first look
+        self._touched: set[str] = set()  # players, since the last message
+        self._is_touched = False  # their number, since then
+        self._is_other = False  # the instance is, since then
+        self._gone: object | None = None  # why there is nothing to see
         self._snapshot: Message | None = None
 
-    def look(self) -> Look | None:
-        """Read what there is to see, None when it is what it was. Changes nothing, so it may run in a thread."""
-        topic = self.topic
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing to see of it."""
+        return self._view is None
+
+    def look(self, *, until_settled: bool = False) -> Look | None:
+        """Read what there is to see, None when it is what it was. Changes nothing, so it may run in a thread.
+
+        A commit changes one thing after the other: who looks meanwhile may find the fingerprint of all and the standing
+        of some. With `until_settled`, what has just changed is looked at once more.
+        """
+        number, topic = next(self._numbers), self.topic
         meant = self._boards.meant_now(topic.board, topic.window, topic.scope)
-        fingerprint = f"{self._boards.fingerprint_in(meant)}-{meant.now // 1_000 if meant.board.decay else 0}"
-        if fingerprint == self._fingerprint:
+        step = meant.now // 1_000 if meant.board.decay else 0
+        fingerprint = f"{self._boards.fingerprint_in(meant)}-{meant.ranking}-{step}"
+        if fingerprint == self._fingerprint and (self._is_settled or not until_settled):
             return None
-        return Look(fingerprint, meant.key.text, view_of(self._boards, topic, meant))
+        return Look(number, fingerprint, view_of(self._boards, topic, meant))
 
-    def take(self, look: Look | None) -> bool:
-        """Take what was seen; where watchers have to be told of it, there is a message more."""
-        if look is None:
+    def take(self, look: Look | None) -> None:
+        """Take what was seen, and note what is different."""
+        if look is None or look.number < self._taken:
+            return
+        self._taken = look.number
+        self._is_settled = look.fingerprint == self._fingerprint
+        self._fingerprint = look.fingerprint
+        before, self._view, self._snapshot = self._view, look.view, None
+        if self._told is None:
+            self._told = look.view
+        if before is None:
+            self._is_other = self._gone is not None
+            self._gone = None
+        elif before.instance != look.view.instance:
+            self._is_other = True
+        else:
+            self._touched |= difference({entry.player: entry for entry in before.entries}, look.view.entries)
+            self._is_touched |= before.snapshot.total != look.view.snapshot.total
+
+    def publish(self) -> bool:
+        """Make a message of what was noted since the last one; False where there is nothing to tell."""
+        view, told = self._view, self._told
+        if view is None or told is None:
             return False
-        is_first, is_other = self._fingerprint is None, self._instance != look.instance
-        self._fingerprint, self._instance = look.fingerprint, look.instance
-        before, self._view = self._view, look.view
-        if is_first:
-            return False
-        if is_other:
-            # Another window has begun: what watchers have is about one that is over.
+        if self._is_other:
+            # Another window has begun, or the board is back: what watchers have is about one that is over.
             self._add(Type.RESET, None)
-            self._add(Type.SNAPSHOT, self._view.snapshot)
-            return True
-        return self._add_difference(before)
-
-    def _add_difference(self, before: View) -> bool:
-        view = self._view
-        changed, gone = difference({entry.player: entry for entry in before.entries}, view.entries)
-        if not changed and not gone and before.snapshot.total == view.snapshot.total:
+            self._add(Type.SNAPSHOT, view.snapshot)
+        elif self._touched or self._is_touched:
+            self._add(Type.CHANGE, self._change(told, view))
+        else:
             return False
-        passed: tuple[str, ...] = ()
-        overtaken_by: tuple[str, ...] = ()
-        if self.topic.kind is Kind.PLAYER and before.entries and view.entries:
-            passed = tuple(sorted(before.ahead & view.behind))
-            overtaken_by = tuple(sorted(before.behind & view.ahead))
-        self._add(
-            Type.CHANGE,
-            Change(
-                set=changed,
-                gone=gone,
-                total=view.snapshot.total,
-                position=view.snapshot.position,
-                passed=passed,
-                overtaken_by=overtaken_by,
-            ),
-        )
+        self._note_nothing()
+        self._told = view
         return True
 
-    def end(self, data: object) -> None:
-        """Tell watchers that there is nothing more to see, and why."""
-        self._add(Type.RESET, data)
+    def _change(self, told: View, view: View) -> Change:
+        passed: tuple[str, ...] = ()
+        overtaken_by: tuple[str, ...] = ()
+        if self.topic.kind is Kind.PLAYER and told.entries and view.entries:
+            passed = tuple(sorted(told.ahead & view.behind))
+            overtaken_by = tuple(sorted(told.behind & view.ahead))
+        return Change(
+            set=[entry for entry in view.entries if entry.player in self._touched],
+            gone=sorted(self._touched - {entry.player for entry in view.entries}),
+            total=view.snapshot.total,
+            position=view.snapshot.position,
+            passed=passed,
+            overtaken_by=overtaken_by,
+        )
+
+    def end(self, why: object) -> bool:
+        """Tell watchers that there is nothing to see any more; False where they know. It may come back."""
+        if self._gone is not None:
+            return False
+        self._gone = why
+        self._view, self._fingerprint = None, None
+        self._note_nothing()
+        self._add(Type.RESET, why)
+        return True
+
+    def _note_nothing(self) -> None:
+        self._touched.clear()
+        self._is_touched = self._is_other = False
 
     def _add(self, kind: Type, data: object) -> None:
         message = Message(self.name, kind, self._next_offset(), data)
         self.newest = message.offset
         self._snapshot = None
-        self._history.append(message)
-        self._history_bytes += message.size_bytes
-        while len(self._history) > HISTORY_MESSAGES_MAX or self._history_bytes > HISTORY_BYTES_MAX:
-            dropped = self._history.popleft()
-            self._history_bytes -= dropped.size_bytes
-            self._complete_from = dropped.offset
+        self._history.add(message)
 
-    def snapshot(self, offset: int) -> Message:
+    def snapshot(self, offset: int) -> list[Message]:
         """Return all there is to see now; the hub is at `offset`."""
+        if self._view is None:
+            return [Message(self.name, Type.RESET, NO_OFFSET, self._gone)]
         if self._snapshot is None:
             self._snapshot = Message(self.name, Type.SNAPSHOT, offset, self._view.snapshot)
-        return self._snapshot
+        return [self._snapshot]
 
     def after(self, offset: int, upto: int) -> list[Message]:
         """Return what somebody has missed who has seen everything up to an offset; the hub is at `upto`."""
-        if offset < self._complete_from or offset > upto:
-            return [Message(self.name, Type.RESET, upto, None), self.snapshot(upto)]
-        return [message for message in self._history if message.offset > offset]
+        missed = None if offset > upto else self._history.after(offset)
+        if missed is not None:
+            return missed
+        if self._view is None:
+            return self.snapshot(upto)
+        return [Message(self.name, Type.RESET, NO_OFFSET, None), *self.snapshot(upto)]
+
+    def forget(self) -> None:
+        """Give the room of its history back."""
+        self._history.forget()

@@ -1,0 +1,54 @@
+"""The files that pages are made of, with a tag that changes when they do."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import NamedTuple
+
+BOARD_SCRIPT = "rankd-board.js"
+# One after the other, they are one module: each uses what stands before it.
+_SCRIPTS = ("text.js", "make.js", "feed.js", "standings.js", "rows.js", "element.js")
+_STYLES = {"PEOPLE_CSS": "people.css", "BOARD_CSS": "board.css"}
+_MEDIA = {
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+
+
+class Asset(NamedTuple):
+    """A file as it is sent."""
+
+    body: bytes
+    media: bytes
+    tag: bytes
+
+
+def asset(name: str) -> Asset | None:
+    """Return a file by its name, None when there is none."""
+    return _assets().get(name)
+
+
+@cache
+def _assets() -> dict[str, Asset]:
+    found = {BOARD_SCRIPT: _made(_board_script().encode(), ".js")}
+    for file in (files(__package__) / "files").iterdir():
+        ending = file.name[file.name.rfind(".") :]
+        if ending in _MEDIA:
+            found[file.name] = _made(file.read_bytes(), ending)
+    return found
+
+
+def _made(body: bytes, ending: str) -> Asset:
+    return Asset(body, _MEDIA[ending], f'"{sha256(body).hexdigest()[:24]}"'.encode())
+
+
+def _board_script() -> str:
+    folder = files(__package__) / "board"
+    styles = [
+        f"const {constant} = {json.dumps((folder / name).read_text('utf-8'))};" for constant, name in _STYLES.items()
+    ]
+    return "\n".join([*styles, *((folder / name).read_text("utf-8") for name in _SCRIPTS)])

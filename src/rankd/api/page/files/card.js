@@ -1,0 +1,108 @@
+// A player's card: where they stand, how that came about since the page was opened, and whether this is you.
+import { boardPath, make, makeAvatar, makeCountry, makeName, momentText, nameOf, numberText, percentText, scoreText, write } from "/rankd-board.js";
+import { sparkline } from "/assets/courses.js";
+
+const REFRESH_MS = 2_000;
+const METADATA_MAX = 8;
+
+const fact = (label, ...value) => make("div", {}, make("dt", {}, label), make("dd", {}, ...value));
+export const changeText = (places) =>
+  places === 0 ? "unchanged" : `${places > 0 ? "▲" : "▼"} ${numberText(Math.abs(places))}`;
+
+export class Card {
+  #dialog = document.getElementById("card");
+  #page;
+  #entry = null;
+  #timer = null;
+  #parts = {};
+
+  // `page` has board, source, definition, origins, where, label, courses, me and setMe(player).
+  constructor(page) {
+    this.#page = page;
+    this.#dialog.addEventListener("close", () => this.#closed());
+    this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
+  }
+
+  open(entry) {
+    this.#entry = entry;
+    this.#build();
+    this.#show(entry);
+    if (!this.#dialog.open) this.#dialog.showModal();
+    this.#refresh();
+  }
+
+  // Who is shown may be shown by others meanwhile: what they learn is taken here too.
+  update(entries) {
+    const entry = this.#dialog.open && entries.find((one) => one.player === this.#entry.player);
+    if (entry) this.#show({ ...this.#entry, ...entry });
+  }
+
+  #closed() {
+    clearTimeout(this.#timer);
+    this.#entry = null;
+  }
+
+  async #refresh() {
+    clearTimeout(this.#timer);
+    const { player } = this.#entry;
+    const { board, source, where } = this.#page;
+    try {
+      const { entries } = await source.post(boardPath(board, "/ranks"), where(), { players: [player] });
+      const path = boardPath(board, `/players/${encodeURIComponent(player)}`);
+      const standing = entries.length ? await source.get(path, where()) : { ...this.#entry, rank: null };
+      if (this.#entry?.player === player) this.#show(standing);
+    } catch {
+      // The page says when the connection is lost.
+    }
+    if (this.#entry?.player === player) this.#timer = setTimeout(() => this.#refresh(), REFRESH_MS);
+  }
+
+  #build() {
+    const entry = this.#entry;
+    const close = make("button", { type: "button", class: "icon close", "aria-label": "Close" }, "×");
+    close.addEventListener("click", () => this.#dialog.close());
+    const mine = make("button", { type: "button", class: "mine" });
+    mine.addEventListener("click", () => {
+      this.#page.setMe(this.#page.me() === entry.player ? null : entry.player);
+      this.#showMine(mine);
+    });
+    this.#showMine(mine);
+    const isNamed = nameOf(entry) !== entry.player;
+    const title = make("h2", { id: "card-name" }, makeName(entry));
+    const under = make("p", { class: "id" }, makeCountry(entry.country), isNamed ? make("bdi", {}, entry.player) : null);
+    const facts = make("dl", { class: "facts" });
+    const course = make("div", { class: "course" });
+    const more = make("dl", { class: "metadata" });
+    const label = make("p", { class: "label" }, this.#page.label());
+    this.#parts = { facts, course, more };
+    const head = make("div", { class: "who" }, makeAvatar(entry, this.#page.origins), make("div", {}, title, under), close);
+    this.#dialog.replaceChildren(head, label, facts, course, more, make("div", { class: "actions" }, mine));
+  }
+
+  #showMine(button) {
+    write(button, this.#page.me() === this.#entry.player ? "This is not me" : "This is me");
+  }
+
+  #show(entry) {
+    this.#entry = entry;
+    const { facts, course, more } = this.#parts;
+    const { decimals } = this.#page.definition;
+    if (!entry.rank) {
+      facts.replaceChildren(fact("Rank", "no score here yet"));
+      course.replaceChildren();
+      more.replaceChildren();
+      return;
+    }
+    this.#page.courses.note(entry);
+    const rows = [fact("Rank", `#${numberText(entry.rank)}`), fact("Score", scoreText(entry.score, decimals))];
+    if (entry.top_percent !== undefined) rows.push(fact("Among all", `top ${percentText(entry.top_percent)}`));
+    if (entry.rank_change !== undefined && entry.rank_change !== null) rows.push(fact("Since midnight", changeText(entry.rank_change)));
+    facts.replaceChildren(...rows);
+    const points = this.#page.courses.of(entry.player);
+    course.replaceChildren(make("p", {}, "Rank since this page was opened"), sparkline(points));
+    const told = Object.entries(entry.metadata ?? {}).slice(0, METADATA_MAX);
+    const reached = entry.reached_at ? [fact("Reached", momentText(entry.reached_at))] : [];
+    const shown = (value) => make("bdi", {}, typeof value === "string" ? value : JSON.stringify(value));
+    more.replaceChildren(...reached, ...told.map(([name, value]) => fact(name, shown(value))));
+  }
+}

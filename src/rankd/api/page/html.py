@@ -1,0 +1,53 @@
+"""The pages' HTML, which holds no standings: the scripts read those, as any other client does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from html import escape
+from importlib.metadata import version
+from importlib.resources import files
+from string import Template
+from urllib.parse import quote
+
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?|\*")
+
+
+def front_page(avatar_origins: Iterable[str]) -> bytes:
+    """Return the page with all boards."""
+    return _filled("index.html", avatars=_origins(avatar_origins))
+
+
+def board_page(board: str, title: str, avatar_origins: Iterable[str]) -> bytes:
+    """Return the page of one board; which board it is, the script takes from the address."""
+    return _filled("board.html", avatars=_origins(avatar_origins), board=quote(board, safe=""), title=title)
+
+
+def page_policy(avatar_origins: Iterable[str]) -> bytes:
+    """Return the Content-Security-Policy of the pages: their own files, and avatars from origins that are configured.
+
+    >>> page_policy(["https://img.example"]).split(b"; ")[4]
+    b"img-src 'self' https://img.example"
+    """
+    pictures = " ".join(filter(None, ("'self'", _origins(avatar_origins))))
+    return (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        f"img-src {pictures}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ).encode()
+
+
+def _origins(avatar_origins: Iterable[str]) -> str:
+    """Return the origins in a row; what is none could be read as another directive."""
+    return " ".join(origin for origin in avatar_origins if _ORIGIN.fullmatch(origin))
+
+
+def _filled(name: str, **values: str) -> bytes:
+    escaped = {key: escape(value) for key, value in values.items()}
+    return _template(name).substitute(escaped, version=escape(version("rankd"))).encode()
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template((files(__package__) / "files" / name).read_text("utf-8"))

@@ -1,0 +1,105 @@
+"""The pages, the files they are made of, and `<rankd-board>` for pages of others."""
+
+from __future__ import annotations
+
+from rankd.api.caching import matches
+from rankd.api.calls import Access, Call
+from rankd.api.exchange import Header, Request, Response
+from rankd.api.page import BOARD_SCRIPT, asset, board_page, front_page, page_policy
+from rankd.api.service import Service
+from rankd.errors import BoardUnknown, InvalidValue, RouteUnknown
+
+# Asked for each time, and answered with 304: after an update, no page runs on scripts of two versions.
+_ASK_AGAIN: Header = (b"cache-control", b"no-cache")
+_AS_SAID: Header = (b"x-content-type-options", b"nosniff")
+
+
+def show_front(service: Service, _request: Request) -> Response:
+    """Answer with the page that lists all boards."""
+    return _page(service, front_page(service.config.push.avatar_origins))
+
+
+def show_board(service: Service, request: Request) -> Response:
+    """Answer with a board's page; where reads are public, people are told at once when there is no such board."""
+    board, status = request.arguments[0], 200
+    title = board
+    if service.config.server.public_read:
+        try:
+            title = service.boards.board(board).title
+        except (BoardUnknown, InvalidValue):
+            if b"text/html" not in request.headers.get(b"accept", b""):
+                raise
+            status = 404
+    return _page(service, board_page(board, title, service.config.push.avatar_origins), status)
+
+
+def send_board_script(_service: Service, request: Request) -> Response:
+    """Answer with the script of `<rankd-board>`."""
+    return _file(request, BOARD_SCRIPT)
+
+
+def send_file(_service: Service, request: Request) -> Response:
+    """Answer with a file of the pages."""
+    return _file(request, request.arguments[0])
+
+
+def _page(service: Service, body: bytes, status: int = 200) -> Response:
+    headers = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-security-policy", page_policy(service.config.push.avatar_origins)),
+        (b"referrer-policy", b"no-referrer"),
+        _ASK_AGAIN,
+        _AS_SAID,
+    ]
+    return Response(body, headers, status)
+
+
+def _file(request: Request, name: str) -> Response:
+    found = asset(name)
+    if found is None:
+        raise RouteUnknown("path: the pages have no such file")
+    headers = [(b"content-type", found.media), (b"etag", found.tag), _ASK_AGAIN, _AS_SAID]
+    known = request.headers.get(b"if-none-match")
+    if known is not None and matches(known, found.tag):
+        return Response(b"", headers, 304)
+    return Response(found.body, headers)
+
+
+PAGES: tuple[Call, ...] = (
+    Call(
+        name="front_page",
+        method="GET",
+        path="/",
+        access=Access.OPEN,
+        handler=show_front,
+        about="The page that lists all boards.",
+        answer_media="text/html",
+    ),
+    Call(
+        name="board_page",
+        method="GET",
+        path="/boards/{board}",
+        access=Access.OPEN,
+        handler=show_board,
+        about="A board's page, live.",
+        answer_media="text/html",
+    ),
+    Call(
+        name="board_script",
+        method="GET",
+        path="/rankd-board.js",
+        access=Access.OPEN,
+        handler=send_board_script,
+        about="The script of `<rankd-board>`, a live table for pages of your own.",
+        answer_media="text/javascript",
+    ),
+    Call(
+        name="page_file",
+        method="GET",
+        path="/assets/{file}",
+        access=Access.OPEN,
+        handler=send_file,
+        about="A script, a style or a picture of the pages.",
+        answer_media="*/*",
+    ),
+)

@@ -231,11 +231,8 @@ class RankdBoard extends HTMLElement {
 
   #take(type, data, top) {
     if (data.topic !== top) return this.#takeOwn(type, data);
-    if (type === "reset") {
-      this.#standings.clear();
-      if (data.code) this.#refuse(data);
-      return;
-    }
+    if (type === "reset") return data.code ? this.#refuse(data) : null; // a snapshot follows
+    if (this.status.state === "refused") return this.#restart(); // it is back, and may be another one
     if (type === "snapshot") this.#standings.snapshot(data);
     else if (type !== "change") return;
     else if (this.#standings.change(data)) this.#refreshLater(REFRESH_SOON_MS);
@@ -251,9 +248,9 @@ class RankdBoard extends HTMLElement {
     this.#say("rankd-player", { entry: this.#own, passed, overtaken_by: overtakenBy });
   }
 
-  // The board is no more.
+  // The board is no more; should it come back, the topic tells.
   #refuse({ code, detail }) {
-    this.#stop();
+    this.#standings.clear();
     this.#note({ state: "refused", problem: new Refused(404, { code, detail }) });
   }
 

@@ -31,7 +31,7 @@ READER_CACHE_KIB = 8_192
 BUSY_MS = 10_000
 FRAME_BYTES = 4_096 + 24  # of a page in the log
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
-_ZEROS = bytes(1024 * 1024)
+_ZEROS = bytes(256 * 1024)  # written before a commit may go on
 MIGRATIONS = "schema"
 STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
 
@@ -118,11 +118,12 @@ class Database:
         path = f"{self._path}-wal"
         if self._vfs is not None or os.stat(path).st_size >= self.log_pages * FRAME_BYTES + ahead_bytes // 2:
             return
-        with self.writing(), open(path, "r+b", buffering=0) as log:
-            log.seek(0, os.SEEK_END)
+        with open(path, "r+b", buffering=0) as log:
             for _ in range(0, ahead_bytes, len(_ZEROS)):
-                log.write(_ZEROS)
-            os.fdatasync(log.fileno())
+                with self.writing():
+                    log.seek(0, os.SEEK_END)
+                    log.write(_ZEROS)
+                os.fdatasync(log.fileno())  # in steps and beside commits: nobody waits for megabytes
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:

@@ -15,7 +15,7 @@ from benchmarks.http_wrk import BOARD
 from benchmarks.isolated import ROOT
 from rankd.bench import Report
 
-CONNECTIONS = 64
+CONNECTIONS = 256  # of many clients: one write that waits for the disk keeps no read from being sent
 
 
 def sustained_rows(scale: Scale, server: HttpServer, token: str) -> Iterator[Row]:

@@ -32,7 +32,6 @@ from rankd.settings import Settings
 UPKEEP_EVERY_S = 0.2
 UPKEEP_AFTER_FAILURE_S = 2.0
 PAGE_BYTES = 4_096
-LOG_PAGES_FEW = 256
 SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
 CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
@@ -222,7 +221,7 @@ class Running:
     def _checkpoint(self) -> None:
         pages = self._database.log_pages
         with suppress(OSError):  # it only makes commits faster
-            self._database.extend_log(LOG_AHEAD_BYTES * 4 if pages > LOG_PAGES_FEW else LOG_AHEAD_BYTES)
+            self._database.extend_log(LOG_AHEAD_BYTES)
         if pages * PAGE_BYTES < self.settings.checkpoint_bytes:
             return
         self._database.checkpoint()

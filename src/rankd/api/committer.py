@@ -17,16 +17,23 @@ from typing import Any
 from rankd.errors import Overloaded
 from rankd.intake.queue import Task
 
+IDLE_POLL_S = 0.005
+
+
+Handed = tuple[Task, asyncio.Future[Any]]
+
 
 class Committer:
-    """Hands tasks from the event loop to a thread that commits them."""
+    """Hands tasks from the event loop to a thread that commits them, a group at a time."""
 
     def __init__(self, commit: Callable[[list[Task]], None], tasks_max: int) -> None:
         """`commit` sets the result or the error of every task it is given; `tasks_max` may wait at a time."""
         self._commit = commit
         self._tasks_max = tasks_max
         self._loop = asyncio.get_running_loop()
-        self._handed_in: queue.SimpleQueue[tuple[Task, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._next: list[Handed] = []  # those that share the next commit
+        self._is_busy = False  # with a group, or about to be
+        self._groups: queue.SimpleQueue[list[Handed] | None] = queue.SimpleQueue()
         self.waiting = 0
         self._is_stopping = False
         self._thread = threading.Thread(target=self._work, name="rankd-committer", daemon=True)
@@ -38,35 +45,48 @@ class Committer:
             raise Overloaded("the server has more writes waiting than it takes; send it again, with the same key")
         self.waiting += 1
         done: asyncio.Future[Any] = self._loop.create_future()
-        self._handed_in.put((task, done))
+        self._next.append((task, done))
+        if not self._is_busy:
+            # What else is ready to be read in this turn of the loop goes along.
+            self._is_busy = True
+            self._loop.call_soon(self._begin)
         return done
 
+    def _begin(self) -> None:
+        """Let the thread commit what has been handed in; it is woken once, however many there are."""
+        self._is_busy = bool(self._next)
+        if self._is_busy:
+            group, self._next = self._next, []
+            self._groups.put(group)
+
     def stop(self) -> None:
-        """Commit what was handed in and end the thread; blocks, so not for the event loop."""
+        """Take nothing more, commit what was handed in and end the thread; blocks, so not for the event loop."""
         self._is_stopping = True
-        self._handed_in.put(None)
+        idle = threading.Event()
+        self._loop.call_soon_threadsafe(self._tell_when_idle, idle)
+        idle.wait()
+        self._groups.put(None)
         self._thread.join()
 
-    def _work(self) -> None:
-        while True:
-            first = self._handed_in.get()
-            taken = [] if first is None else [first]
-            while first is not None:
-                try:
-                    first = self._handed_in.get_nowait()
-                except queue.Empty:
-                    break
-                if first is not None:
-                    taken.append(first)
-            if taken:
-                self._commit([task for task, _ in taken])
-                self._loop.call_soon_threadsafe(self._answer, taken)
-            if first is None:
-                return
+    def _tell_when_idle(self, idle: threading.Event) -> None:
+        if self._is_busy:
+            self._loop.call_later(IDLE_POLL_S, self._tell_when_idle, idle)
+        else:
+            idle.set()
 
-    def _answer(self, taken: list[tuple[Task, asyncio.Future[Any]]]) -> None:
-        self.waiting -= len(taken)
-        for task, done in taken:
+    def _work(self) -> None:
+        while (group := self._groups.get()) is not None:
+            try:
+                self._commit([task for task, _ in group])
+            except Exception as problem:  # whoever waits must hear of it
+                for task, _ in group:
+                    task.error = task.error or problem
+            self._loop.call_soon_threadsafe(self._answer, group)
+
+    def _answer(self, group: list[Handed]) -> None:
+        self._begin()  # first, so that the thread works while this group is answered
+        self.waiting -= len(group)
+        for task, done in group:
             if done.cancelled():  # its client went away: it is committed all the same
                 continue
             if task.error is not None:

@@ -1,0 +1,117 @@
+"""Writes on their way from the event loop to the disk and back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from rankd.api.committer import Committer
+from rankd.errors import Overloaded
+from rankd.intake.queue import Task
+
+
+class Disk:
+    """Commits groups, when it is let."""
+
+    def __init__(self) -> None:
+        self.groups: list[int] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.problem: Exception | None = None
+
+    def commit(self, tasks: list[Task]) -> None:
+        self.may_go_on.wait(10)
+        self.groups.append(len(tasks))
+        if self.problem is not None:
+            raise self.problem
+        for number, task in enumerate(tasks):
+            task.result = number
+
+
+def test_what_is_handed_in_during_a_commit_shares_the_next() -> None:
+    async def run() -> list[int]:
+        disk = Disk()
+        committer = Committer(disk.commit, 100)
+        disk.may_go_on.clear()
+        first = committer.hand_in(Task())
+        await asyncio.to_thread(int)  # the loop takes a turn
+        others = [committer.hand_in(Task()) for _ in range(5)]
+        disk.may_go_on.set()
+        await asyncio.gather(first, *others)
+        await asyncio.to_thread(committer.stop)
+        return disk.groups
+
+    assert asyncio.run(run()) == [1, 5]
+
+
+def test_what_is_ready_in_one_turn_of_the_loop_is_one_commit() -> None:
+    async def run() -> list[int]:
+        disk = Disk()
+        committer = Committer(disk.commit, 100)
+        await asyncio.gather(*(committer.hand_in(Task()) for _ in range(7)))
+        await asyncio.to_thread(committer.stop)
+        return disk.groups
+
+    assert asyncio.run(run()) == [7]
+
+
+def test_more_than_may_wait_is_refused_and_the_others_are_committed() -> None:
+    async def run() -> list[int]:
+        disk = Disk()
+        committer = Committer(disk.commit, 2)
+        waiting = [committer.hand_in(Task()) for _ in range(2)]
+        with pytest.raises(Overloaded):
+            committer.hand_in(Task())
+        await asyncio.gather(*waiting)
+        await committer.hand_in(Task())
+        await asyncio.to_thread(committer.stop)
+        with pytest.raises(Overloaded):
+            committer.hand_in(Task())
+        return disk.groups
+
+    assert asyncio.run(run()) == [2, 1]
+
+
+def test_whoever_waits_hears_of_a_commit_that_fails() -> None:
+    async def run() -> None:
+        disk = Disk()
+        disk.problem = OSError("the disk is gone")
+        committer = Committer(disk.commit, 10)
+        with pytest.raises(OSError, match="gone"):
+            await committer.hand_in(Task())
+        disk.problem = None
+        assert await committer.hand_in(Task()) == 0
+        await asyncio.to_thread(committer.stop)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_goes_away_does_not_keep_others_from_their_answers() -> None:
+    async def run() -> None:
+        disk = Disk()
+        committer = Committer(disk.commit, 10)
+        gone, stays = committer.hand_in(Task()), committer.hand_in(Task())
+        gone.cancel()
+        assert await stays == 1
+        assert committer.waiting == 0
+        await asyncio.to_thread(committer.stop)
+
+    asyncio.run(run())
+
+
+def test_stopping_commits_what_was_handed_in() -> None:
+    async def run() -> list[int]:
+        disk = Disk()
+        committer = Committer(disk.commit, 10)
+        disk.may_go_on.clear()
+        waiting = [committer.hand_in(Task())]
+        await asyncio.to_thread(int)  # the loop takes a turn
+        waiting.append(committer.hand_in(Task()))
+        stopping = asyncio.create_task(asyncio.to_thread(committer.stop))
+        disk.may_go_on.set()
+        await asyncio.gather(*waiting, stopping)
+        return disk.groups
+
+    assert asyncio.run(run()) == [1, 1]

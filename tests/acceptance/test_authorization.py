@@ -12,6 +12,7 @@ import pytest
 
 from rankd.api.calls import Call
 from rankd.api.examples import EXAMPLES
+from rankd.api.pages import PAGES
 from rankd.api.routes import CALLS
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
@@ -45,7 +46,7 @@ EXPECTED = {
     "submit_many": (WHO, WHO, WHO, OK, NO, NO, OK, NO, OK, OK, NO),
     **dict.fromkeys(("top", "range", "rank", "around", "ranks", "friends", "rank_of_score", "distribution"), PUBLIC),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PUBLIC),
-    **dict.fromkeys(("health", "ready", "openapi", "docs"), (OK,) * len(KINDS)),
+    **dict.fromkeys(("health", "ready", "openapi", "docs", *(call.name for call in PAGES)), (OK,) * len(KINDS)),
     **dict.fromkeys(("define", "delete", "reset", "remove", "history"), ADMIN),
     **dict.fromkeys(("friends_of", "stored_friends"), OWN_READ),
     **dict.fromkeys(("set_player", "set_friends"), OWN_WRITE),
@@ -120,6 +121,7 @@ QUERIES = {"range": "?from=1&to=2", "search": "?search=ali", "stream": "?topic=t
 
 def ask(client: httpx.Client, call: Call) -> httpx.Response:
     path = call.path.replace("{board}", "arcade").replace("{player}", "alice").replace("{score}", "5")
+    path = path.replace("{file}", "page.css")
     body: Any = EXAMPLES[call.name].body if call.name in EXAMPLES else None
     if call.name == "submit":
         body = {"board": "arcade", "player": "alice", "score": 1}

@@ -21,6 +21,7 @@ from rankd.api.codes import codes
 from rankd.api.docs import docs_page, docs_policy
 from rankd.api.examples import EXAMPLES
 from rankd.api.openapi import CACHED, describe
+from rankd.api.pages import PAGES
 from rankd.api.routes import CALLS
 
 from .serving import Serving, serving
@@ -34,6 +35,7 @@ PLAYED = [
     *(call.name for call in CALLS if call.name not in (*ORDER, *DESTRUCTIVE, "stream")),  # which never ends
     *DESTRUCTIVE,
 ]
+SHOWN_ELSEWHERE = {"metrics", "openapi", "docs", *(call.name for call in PAGES)}
 GUARDED = [call for call in CALLS if call.access not in (Access.OPEN, Access.READ)]
 GARBAGE = [
     b"",
@@ -93,7 +95,7 @@ def shape(value: object) -> object:
     return [shape(inner) for inner in value] if isinstance(value, list) else None
 
 
-@pytest.mark.parametrize("name", [name for name in PLAYED if name not in ("metrics", "openapi", "docs")])
+@pytest.mark.parametrize("name", [name for name in PLAYED if name not in SHOWN_ELSEWHERE])
 def test_an_example_is_answered_as_it_says(name: str, answers: dict[str, httpx.Response]) -> None:
     answer = answers[name]
 

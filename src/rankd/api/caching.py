@@ -14,7 +14,7 @@ from rankd.boards import Boards
 from rankd.reads.meaning import Meant
 
 NO_STORE = [JSON, (b"cache-control", b"no-store")]
-_CURRENT = (b"cache-control", b"public, max-age=1, stale-while-revalidate=5")
+_CURRENT = (b"cache-control", b"public, max-age=1")
 _FINAL = (b"cache-control", b"public, max-age=3600, stale-while-revalidate=86400")
 _DECAY_STEP_MS = 1_000
 _HASH_BITS = 0xFFFFFFFF

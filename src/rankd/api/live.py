@@ -142,7 +142,7 @@ class Live:
     async def sse(self, stream: Stream, headers: list[Header], receive: Receive, send: Send) -> None:
         """Send events until the client goes, or has to."""
         await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
-        listening = asyncio.create_task(_hearing(stream, _until_gone(receive, stream)))
+        listening = asyncio.create_task(_hearing(stream, lambda: _until_gone(receive, stream)))
         epoch = self.hub.epoch
         stream.is_beating = True  # the first bytes tell proxies and pages that it is open
         stream.wake()
@@ -166,9 +166,14 @@ class Live:
 
     async def websocket(self, stream: Stream, receive: Receive, send: Send) -> None:
         """Exchange frames until one side ends it; the connection has been accepted."""
-        listening = asyncio.create_task(_hearing(stream, self._listen(stream, receive, send)))
+        listening = asyncio.create_task(_hearing(stream, lambda: self._listen(stream, receive, send)))
         try:
-            await self._send_frames(stream, send)
+            try:
+                await self._send_frames(stream, send)
+            finally:
+                # The server underneath sends no close frame while somebody waits for what the client says.
+                listening.cancel()
+                await asyncio.wait([listening])
             if stream.ending is not None and stream.ending is not GOODBYE:
                 await _sending(stream, send(_close(stream.ending)))
         except asyncio.CancelledError:
@@ -177,8 +182,6 @@ class Live:
                     async with asyncio.timeout(TOLD_TOO_SLOW_S):
                         await send(_close(TOO_SLOW))
             raise
-        finally:
-            listening.cancel()
 
     async def _send_frames(self, stream: Stream, send: Send) -> None:
         epoch = self.hub.epoch
@@ -229,10 +232,10 @@ async def _sending(stream: Stream, sent: Awaitable[None]) -> None:
         stream.sending_since = None
 
 
-async def _hearing(stream: Stream, heard: Awaitable[None]) -> None:
+async def _hearing(stream: Stream, hear: Callable[[], Awaitable[None]]) -> None:
     """Hear what a client says; a connection that cannot be heard any more must not keep its place."""
     try:
-        await heard
+        await hear()
     except Exception:
         _log.exception("a live connection failed")
         stream.end(FAULT)

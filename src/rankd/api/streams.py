@@ -131,7 +131,7 @@ class Stream:
         messages = [message for first in firsts.values() for message in first]
         for name, (watched, offset) in self._sent.items():
             if watched.newest > offset:
-                messages += watched.after(offset, self._hub.offset)
+                messages += watched.newest_after(offset, self._hub.offset)
                 self._sent[name] = (watched, watched.newest)
         messages.sort(key=lambda message: message.offset)
         return messages

@@ -18,14 +18,14 @@ from rankd.serving import serve
 
 PEOPLE = 3_000
 PAST_GAMES = 12_000  # played before you came
-GAMES_PER_S = 12.0
+GAMES_PER_S = 30.0
 DAY_MS = 86_400_000
 SEED = 8_731
 BOARDS: dict[str, dict[str, Any]] = {
     "arcade": {
         "title": "Arcade",
         "description": "The best score counts.",
-        "windows": ["all_time", "weekly", "daily"],
+        "windows": ["daily", "weekly", "all_time"],
         "scopes": ["country"],
         "feeds": ["guilds"],
     },

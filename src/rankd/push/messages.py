@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -32,6 +33,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     overtaken_by: Sequence[str] = ()  # and those who were behind
 
 
+_decode_change = msgspec.json.Decoder(Change).decode
+
+
 class Message:
     """One message of a topic; its frames are made when the first watcher needs them."""
 
@@ -50,6 +54,10 @@ class Message:
     def size_bytes(self) -> int:
         """About what it takes to keep it, both frames made."""
         return 3 * len(self._data) + _OVERHEAD_BYTES
+
+    def change(self) -> Change:
+        """Return what it says, of a change; entries as they are written."""
+        return _decode_change(self._data)
 
     def sse(self, epoch: str) -> bytes:
         """Return it as a server-sent event."""
@@ -85,6 +93,40 @@ def events(batch: Sequence[Message], epoch: str) -> bytes:
         *others, last = batch
         return b"".join([*(message.sse_without_offset(epoch) for message in others), last.sse(epoch)])
     return b"".join([message.sse(epoch) for message in batch])
+
+
+def conflated(messages: Sequence[Message]) -> list[Message]:
+    """Return consecutive messages of a topic in as few as can be: nothing older than a reset, and one change."""
+    first = max((index for index, message in enumerate(messages) if message.type is Type.RESET), default=0)
+    kept = [message for message in messages[first:] if message.type is not Type.CHANGE]
+    changes = [message for message in messages[first:] if message.type is Type.CHANGE]
+    return [*kept, _merged(changes)] if len(changes) > 1 else [*kept, *changes]
+
+
+def _merged(messages: Sequence[Message]) -> Message:
+    entries: dict[str, Any] = {}
+    gone: dict[str, None] = {}
+    passed: Counter[str] = Counter()
+    changes = [message.change() for message in messages]
+    for change in changes:
+        for player in change.gone:
+            entries.pop(player, None)
+            gone[player] = None
+        for entry in change.set:
+            entries[entry["player"]] = entry
+            gone.pop(entry["player"], None)
+        passed.update(change.passed)
+        passed.subtract(change.overtaken_by)
+    last = changes[-1]
+    merged = Change(
+        set=sorted(entries.values(), key=lambda entry: entry["rank"]),
+        gone=list(gone),
+        total=last.total,
+        position=last.position,
+        passed=sorted(player for player, times in passed.items() if times > 0),
+        overtaken_by=sorted(player for player, times in passed.items() if times < 0),
+    )
+    return Message(messages[-1].topic, Type.CHANGE, messages[-1].offset, merged)
 
 
 def difference(before: Mapping[str, Any], now: Sequence[Any]) -> set[str]:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from rankd.boards import Boards
 from rankd.push.history import History, Room
-from rankd.push.messages import NO_OFFSET, Change, Message, Type, difference
+from rankd.push.messages import NO_OFFSET, Change, Message, Type, conflated, difference
 from rankd.push.topics import Kind, Topic
 from rankd.push.views import View, view_of
 
@@ -64,6 +64,7 @@ class Watched:
         self._is_other = False  # the instance is, since then
         self._gone: object | None = None  # why there is nothing to see
         self._snapshot: Message | None = None
+        self._conflated: dict[int, list[Message]] = {}  # by the offset they follow
 
     @property
     def is_blank(self) -> bool:
@@ -153,6 +154,7 @@ class Watched:
         message = Message(self.name, kind, self._next_offset(), data)
         self.newest = message.offset
         self._snapshot = None
+        self._conflated.clear()
         self._history.add(message)
 
     def snapshot(self, offset: int) -> list[Message]:
@@ -171,6 +173,16 @@ class Watched:
         if self._view is None:
             return self.snapshot(upto)
         return [Message(self.name, Type.RESET, NO_OFFSET, None), *self.snapshot(upto)]
+
+    def newest_after(self, offset: int, upto: int) -> list[Message]:
+        """Return the same in as few messages as can be: for somebody who is there, and was slow or at rest."""
+        found = self._conflated.get(offset)
+        if found is None:
+            missed = self.after(offset, upto)
+            if len(missed) < 2 or missed[0].offset == NO_OFFSET:
+                return missed
+            found = self._conflated[offset] = conflated(missed)
+        return found
 
     def forget(self) -> None:
         """Give the room of its history back."""

@@ -9,6 +9,7 @@ const PAGE_COUNT = 25;
 const ROWS_MAX = 1_000; // what one read gives; rows beyond it do not move by themselves
 const REFRESH_MS = 4_000; // of rows below the live ones, and of a player no topic tells about
 const REFRESH_SOON_MS = 120;
+const REFRESH_PAUSE_MS = 1_000; // between two of them, however much happens
 const HIDDEN_MS = 30_000;
 const STATES = {
   connecting: "Connecting…",
@@ -38,6 +39,7 @@ class RankdBoard extends HTMLElement {
   #isDue = false;
   #origins = []; // from where avatars may come
   #refreshing = null;
+  #refreshed = 0;
   #hiding = null;
 
   definition = null;
@@ -176,30 +178,17 @@ class RankdBoard extends HTMLElement {
     for (const part of ["own", "empty", "more"]) this.#parts[part].hidden = true;
     this.#parts.total.textContent = "";
     this.#note({ state: "connecting" });
-    let failures = 0;
-    while (!signal.aborted) {
-      try {
-        this.definition = await this.#source.get(boardPath(this.#board), {}, signal);
-        break;
-      } catch (problem) {
-        if (signal.aborted) return;
-        if (problem.isFinal) return this.#note({ state: "refused", problem });
-        failures += 1;
-        await this.#wait(failures);
-      }
+    try {
+      const ask = () => this.#source.get(boardPath(this.#board), {}, signal);
+      const hold = (pause) => (this.#feed = pause);
+      this.definition = await insist(ask, { tell: (status) => this.#note(status), hold, signal });
+    } catch (problem) {
+      if (!signal.aborted) this.#note({ state: "refused", problem });
+      return;
     }
     if (signal.aborted) return;
     this.#standings = new Standings(this.definition);
     this.#watch(signal);
-  }
-
-  async #wait(failures) {
-    const ms = Math.min(15_000, 1_000 * 2 ** (failures - 1));
-    this.#note({ state: "lost", at: Date.now() + ms });
-    await new Promise((done) => {
-      const timer = setTimeout(done, ms);
-      this.#feed = { stop: () => (clearTimeout(timer), done()), retry: () => (clearTimeout(timer), done()), pause() {}, resume() {} };
-    });
   }
 
   #watch(signal) {
@@ -258,23 +247,26 @@ class RankdBoard extends HTMLElement {
   #refreshLater(ms = REFRESH_MS) {
     clearTimeout(this.#refreshing);
     const { signal } = this.#run;
+    const wait = Math.max(ms, this.#refreshed + REFRESH_PAUSE_MS - Date.now());
     this.#refreshing = setTimeout(async () => {
+      this.#refreshed = Date.now();
       try {
         if (this.#standings?.answer && !document.hidden && this.status.state !== "lost") await this.#refresh(signal);
       } catch {
         // The feed notices a lost connection by itself, and says so.
       }
       if (!signal.aborted) this.#refreshLater();
-    }, ms);
+    }, wait);
   }
 
   async #refresh(signal) {
-    const count = Math.min(this.#wanted - TOP_COUNT, ROWS_MAX);
+    const wanted = this.#wanted;
+    const count = Math.min(wanted - TOP_COUNT, ROWS_MAX);
     if (count > 0 && this.#standings.topCount === TOP_COUNT) {
       const query = { ...this.#named, from: TOP_COUNT + 1, to: TOP_COUNT + count };
       const page = await this.#source.get(boardPath(this.#board, "/range"), query, signal);
-      if (signal.aborted || this.#standings.entries.length > TOP_COUNT + count) return; // more was asked for meanwhile
-      this.#standings.replaceBelow(page.entries, page.next);
+      if (signal.aborted || wanted !== this.#wanted) return; // more was asked for meanwhile
+      this.#standings.renewBelow(page.entries, page.next);
       this.#show();
     }
     if (!this.#isUsual || this.status.state !== "live") await this.#readOwn(signal);
@@ -282,7 +274,8 @@ class RankdBoard extends HTMLElement {
 
   async #readOwn(signal) {
     if (!this.#player) return;
-    const { entries } = await this.#source.post(boardPath(this.#board, "/ranks"), this.#where, { players: [this.#player] }, signal);
+    const body = { players: [this.#player] };
+    const { entries } = await this.#source.post(boardPath(this.#board, "/ranks"), this.#where, body, signal);
     const [entry = null] = entries;
     const isOther = JSON.stringify(entry) !== JSON.stringify(this.#own);
     this.#own = entry;
@@ -330,11 +323,12 @@ class RankdBoard extends HTMLElement {
     if (!answer) return;
     const { table, total, empty, more, own } = this.#parts;
     const entries = this.#standings.entries.slice(0, Math.max(this.#wanted, 1));
-    const decimals = this.definition.decimals;
+    const { decimals } = this.definition;
+    const isLess = this.definition.order === "asc";
     const origins = this.#origins;
     const how = (entry) => {
       const moved = this.#standings.moved(entry);
-      return { decimals, origins, moved, isOwn: entry.player === this.#player, isNews: moved === null };
+      return { decimals, isLess, origins, moved, isOwn: entry.player === this.#player, isNews: moved === null };
     };
     this.#rows.show(entries, how);
     const longest = (texts) => Math.max(0, ...texts.map((text) => text.length));
@@ -346,7 +340,9 @@ class RankdBoard extends HTMLElement {
     this.#caption(answer);
     write(total, countText(answer.total, this.definition));
     empty.hidden = entries.length > 0;
-    if (!entries.length) empty.replaceChildren(make("strong", {}, "Nobody stands here yet."), "The first score takes first place.");
+    if (!entries.length) {
+      empty.replaceChildren(make("strong", {}, "Nobody stands here yet."), "The first score takes first place.");
+    }
     this.#parts.head.hidden = entries.length === 0;
     more.hidden = answer.total <= entries.length;
     this.#showOwn(entries, own, how);
@@ -409,7 +405,7 @@ if (!customElements.get("rankd-board")) customElements.define("rankd-board", Ran
 
 export {
   Feed, Refused, RankdBoard, Source,
-  boardPath, countText, countryName, draw, instanceLabel, isCalm, make, makeAvatar, makeCountry, makeMoved, makeName, momentText,
-  nameOf, numberText, peopleSheet, percentText, scopeLabel, scoreText, set, shortScoreText, whenText, windowLabel,
-  windowNames, write,
+  boardPath, countText, countryName, draw, insist, instanceLabel, isCalm, make, makeAvatar, makeCountry, makeName,
+  momentText, nameOf, numberText, peopleSheet, percentText, scopeLabel, scoreText, set, shortScoreText,
+  windowLabel, windowNames, write,
 };

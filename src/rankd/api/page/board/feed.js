@@ -1,4 +1,4 @@
-// Reads of one server, and what it sends by itself: a stream where that works, a read every few seconds where it does not.
+// Reads of one server, and what it sends by itself: a stream where that works, a read every few seconds elsewhere.
 
 const POLL_MS = 3_000;
 const STREAM_AGAIN_MS = 30_000; // while polling
@@ -33,8 +33,10 @@ class Source {
   headers(more = {}) {
     return this.token ? { ...more, Authorization: `Bearer ${this.token}` } : more;
   }
+  // What was answered before is asked about, never taken as it is: it may be seconds old.
   async get(path, query, signal) {
-    return answered(await fetch(this.address(path, query), { headers: this.headers(), credentials: "omit", signal }));
+    const options = { headers: this.headers(), cache: "no-cache", credentials: "omit", signal };
+    return answered(await fetch(this.address(path, query), options));
   }
   async post(path, query, body, signal) {
     const headers = this.headers({ "Content-Type": "application/json" });
@@ -55,8 +57,42 @@ const answered = async (response) => {
 };
 const boardPath = (board, rest = "") => `/v1/boards/${encodeURIComponent(board)}${rest}`;
 
-// Tells what its topics show: take(type, data) for each message, tell({state, at?, problem?}) for how the connection is:
-//   connecting → live ⇄ lost (the next try is at `at`) ; polling where streams do not work ; refused, and that is final
+// A wait that can be cut short. Until there is a feed, it stands in for one.
+class Pause {
+  constructor(ms) {
+    this.at = Date.now() + ms;
+    this.over = new Promise((done) => {
+      const timer = setTimeout(done, ms);
+      this.retry = this.stop = () => {
+        clearTimeout(timer);
+        done();
+      };
+    });
+  }
+  pause() {}
+  resume() {}
+}
+// Longer from time to time, and not the same for all: a server that comes back is not run over.
+const waitMs = (failures) =>
+  Math.min(WAIT_MS_MAX, WAIT_MS_MIN * 2 ** Math.min(failures - 1, 6)) * (0.8 + 0.4 * Math.random());
+
+// Asks until there is an answer, or a refusal that is final. `hold` gets each pause.
+const insist = async (ask, { tell, hold, signal }) => {
+  for (let failures = 1; ; failures += 1) {
+    try {
+      return await ask();
+    } catch (problem) {
+      if (signal?.aborted || problem.isFinal) throw problem;
+      const pause = new Pause(waitMs(failures));
+      hold(pause);
+      tell({ state: "lost", at: pause.at });
+      await pause.over;
+    }
+  }
+};
+
+// Tells what its topics show, take(type, data), and how the connection is, tell({state, at?, problem?}):
+//   connecting → live ⇄ lost, the next try is at `at`; polling, where streams do not work; refused, which is final
 class Feed {
   #source;
   #topics;
@@ -67,7 +103,7 @@ class Feed {
   #stream = null;
   #lastId = null;
   #paused = null;
-  #skip = null;
+  #resting = null;
 
   constructor(source, topics, { poll, take, tell }) {
     this.#source = source;
@@ -97,7 +133,7 @@ class Feed {
   }
 
   async #wait(failures) {
-    const wait = Math.min(WAIT_MS_MAX, WAIT_MS_MIN * 2 ** Math.min(failures - 1, 6)) * (0.8 + 0.4 * Math.random());
+    const wait = waitMs(failures);
     this.#tell({ state: "lost", at: Date.now() + wait });
     await this.#rest(wait);
     if (!this.#isStopped) this.#tell({ state: "lost", at: Date.now() });
@@ -106,7 +142,7 @@ class Feed {
   stop() {
     this.#stopping.abort();
     this.#stream?.abort();
-    this.#skip?.();
+    this.#resting?.retry();
     this.resume();
   }
 
@@ -117,7 +153,7 @@ class Feed {
     const promise = new Promise((done) => (resume = done));
     this.#paused = { promise, resume };
     this.#stream?.abort();
-    this.#skip?.();
+    this.#resting?.retry();
   }
 
   resume() {
@@ -128,7 +164,7 @@ class Feed {
 
   // Does not wait for the next try.
   retry() {
-    this.#skip?.();
+    this.#resting?.retry();
   }
 
   get #isStopped() {
@@ -136,13 +172,8 @@ class Feed {
   }
 
   #rest(ms) {
-    return new Promise((done) => {
-      const timer = setTimeout(done, ms);
-      this.#skip = () => {
-        clearTimeout(timer);
-        done();
-      };
-    });
+    this.#resting = new Pause(ms);
+    return this.#resting.over;
   }
 
   async #pollOnce() {

@@ -42,7 +42,8 @@ const makeCountry = (code) => {
   if (!code) return null;
   const flag = flagOf(code);
   const called = countryName(code);
-  return make("span", { class: flag ? "flag" : "flag letters", role: "img", "aria-label": called, title: called }, flag ?? code);
+  const kind = flag ? "flag" : "flag letters";
+  return make("span", { class: kind, role: "img", "aria-label": called, title: called }, flag ?? code);
 };
 // How many places somebody went up or down since the page was opened; null: they came in from below.
 const makeMoved = (places) => {

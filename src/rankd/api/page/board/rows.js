@@ -30,7 +30,7 @@ class Row {
   }
 
   // Writes what is other than it was, and no more: a row that stays can be selected, read out and hovered in peace.
-  show(entry, { decimals, origins, moved, isOwn }) {
+  show(entry, { decimals, isLess, origins, moved, isOwn }) {
     const { rank, who, score, when } = this.#parts;
     const before = this.entry;
     this.entry = entry;
@@ -46,13 +46,13 @@ class Row {
     set(this.element, { "data-rank": entry.rank, "data-own": isOwn, "aria-current": isOwn ? "true" : null });
     this.element.part.toggle("own", isOwn);
     this.#shown = { person, origins, moved };
-    if (before && (before.score !== entry.score || before.rank !== entry.rank))
-      this.flash(entry.rank > before.rank ? "fell" : "rose");
+    // Who is pushed down, or decays, moves without a flash: most of a table would light up with every score.
+    if (before && (isLess ? entry.score < before.score : entry.score > before.score)) this.flash();
   }
 
-  flash(how) {
+  flash() {
     clearTimeout(this.flashing);
-    this.element.dataset.flash = how;
+    this.element.dataset.flash = "";
     this.flashing = setTimeout(() => delete this.element.dataset.flash, FLASH_MS);
   }
 }
@@ -75,7 +75,8 @@ class Rows {
   bones() {
     this.#rows.clear();
     const bone = (kind) => make("td", { class: kind }, make("span", { class: "bone" }));
-    const row = () => make("tr", { "aria-hidden": "true", class: "bones" }, bone("rank"), bone("who"), bone("when"), bone("score"));
+    const cells = () => ["rank", "who", "when", "score"].map(bone);
+    const row = () => make("tr", { "aria-hidden": "true", class: "bones" }, ...cells());
     this.#body.replaceChildren(...Array.from({ length: BONES }, row));
   }
 
@@ -106,7 +107,7 @@ class Rows {
     this.#rows = kept;
     this.#arrange([...kept.values()].map((row) => row.element));
     if (focused && kept.has(focused.player) && !focused.isFocused) focused.focus();
-    if (!isFirst) for (const row of come) if (how(row.entry).isNews) row.flash("rose");
+    if (!isFirst) for (const row of come) if (how(row.entry).isNews) row.flash();
     if (before) this.#move(before);
   }
 
@@ -148,8 +149,8 @@ class Rows {
       const from = before.get(player);
       if (Math.abs(from - top) < 1 || count >= MOVES_MAX) continue;
       count += 1;
-      const start =
-        from === undefined ? { opacity: 0, transform: "translateY(0.75rem)" } : { transform: `translateY(${from - top}px)` };
+      const isNew = from === undefined;
+      const start = { opacity: isNew ? 0 : 1, transform: `translateY(${isNew ? "0.75rem" : `${from - top}px`})` };
       const easing = "cubic-bezier(0.2, 0.7, 0.2, 1)";
       row.moving = row.element.animate([start, { opacity: 1, transform: "none" }], { duration: MOVE_MS, easing });
     }

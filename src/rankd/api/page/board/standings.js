@@ -21,7 +21,7 @@ class Standings {
   #top = new Map();
   #below = new Map();
   #first = new Map(); // where a player was when seen first
-  #isFresh = true;
+  #isFresh = true; // nobody was seen yet
 
   constructor(definition) {
     this.#order = standingOrder(definition.ties);
@@ -46,7 +46,6 @@ class Standings {
     this.answer = answer;
     this.next = this.#below.size ? this.next : next;
     this.#see(entries, this.#isFresh);
-    this.#isFresh = false;
   }
 
   // Returns whether somebody left the first places: they may now stand below.
@@ -56,14 +55,17 @@ class Standings {
     for (const entry of changed) this.#top.set(entry.player, entry);
     this.answer = { ...this.answer, total, position };
     if (!this.#below.size) this.next = null;
-    this.#see(changed, false);
+    this.#see(changed, this.#isFresh);
     return gone.length > 0 || changed.length > 0;
   }
 
-  // The places right below the first ones, anew.
-  replaceBelow(entries, next) {
-    this.#below = new Map(entries.map((entry) => [entry.player, entry]));
-    this.next = next;
+  // The places right below the first ones, anew; those further down stay as they were.
+  renewBelow(entries, next) {
+    const last = entries.at(-1)?.rank ?? Infinity;
+    const others = [...this.#below.values()].filter((entry) => entry.rank > last);
+    this.#below = new Map([...entries, ...others].map((entry) => [entry.player, entry]));
+    for (const entry of entries) this.#below.set(entry.player, entry);
+    if (!others.length) this.next = next;
     this.#see(entries, true);
   }
   addBelow(entries, next) {
@@ -90,5 +92,6 @@ class Standings {
   #see(entries, isFirstLook) {
     for (const entry of entries)
       if (!this.#first.has(entry.player)) this.#first.set(entry.player, isFirstLook ? entry.rank : null);
+    this.#isFresh &&= entries.length === 0;
   }
 }

@@ -82,7 +82,7 @@ const instanceLabel = (instance) => {
     if (kind === "all_time") return "since the beginning";
     if (kind === "weekly" && week) return `week ${Number(week[2])} of ${week[1]}`;
     if (kind === "weekly") return `week of ${date(rest, { dateStyle: "medium" })}`;
-    if (kind === "daily") return date(rest, { dateStyle: "full" });
+    if (kind === "daily") return date(rest, { dateStyle: "medium" });
     if (kind === "monthly") return date(`${rest}-01`, { month: "long", year: "numeric" });
   } catch {
     return rest;
@@ -136,8 +136,8 @@ const avatarAddress = (url, origins) => {
   if (!url || !origins.length) return null;
   try {
     const { origin, protocol, href } = new URL(url);
-    const allowed = (protocol === "https:" || protocol === "http:") && (origins.includes("*") || origins.includes(origin));
-    return allowed ? href : null;
+    const isWeb = protocol === "https:" || protocol === "http:";
+    return isWeb && (origins.includes("*") || origins.includes(origin)) ? href : null;
   } catch {
     return null;
   }

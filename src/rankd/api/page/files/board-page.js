@@ -1,5 +1,7 @@
 // A board's page: the live table in the middle, and around it all that follows from it.
-import { boardPath, countText, instanceLabel, make, nameOf, peopleSheet, windowNames, write } from "/rankd-board.js";
+import {
+  boardPath, countText, insist, instanceLabel, make, nameOf, peopleSheet, windowNames, write,
+} from "/rankd-board.js";
 import { Card } from "/assets/card.js";
 import { avatarOrigins, me, setMe, setUpTheme } from "/assets/chosen.js";
 import { Connection } from "/assets/connection.js";
@@ -17,14 +19,15 @@ const table = by("board");
 const board = decodeURIComponent(location.pathname.split("/")[2]);
 const origins = avatarOrigins().split(" ").filter(Boolean);
 
-const connection = new Connection(() => table.retry());
+let waiting = table;
+const connection = new Connection(() => waiting.retry());
 const courses = new Courses();
 const podium = new Podium(origins, (entry) => card?.open(entry));
 let where = null;
 let card = null;
 let you = null;
 let spread = null;
-let leader = null;
+let shown = {}; // the instance, and who leads it
 
 const page = {
   board,
@@ -36,7 +39,11 @@ const page = {
   },
   where: () => ({ window: where.window, scope: where.scope }),
   label: () => where.label,
-  isUsual: () => !where.scope && (!where.window || where.window === windowNames(page.definition)[0]) && table.status.state === "live",
+  // Whether the player's topic tells what happens here.
+  isUsual: () => {
+    const isFirst = !where.window || where.window === windowNames(page.definition)[0];
+    return isFirst && !where.scope && table.status.state === "live";
+  },
   me: () => me(page.definition),
   own: () => table.own ?? table.entries.find((entry) => entry.player === page.me()) ?? null,
   find: () => search.focus(),
@@ -61,8 +68,7 @@ const point = () => {
   }
 };
 const choose = () => {
-  courses.clear();
-  leader = null;
+  shown = {};
   podium.wait();
   point();
   you.restart();
@@ -87,7 +93,8 @@ const miss = ({ problem }) => {
     problem.status === 401 || problem.status === 403
       ? ["These boards are not public.", "The server asks for a credential, which this page does not have."]
       : ["There is no such board, window or scope.", problem.message];
-  by("missing").replaceChildren(make("h2", {}, title), make("p", {}, text), make("p", {}, make("a", { href: "/" }, "All boards")));
+  const back = make("p", {}, make("a", { href: "/" }, "All boards"));
+  by("missing").replaceChildren(make("h2", {}, title), make("p", {}, text), back);
   by("missing").hidden = false;
   by("columns").hidden = true;
   if (!page.definition) write(by("title"), board);
@@ -103,12 +110,16 @@ table.addEventListener("rankd-status", ({ detail }) => {
 });
 
 table.addEventListener("rankd-update", ({ detail: { entries, answer, definition } }) => {
+  const instance = `${answer.window} ${answer.scope}`;
+  if (shown.instance !== instance) courses.clear();
   podium.show(entries, definition.decimals);
   for (const entry of entries) courses.note(entry);
   card.update(entries);
+  spread.notice(answer.total);
   const [first] = entries;
-  if (leader && first && first.player !== leader) toast("lead", make("bdi", {}, nameOf(first)), " takes the lead.");
-  leader = first?.player ?? null;
+  const isOther = shown.instance === instance && shown.leader && first && first.player !== shown.leader;
+  if (isOther) toast("lead", make("bdi", {}, nameOf(first)), " takes the lead.");
+  shown = { instance, leader: first?.player ?? null };
   if (table.status.state === "live") {
     const when = answer.window === "all_time" ? "" : ` · ${instanceLabel(answer.window)}`;
     write(by("state"), `Live · ${countText(answer.total, definition)}${when}`);
@@ -124,20 +135,16 @@ table.addEventListener("rankd-player", ({ detail }) => {
 
 table.addEventListener("rankd-select", ({ detail }) => card.open(detail.entry));
 
-// The definition says which window and scope there are; the table reads it anyway, and tells when it cannot be had.
-const start = async () => {
-  for (let wait = 1_000; ; wait = Math.min(wait * 2, 15_000)) {
-    try {
-      return begin(await page.source.get(boardPath(board), {}));
-    } catch (problem) {
-      if (problem.isFinal) return null;
-      await new Promise((done) => setTimeout(done, wait));
-    }
-  }
-};
-await start();
-if (page.definition) {
+// The definition says which windows and scopes there are, so it comes first.
+try {
+  const tell = (status) => connection.show(status);
+  begin(await insist(() => page.source.get(boardPath(board), {}), { tell, hold: (pause) => (waiting = pause) }));
+  waiting = table;
   point();
   if (page.me()) table.setAttribute("player", page.me());
+  table.setAttribute("board", board);
+} catch (problem) {
+  if (!problem.isFinal) throw problem;
+  connection.show({ state: "refused" });
+  miss({ problem });
 }
-table.setAttribute("board", board);

@@ -1,5 +1,7 @@
 // A player's card: where they stand, how that came about since the page was opened, and whether this is you.
-import { boardPath, make, makeAvatar, makeCountry, makeName, momentText, nameOf, numberText, percentText, scoreText, write } from "/rankd-board.js";
+import {
+  boardPath, make, makeAvatar, makeCountry, makeName, momentText, nameOf, numberText, percentText, scoreText, write,
+} from "/rankd-board.js";
 import { sparkline } from "/assets/courses.js";
 
 const REFRESH_MS = 2_000;
@@ -69,13 +71,15 @@ export class Card {
     this.#showMine(mine);
     const isNamed = nameOf(entry) !== entry.player;
     const title = make("h2", { id: "card-name" }, makeName(entry));
-    const under = make("p", { class: "id" }, makeCountry(entry.country), isNamed ? make("bdi", {}, entry.player) : null);
+    const id = isNamed ? make("bdi", {}, entry.player) : null;
+    const under = make("p", { class: "id" }, makeCountry(entry.country), id);
     const facts = make("dl", { class: "facts" });
     const course = make("div", { class: "course" });
     const more = make("dl", { class: "metadata" });
     const label = make("p", { class: "label" }, this.#page.label());
     this.#parts = { facts, course, more };
-    const head = make("div", { class: "who" }, makeAvatar(entry, this.#page.origins), make("div", {}, title, under), close);
+    const face = makeAvatar(entry, this.#page.origins);
+    const head = make("div", { class: "who" }, face, make("div", {}, title, under), close);
     this.#dialog.replaceChildren(head, label, facts, course, more, make("div", { class: "actions" }, mine));
   }
 
@@ -96,7 +100,8 @@ export class Card {
     this.#page.courses.note(entry);
     const rows = [fact("Rank", `#${numberText(entry.rank)}`), fact("Score", scoreText(entry.score, decimals))];
     if (entry.top_percent !== undefined) rows.push(fact("Among all", `top ${percentText(entry.top_percent)}`));
-    if (entry.rank_change !== undefined && entry.rank_change !== null) rows.push(fact("Since midnight", changeText(entry.rank_change)));
+    const change = entry.rank_change ?? null;
+    if (change !== null) rows.push(fact("Since midnight", changeText(change)));
     facts.replaceChildren(...rows);
     const points = this.#page.courses.of(entry.player);
     course.replaceChildren(make("p", {}, "Rank since this page was opened"), sparkline(points));

@@ -1,7 +1,13 @@
 // How the connection is: a word beside the title, and a banner when it is lost.
 import { make, set, write } from "/rankd-board.js";
 
-const WORDS = { connecting: "Connecting…", live: "Live", polling: "Refreshed every few seconds", lost: "Offline", refused: "Not available" };
+const WORDS = {
+  connecting: "Connecting…",
+  live: "Live",
+  polling: "Refreshed every few seconds",
+  lost: "Offline",
+  refused: "Not available",
+};
 const SHOWN_AFTER_MS = 700; // a short break is no news
 
 export class Connection {

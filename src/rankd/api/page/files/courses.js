@@ -3,6 +3,7 @@ import { draw, numberText } from "/rankd-board.js";
 
 const POINTS_MAX = 200;
 const PLAYERS_MAX = 2_000;
+const LABEL = "Rank since the page was opened";
 
 export class Courses {
   #courses = new Map();
@@ -33,10 +34,11 @@ export const sparkline = (course, now = Date.now()) => {
   for (const point of course.slice(1)) path += `H${x(point.at).toFixed(1)}V${y(point.rank).toFixed(1)}`;
   path += `H${x(now).toFixed(1)}`;
   const last = ranks.at(-1);
-  const said = best === worst ? `always ${numberText(last)}` : `between ${numberText(best)} and ${numberText(worst)}, now ${numberText(last)}`;
+  const [high, low, current] = [best, worst, last].map(numberText);
+  const said = best === worst ? `always ${current}` : `between ${high} and ${low}, now ${current}`;
   return draw(
     "svg",
-    { class: "sparkline", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Rank since the page was opened: ${said}` },
+    { class: "sparkline", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${LABEL}: ${said}` },
     draw("path", { d: path, fill: "none" }),
     draw("circle", { cx: x(now).toFixed(1), cy: y(last).toFixed(1), r: 3.5 }),
   );

@@ -1,5 +1,8 @@
 // The front page: every board, who leads it, how many stand there; live as far as one stream goes.
-import { Feed, Source, boardPath, countText, instanceLabel, make, makeAvatar, makeCountry, makeName, peopleSheet, scoreText, windowLabel, windowNames, write } from "/rankd-board.js";
+import {
+  Feed, Source, boardPath, countText, insist, make, makeAvatar, makeCountry, makeName, peopleSheet, scoreText,
+  windowLabel, windowNames, write,
+} from "/rankd-board.js";
 import { avatarOrigins, setUpTheme } from "/assets/chosen.js";
 import { Connection } from "/assets/connection.js";
 
@@ -14,6 +17,7 @@ const origins = avatarOrigins().split(" ").filter(Boolean);
 const source = new Source(location.origin);
 const list = by("boards");
 let feed = null;
+let rest = []; // tiles that no stream tells about
 const connection = new Connection(() => feed?.retry());
 
 class Tile {
@@ -23,7 +27,10 @@ class Tile {
     this.entries = new Map();
     this.leader = make("p", { class: "leader" });
     this.count = make("span", { class: "count" });
-    const windows = windowNames(definition).slice(0, 4).map((name) => make("li", {}, windowLabel(name)));
+    const [first, ...others] = windowNames(definition);
+    this.first = windowLabel(first);
+    const windows = others.slice(0, 3).map((name) => make("li", {}, windowLabel(name)));
+    const further = make("ul", { class: "windows", "aria-label": "Other windows" }, ...windows);
     const link = make("a", { href: `/boards/${encodeURIComponent(definition.id)}` }, make("bdi", {}, definition.title));
     this.element = make(
       "li",
@@ -31,13 +38,12 @@ class Tile {
       make("h2", {}, link),
       make("p", { class: "about" }, definition.description ?? ""),
       this.leader,
-      make("div", { class: "line" }, this.count, make("ul", { class: "windows", "aria-label": "Windows" }, ...windows)),
+      make("div", { class: "line" }, this.count, further),
     );
     write(this.leader, this.isScoped ? `by ${definition.scopes.join(", ")}` : " ");
   }
 
-  snapshot({ entries, total, window }) {
-    this.window = window;
+  snapshot({ entries, total }) {
     this.entries = new Map(entries.map((entry) => [entry.player, entry]));
     this.show(total);
   }
@@ -49,15 +55,15 @@ class Tile {
 
   show(total) {
     const first = [...this.entries.values()].sort((a, b) => a.rank - b.rank)[0];
-    const where = this.window === "all_time" ? "" : ` · ${instanceLabel(this.window)}`;
-    write(this.count, total ? `${countText(total, this.definition)}${where}` : "");
+    write(this.count, `${countText(total, this.definition)} · ${this.first}`);
     const shown = JSON.stringify([first?.player, String(first?.score), first?.name, first?.avatar_url, first?.country]);
     if (shown === this.shown) return;
     this.shown = shown;
     if (!first) return void this.leader.replaceChildren("Nobody stands here yet.");
     const score = make("span", { class: "points" }, scoreText(first.score, this.definition.decimals));
     const says = make("span", { class: "unseen" }, "In the lead: ");
-    this.leader.replaceChildren(says, makeAvatar(first, origins), makeName(first), makeCountry(first.country) ?? "", score);
+    const face = makeAvatar(first, origins);
+    this.leader.replaceChildren(says, face, makeName(first), makeCountry(first.country) ?? "", score);
   }
 
   async read() {
@@ -73,7 +79,10 @@ const readAll = async (tiles) => {
   await Promise.all(some);
 };
 
-const wait = () => list.replaceChildren(...[1, 2, 3].map(() => make("li", { class: "tile waiting", "aria-hidden": "true" })));
+const wait = () => {
+  const bone = () => make("li", { class: "tile waiting", "aria-hidden": "true" });
+  list.replaceChildren(bone(), bone(), bone());
+};
 const miss = (title, text) => {
   list.replaceChildren();
   by("missing").replaceChildren(make("h2", {}, title), make("p", {}, text));
@@ -81,22 +90,28 @@ const miss = (title, text) => {
 };
 
 const boards = async () => {
-  for (let pause = 1_000; ; pause = Math.min(pause * 2, 15_000)) {
-    try {
-      return (await source.get("/v1/boards", {})).boards;
-    } catch (problem) {
-      if (problem.isFinal) throw problem;
-      connection.show({ state: "lost", at: Date.now() + pause });
-      await new Promise((done) => {
-        const timer = setTimeout(done, pause);
-        feed = { retry: () => (clearTimeout(timer), done()) };
-      });
-    }
+  const ask = () => source.get("/v1/boards", {});
+  return (await insist(ask, { tell: (status) => connection.show(status), hold: (pause) => (feed = pause) })).boards;
+};
+
+let known = "";
+const isNews = (definitions) => {
+  const before = known;
+  known = JSON.stringify(definitions.map(({ id, title, description }) => [id, title, description]));
+  return known !== before;
+};
+
+// Boards come and go: now and then, and when the stream says that one is gone, they are asked for again.
+const look = async () => {
+  try {
+    if (!document.hidden && isNews((await source.get("/v1/boards", {})).boards)) await begin();
+  } catch {
+    // The feed says when the connection is lost.
   }
 };
 
 const begin = async () => {
-  wait();
+  feed?.stop?.();
   let definitions;
   try {
     definitions = await boards();
@@ -104,9 +119,14 @@ const begin = async () => {
     connection.show({ state: "refused" });
     return miss("These boards are not public.", "The server asks for a credential, which this page does not have.");
   }
+  isNews(definitions);
+  by("missing").hidden = true;
   list.removeAttribute("aria-busy");
   connection.show({ state: "live" });
-  if (!definitions.length) return miss("There is no board yet.", "Define one: PUT /v1/boards/arcade, or in the configuration under [boards.arcade].");
+  if (!definitions.length) {
+    return miss("There is no board yet.", "Define one: PUT /v1/boards/arcade, or [boards.arcade] in rankd.toml.");
+  }
+  write(by("about"), `${definitions.length} ${definitions.length === 1 ? "board" : "boards"}, as they stand now`);
   const tiles = definitions.map((definition) => new Tile(definition));
   list.replaceChildren(...tiles.map((tile) => tile.element));
   const shown = tiles.filter((tile) => !tile.isScoped);
@@ -117,17 +137,20 @@ const begin = async () => {
       poll: () => readAll(live),
       take(type, data) {
         if (type === "snapshot" || type === "change") byTopic.get(data.topic)?.[type](data);
+        else if (data.code) look();
       },
       tell: (status) => connection.show(status),
     });
     feed.start();
   }
-  const again = async () => {
-    if (!document.hidden) await readAll(others).catch(() => {});
-    setTimeout(again, REFRESH_MS);
-  };
-  if (others.length) again();
+  rest = others;
+  if (rest.length) readAll(rest).catch(() => {});
 };
+setInterval(() => {
+  look();
+  if (!document.hidden && rest.length) readAll(rest).catch(() => {});
+}, REFRESH_MS);
 addEventListener("pagehide", () => feed?.stop?.());
 addEventListener("pageshow", (event) => event.persisted && begin());
+wait();
 begin();

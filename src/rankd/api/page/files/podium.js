@@ -1,7 +1,10 @@
 // The first three, on their steps. A place that nobody has taken is shown as open.
-import { isCalm, make, makeAvatar, makeCountry, makeName, numberText, scoreText, set, write } from "/rankd-board.js";
+import {
+  isCalm, make, makeAvatar, makeCountry, makeName, numberText, scoreText, set, shortScoreText, write,
+} from "/rankd-board.js";
 
 const MOVE_MS = 550;
+const SCORE_LENGTH_MAX = 15;
 
 export class Podium {
   #section = document.getElementById("podium");
@@ -27,7 +30,8 @@ export class Podium {
     this.#section.hidden = entries.length === 0;
     const first = entries.slice(0, 3);
     const moves = !isCalm() && this.#people.size > 0;
-    const before = new Map(moves ? [...this.#people].map(([player, { person }]) => [player, person.getBoundingClientRect()]) : []);
+    const places = [...this.#people].map(([player, { person }]) => [player, person.getBoundingClientRect()]);
+    const before = new Map(places);
     const focused = document.activeElement;
     const people = new Map();
     const steps = [1, 2, 3].map((number, at) => {
@@ -47,7 +51,8 @@ export class Podium {
   }
 
   #step(number, kind, rank = String(number)) {
-    return make("li", { class: `step step-${number} ${kind}` }, make("div", { class: "plinth", "aria-hidden": "true" }, make("span", {}, rank)));
+    const plinth = make("div", { class: "plinth", "aria-hidden": "true" }, make("span", {}, rank));
+    return make("li", { class: `step step-${number} ${kind}` }, plinth);
   }
 
   #person(entry) {
@@ -70,14 +75,18 @@ export class Podium {
       known.name.replaceChildren(makeName(entry), makeCountry(entry.country) ?? "");
     }
     write(known.place, `Rank ${numberText(entry.rank)}: `);
-    write(known.score, scoreText(entry.score, decimals));
+    const score = scoreText(entry.score, decimals);
+    const isLong = score.length > SCORE_LENGTH_MAX;
+    set(write(known.score, isLong ? shortScoreText(entry.score, decimals) : score), { title: score });
     set(known.person, { "data-player": entry.player });
   }
 
   #move(person, from) {
     const to = person.getBoundingClientRect();
-    const start = from ? { transform: `translate(${from.left - to.left}px, ${from.top - to.top}px)` } : { opacity: 0, transform: "translateY(1rem)" };
-    if (from && Math.abs(from.left - to.left) < 1 && Math.abs(from.top - to.top) < 1) return;
-    person.animate([start, { opacity: 1, transform: "none" }], { duration: MOVE_MS, easing: "cubic-bezier(0.2, 0.7, 0.2, 1)" });
+    const [x, y] = from ? [from.left - to.left, from.top - to.top] : [0, 16];
+    if (Math.abs(x) < 1 && Math.abs(y) < 1) return;
+    const start = { opacity: from ? 1 : 0, transform: `translate(${x}px, ${y}px)` };
+    const options = { duration: MOVE_MS, easing: "cubic-bezier(0.2, 0.7, 0.2, 1)" };
+    person.animate([start, { opacity: 1, transform: "none" }], options);
   }
 }

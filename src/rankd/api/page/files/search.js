@@ -66,7 +66,8 @@ export class Search {
     const standing = new Map(ranks.entries.map((entry) => [entry.player, entry]));
     const known = new Map(players.map((profile) => [profile.player, profile]));
     const found = ids.filter((id) => standing.has(id) || known.has(id));
-    return found.map((id) => standing.get(id) ?? { rank: null, ...known.get(id) }).slice(0, FOUND_MAX);
+    const people = found.map((id) => standing.get(id) ?? { rank: null, ...known.get(id) });
+    return people.sort((a, b) => (a.rank ?? Infinity) - (b.rank ?? Infinity)).slice(0, FOUND_MAX);
   }
 
   #show(people, text = "") {
@@ -125,7 +126,8 @@ export class Search {
   }
 
   #take(entry) {
-    this.#toggle(false);
+    this.#input.value = "";
+    this.#show([]);
     this.#page.open(entry);
   }
 }

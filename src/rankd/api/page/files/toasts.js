@@ -19,5 +19,6 @@ export const toast = (kind, ...content) => {
   let timer = setTimeout(leave, SHOWN_MS);
   shown.addEventListener("pointerenter", () => clearTimeout(timer));
   shown.addEventListener("pointerleave", () => (timer = setTimeout(leave, SHOWN_MS / 2)));
-  if (!isCalm()) shown.animate([{ opacity: 0, transform: "translateY(0.5rem)" }, {}], { duration: 250, easing: "ease-out" });
+  const start = { opacity: 0, transform: "translateY(0.5rem)" };
+  if (!isCalm()) shown.animate([start, {}], { duration: 250, easing: "ease-out" });
 };

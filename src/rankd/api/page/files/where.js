@@ -3,15 +3,15 @@ import { countryName, make, scopeLabel, windowLabel, windowNames } from "/rankd-
 
 const BUTTONS_MAX = 5; // windows side by side; more of them are a list
 const isEndless = (name) => ["all_time", "period"].includes(name.split(":")[0]); // there is none before it
-const COUNTRIES = (
-  "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY BZ CA CC CD " +
-  "CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM FO FR GA GB GD GE GF " +
-  "GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN " +
-  "KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA " +
-  "NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI " +
-  "SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI " +
-  "VN VU WF WS YE YT ZA ZM ZW"
-).split(" ");
+const COUNTRIES = `
+  AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY BZ
+  CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM FO
+  FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE
+  JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO
+  MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW
+  PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG TH TJ TK TL TM
+  TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM ZW
+`.trim().split(/\s+/);
 
 export class Where {
   #form = document.getElementById("where");
@@ -47,8 +47,10 @@ export class Where {
 
   #go({ window = this.window, scope = this.scope }) {
     const names = windowNames(this.#definition);
-    const said = Object.entries({ window: window === names[0] ? null : window, scope: scope === "global" ? null : scope });
-    const hash = new URLSearchParams(said.filter(([, value]) => value)).toString().replaceAll("%3A", ":");
+    const said = [];
+    if (window && window !== names[0]) said.push(["window", window]);
+    if (scope && scope !== "global") said.push(["scope", scope]);
+    const hash = new URLSearchParams(said).toString().replaceAll("%3A", ":");
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname);
     this.#changed();
   }
@@ -79,7 +81,8 @@ export class Where {
       return list;
     }
     const choices = names.map((name, at) => {
-      const button = make("input", { type: "radio", name: "window", value: name, id: `window-${at}`, checked: name === this.#name });
+      const button = make("input", { type: "radio", name: "window", value: name, id: `window-${at}` });
+      button.checked = name === this.#name;
       button.addEventListener("change", () => this.#go({ window: name }));
       return make("label", {}, button, make("span", {}, windowLabel(name)));
     });
@@ -91,7 +94,8 @@ export class Where {
     if (isEndless(name)) return null;
     const isPrevious = this.window?.endsWith(":previous") ?? false;
     const label = windowLabel(`${name}:previous`);
-    const button = make("button", { type: "button", id: "previous", class: "toggle", "aria-pressed": String(isPrevious) }, label);
+    const pressed = { "aria-pressed": String(isPrevious) };
+    const button = make("button", { type: "button", id: "previous", class: "toggle", ...pressed }, label);
     button.addEventListener("click", () => this.#go({ window: isPrevious ? name : `${name}:previous` }));
     return button;
   }
@@ -101,7 +105,8 @@ export class Where {
     if (!scopes.length) return null;
     const [attribute = "global", value = ""] = (this.scope ?? "global").split(/:(.*)/s);
     const kinds = [...(hasGlobal ? ["global"] : []), ...scopes];
-    const options = kinds.map((kind) => new Option(kind === "global" ? "Everyone" : `By ${kind}`, kind, false, kind === attribute));
+    const called = (kind) => (kind === "global" ? "Everyone" : `By ${kind}`);
+    const options = kinds.map((kind) => new Option(called(kind), kind, false, kind === attribute));
     const kind = make("select", { id: "scope", "aria-label": "Who" }, ...options);
     kind.addEventListener("change", () => {
       this.#go({ scope: kind.value === "global" ? "global" : `${kind.value}:${this.#usual(kind.value)}` });
@@ -113,7 +118,10 @@ export class Where {
     if (attribute !== "country") {
       const input = make("input", { id: "scope-value", "aria-label": attribute, maxlength: 64, autocomplete: "off" });
       input.value = value;
-      input.addEventListener("change", () => input.value.trim() && this.#go({ scope: `${attribute}:${input.value.trim()}` }));
+      input.addEventListener("change", () => {
+        const text = input.value.trim();
+        if (text) this.#go({ scope: `${attribute}:${text}` });
+      });
       return input;
     }
     const codes = COUNTRIES.includes(value) ? COUNTRIES : [value, ...COUNTRIES];

@@ -83,7 +83,8 @@ export class You {
 
   tell({ passed, overtaken_by: overtakenBy }) {
     const people = (players) => {
-      const named = players.slice(0, 2).flatMap((player, at) => [at ? ", " : "", make("bdi", {}, this.#names.get(player) ?? player)]);
+      const name = (player) => make("bdi", {}, this.#names.get(player) ?? player);
+      const named = players.slice(0, 2).flatMap((player, at) => [at ? ", " : "", name(player)]);
       return players.length > 2 ? [...named, ` and ${numberText(players.length - 2)} more`] : named;
     };
     if (passed.length) toast("up", "You passed ", ...people(passed), ".");
@@ -94,7 +95,8 @@ export class You {
     this.#around = null;
     const find = make("button", { type: "button" }, "Find me");
     find.addEventListener("click", () => this.#page.find());
-    this.#body.replaceChildren(make("p", {}, "Choose yourself to see who is around you, and to hear when you are passed."), find);
+    const words = "Choose yourself to see who is around you, and to hear when you are passed.";
+    this.#body.replaceChildren(make("p", {}, words), find);
   }
 
   #showAbsent(player) {
@@ -111,8 +113,11 @@ export class You {
     if (standing.rank_change) facts.push(`${changeText(standing.rank_change)} since midnight`);
     const near = [...above.slice(-SHOWN), player, ...below.slice(0, SHOWN)];
     const focused = this.#body.contains(document.activeElement) ? document.activeElement.dataset.player : null;
-    const list = make("ol", { class: "around", "aria-label": "Around you", role: "list" }, ...near.map((entry) => this.#line(entry, player, definition)));
-    const place = make("p", { class: "big" }, make("span", { class: "unseen" }, "Rank "), `#${numberText(player.rank)}`, make("small", {}, facts.join(" · ")));
+    const lines = near.map((entry) => this.#line(entry, player, definition));
+    const list = make("ol", { class: "around", "aria-label": "Around you", role: "list" }, ...lines);
+    const said = make("span", { class: "unseen" }, "Rank ");
+    const small = make("small", {}, facts.join(" · "));
+    const place = make("p", { class: "big" }, said, `#${numberText(player.rank)}`, small);
     if (this.#body.firstElementChild?.className === "big") {
       this.#body.firstElementChild.replaceChildren(...place.childNodes);
       this.#body.querySelector(".around").replaceWith(list);
@@ -121,13 +126,15 @@ export class You {
       other.addEventListener("click", () => this.#page.setMe(null));
       this.#body.replaceChildren(place, list, other);
     }
-    if (focused) [...list.querySelectorAll("button")].find((button) => button.dataset.player === focused)?.focus({ preventScroll: true });
+    const again = [...list.querySelectorAll("button")].find((button) => button.dataset.player === focused);
+    if (focused) again?.focus({ preventScroll: true });
   }
 
   #line(entry, own, { decimals }) {
     const isOwn = entry.player === own.player;
     const gap = difference(entry.score, own.score);
-    const score = isOwn ? scoreText(entry.score, decimals) : `${gap > 0 ? "+" : gap < 0 ? "−" : "±"}${shortScoreText(gap < 0 ? -gap : gap, decimals)}`;
+    const sign = gap > 0 ? "+" : gap < 0 ? "−" : "±";
+    const score = isOwn ? scoreText(entry.score, decimals) : sign + shortScoreText(gap < 0 ? -gap : gap, decimals);
     const line = make(
       "button",
       { type: "button", "data-player": entry.player },

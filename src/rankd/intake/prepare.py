@@ -65,6 +65,8 @@ FindBoard = Callable[[object], Board | None]
 def one_score(sent: Sent, sender: Sender, find: FindBoard) -> ScoreTask:
     """Return the task of one score; `find` gives the board it is checked against, None when that comes later."""
     board = find(sent.board)
+    if board is not None and sent.tiebreak is sent.at is sent.attributes is sent.metadata is None:
+        return column.single_task(board, check_player(sent.player), board.check_score(sent.score), 0, sender)
     row = _read(sent, board)
     return ScoreTask(
         check_board_id(sent.board) if board is None else board.id,

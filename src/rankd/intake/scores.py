@@ -64,7 +64,9 @@ class ScoreTask(Task):
         self.first_row = first_row
         self.rows_named = rows_named
         self.parts = (self, *more)
-        self.events = len(scores) + sum(part.events for part in more)
+        self.events = len(scores)
+        for part in more:
+            self.events += part.events
         self.fingerprint = b"" if sender.key is None else self._fingerprint()
 
     def check_lengths(self, events_max: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -23,12 +23,20 @@ PLAYERS_CACHED_MAX = 200_000_000  # 22 bytes each, up to twice that while the ta
 
 
 _NUMBERS = "SELECT json_group_array(json_array(id, number)) FROM players WHERE id IN (SELECT value FROM json_each(?))"
+_NEXT = "SELECT json_group_array(json_array(id, number)) FROM players WHERE number > ? AND number <= ?"
 _decode_numbers = msgspec.json.Decoder(list[tuple[str, int]]).decode
 
 
 def _encode_ids(players: Sequence[str]) -> str:
     # An id may be of a class of its own, which the encoder does not know.
     return msgspec.json.encode([str.__str__(player) for player in players]).decode()
+
+
+class KnownPlayers(NamedTuple):
+    """Players by id, and up to which number everybody is among them or before."""
+
+    upto: int
+    numbers: dict[str, int]
 
 
 class PlayerNumbers:
@@ -41,6 +49,8 @@ class PlayerNumbers:
         self.fresh: dict[str, int] = {}  # given out, and not on disk yet
         self._last = 0
         self.forget_fresh()
+        self._warm_upto = 0  # everybody up to this number is in memory
+        self._cold_upto = min(self._last, PLAYERS_CACHED_MAX)  # who comes later is remembered with their commit
 
     def forget_fresh(self) -> None:
         """Forget what was given out and did not reach the disk."""
@@ -86,6 +96,21 @@ class PlayerNumbers:
         with self._database.exclusive() as connection:
             found: str = connection.execute(_NUMBERS, (_encode_ids(players),)).get
         return dict(_decode_numbers(found))
+
+    def read_next(self, count: int) -> KnownPlayers | None:
+        """Return the next players who may not be in memory, for `warm`; None when all are. In any thread."""
+        after, upto = self._warm_upto, self._cold_upto
+        if after >= upto:
+            return None
+        upto = min(after + count, upto)
+        with self._database.reading() as reader:
+            found: str = reader.execute(_NEXT, (after, upto)).get
+        return KnownPlayers(upto, dict(_decode_numbers(found)))
+
+    def warm(self, players: KnownPlayers) -> None:
+        """Have players at hand before they come: after a start, looking them up is dearer than ranking them."""
+        self._remember(players.numbers)
+        self._warm_upto = players.upto
 
     def _remember(self, numbers: dict[str, int]) -> None:
         if len(self._known) + len(numbers) > PLAYERS_CACHED_MAX:

@@ -31,7 +31,7 @@ from rankd.ledger.event import (
     sealed_at,
 )
 from rankd.ledger.history import History
-from rankd.ledger.numbers import ContextNumbers, PlayerNumbers
+from rankd.ledger.numbers import ContextNumbers, KnownPlayers, PlayerNumbers
 from rankd.ledger.port import Draft, Head, PastEvent, Request
 from rankd.ledger.rows import (
     INSERT_ONE,
@@ -95,6 +95,14 @@ class SqliteLedger:
     def look_up_players(self, players: Sequence[str]) -> None:
         """Have the numbers of players at hand who have one; nobody is given any."""
         self._players.look_up(players)
+
+    def next_players(self, count: int) -> KnownPlayers | None:
+        """Return some players who would have to be looked up when they come; None when nobody would. In any thread."""
+        return self._players.read_next(count)
+
+    def warm_players(self, players: KnownPlayers) -> None:
+        """Have those players at hand."""
+        self._players.warm(players)
 
     def number_context(self, context: Context) -> int:
         """Return the number of a context; a new one gets its with the next commit."""

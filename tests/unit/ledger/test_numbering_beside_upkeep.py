@@ -57,3 +57,19 @@ def test_looking_players_up_gives_nobody_a_number(database: Database, tmp_path: 
     assert numbers == [1, 2]
     with database.reading() as reader:
         assert reader.execute("SELECT count(*) FROM players").get == 0
+
+
+def test_players_are_at_hand_after_a_start_whoever_comes(database: Database, tmp_path: Path) -> None:
+    with database.writing() as writer:
+        writer.execute("INSERT INTO players (number, id) VALUES (1, 'alice'), (2, 'bob'), (9, 'carol')")
+    ledger = SqliteLedger(tmp_path, database)
+    seen: list[str] = []
+    while (players := ledger.next_players(2)) is not None:
+        ledger.warm_players(players)
+        seen += players.numbers
+    database.exclusive = None  # type: ignore[assignment, method-assign]  # nobody is looked up any more
+    numbers = list(ledger.number_players(["carol", "alice", "bob"]))
+    ledger.close()
+
+    assert seen == ["alice", "bob", "carol"]
+    assert numbers == [9, 1, 2]

@@ -11,10 +11,10 @@ from rankd.clock import Clock, ManualClock, SystemClock
 from rankd.compose import open_boards as open  # noqa: A004 - rankd.open(…) is how it reads
 from rankd.errors import RankdError
 from rankd.intake.results import Batched, Changed, Submitted
+from rankd.parts import Started
 from rankd.projection.verify import Report
 from rankd.reads.answers import Around, Distribution, Entry, Friend, Friends, Page, Place, Ranks, Standing
 from rankd.registry.port import Profile
-from rankd.running import Started
 
 if TYPE_CHECKING:
     from rankd.client import AsyncClient, Client

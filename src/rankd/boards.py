@@ -16,7 +16,6 @@ from rankd.domain.board import Board, check_board_id
 from rankd.domain.definition import definition_of
 from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
-from rankd.domain.position import LedgerPosition
 from rankd.domain.scope import check_attributes
 from rankd.domain.score import check_tiebreak
 from rankd.domain.text import check_text, check_url
@@ -29,13 +28,13 @@ from rankd.intake.results import Batched, Changed, Submitted
 from rankd.intake.scores import ScoreTask, check_open
 from rankd.intake.sender import LOCAL, Sender, sender_of
 from rankd.ledger.port import PastEvent
+from rankd.parts import Figures, Parts, Started
 from rankd.projection.port import SEQUENCE_MAX
 from rankd.projection.verify import Report
 from rankd.reads import answers
 from rankd.reads.meaning import Where
 from rankd.reads.reads import Reads
 from rankd.registry.port import Profile
-from rankd.running import Figures, Running, Started
 
 FRIENDS_MAX = 1_000
 SEARCH_LIMIT_MAX = 100
@@ -48,7 +47,7 @@ COUNTRY_BYTES_MAX = 64
 class Boards(Reads):
     """Every board of a data folder. All methods may be called from any thread."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Parts) -> None:
         """Use `rankd.open`, which opens the folder and catches up."""
         super().__init__(
             running.applier,
@@ -56,7 +55,7 @@ class Boards(Reads):
             running.clock,
             running.joined,
             running.settings,
-            ranked=lambda: running.writer.position,
+            looking=running.looking,
             is_due=running.writer.is_due,
             roll_over=running.writer.roll_over,
             ledger_time=lambda: running.writer.at,
@@ -79,7 +78,7 @@ class Boards(Reads):
     @property
     def position(self) -> str:
         """How far the ledger is."""
-        return LedgerPosition(0, self._writer.position).token
+        return self._writer.position_token
 
     @property
     def started(self) -> Started:

@@ -16,13 +16,14 @@ from rankd.folder import FolderLock
 from rankd.ledger.ahead import ahead
 from rankd.ledger.database import Database
 from rankd.ledger.sqlite import SqliteLedger
+from rankd.parts import Started
 from rankd.progress import progress_bar
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.engine import EngineStore
 from rankd.projection.snapshots import Snapshots
 from rankd.projection.state import State
-from rankd.running import Running, Started
+from rankd.running import Running
 from rankd.seasons.archive import Archive
 from rankd.settings import Settings, read_settings
 

@@ -14,6 +14,7 @@
     │   ├── MediaUnsupported     the body is of a kind that is not read here            media_unsupported
     │   ├── Unauthenticated      no credential, or none that holds                      unauthenticated
     │   ├── Forbidden            the credential does not allow it                       forbidden
+    │   ├── RankingUnavailable   places are not counted that way there                  ranking_unavailable
     │   └── RateExceeded         too many requests                                      rate_exceeded
     ├── NotFound
     │   ├── RouteUnknown         no call has this path                                  route_unknown
@@ -25,6 +26,7 @@
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
     ├── Unavailable              try again later
     │   ├── LedgerUnavailable    the disk is full or failing                            ledger_unavailable
+    │   ├── RanksUnavailable     Redis is away, or a shard is not there yet             ranks_unavailable
     │   ├── Behind               the position asked for is not ranked yet               behind
     │   ├── AddressTaken         somebody listens there, or nobody may                  address_taken
     │   ├── Overloaded           a queue is full, or the server stops                   overloaded
@@ -33,6 +35,9 @@
     ├── LedgerUnreadable
     │   ├── LedgerDamaged        what the ledger says does not add up                   ledger_damaged
     │   └── LedgerNewer          written by a newer version                             ledger_newer
+    ├── RanksUnusable
+    │   ├── RanksUnfit           this Redis is too old, or may drop keys                ranks_unfit
+    │   └── RanksNewer           written by a newer version                             ranks_newer
     ├── VerificationFailed       ranks and ledger differ                                verification_failed
     ├── EngineBroken             memory ran out in the middle of a batch                engine_broken
     ├── SnapshotUnwritten
@@ -102,6 +107,12 @@ class Forbidden(Refused):
     """Whoever the credential names may not do this."""
 
     code = "forbidden"
+
+
+class RankingUnavailable(Refused):
+    """Places are not counted this way on this board in Redis: ask for another ranking."""
+
+    code = "ranking_unavailable"
 
 
 class RateExceeded(Refused):
@@ -229,6 +240,12 @@ class LedgerUnavailable(Unavailable):
     code = "ledger_unavailable"
 
 
+class RanksUnavailable(Unavailable):
+    """Redis cannot be reached, or has lost a shard that the projector will bring back: try again in a moment."""
+
+    code = "ranks_unavailable"
+
+
 class Behind(Unavailable):
     """The position asked for was not ranked within the time a read waits for it."""
 
@@ -275,6 +292,24 @@ class LedgerNewer(LedgerUnreadable):
     """The ledger was written by a newer version: upgrade rankd to open it."""
 
     code = "ledger_newer"
+
+
+class RanksUnusable(RankdError):
+    """The Redis that should hold the ranks cannot be used as it is."""
+
+    code = "ranks_unusable"
+
+
+class RanksUnfit(RanksUnusable):
+    """This Redis is too old, or set up to drop keys when memory is short: ranks would be wrong, not missing."""
+
+    code = "ranks_unfit"
+
+
+class RanksNewer(RanksUnusable):
+    """What is in Redis was written by a newer version: upgrade rankd to use it."""
+
+    code = "ranks_newer"
 
 
 class VerificationFailed(RankdError):

@@ -10,8 +10,6 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 
-import msgspec
-
 from rankd.clock import Clock, SystemClock
 from rankd.domain.instance import InstanceKey
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
@@ -21,11 +19,13 @@ from rankd.intake.writer import Writer
 from rankd.ledger.database import LOG_AHEAD_BYTES, Database
 from rankd.ledger.port import PastEvent
 from rankd.ledger.sqlite import SqliteLedger
+from rankd.parts import Figures, Started
 from rankd.projection.applier import Applier
 from rankd.projection.engine import EngineStore
 from rankd.projection.snapshots import Snapshots, Taken
 from rankd.projection.verify import Report, digests, verify
 from rankd.reads.joined import Joined
+from rankd.reads.looking import LookHere
 from rankd.registry.sqlite import SqliteRegistry
 from rankd.seasons.archive import Archive
 from rankd.seasons.due import NEVER
@@ -40,25 +40,6 @@ REQUESTS_FORGOTTEN_AT_ONCE = 1_000
 PLAYERS_WARMED_AT_ONCE = 5_000
 WARMING_S = 0.04  # of each round of upkeep
 _log = logging.getLogger("rankd")
-
-
-class Started(msgspec.Struct, frozen=True):
-    """What opening a folder found and did."""
-
-    position: int
-    snapshot: int | None  # position of the snapshot that was loaded
-    snapshots_passed_over: int
-    replayed: int  # events
-    seconds: float
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """How much there is."""
-
-    position: int  # of the last event
-    snapshot: int | None  # the last event of the newest snapshot
-    entries: int  # of all instances
-    engine_bytes: int
 
 
 class Running:
@@ -86,6 +67,7 @@ class Running:
         self.registry = SqliteRegistry(database, settings.profiles_cached_max, ledger.tell_changes)
         self.writer = Writer(ledger, applier, self.registry, clock, settings)
         self.changes = Changes(self.writer, ledger, applier)
+        self.looking = LookHere(store, lambda: self.writer.position)
         self.joined = Joined(applier.state, ledger, self.registry, settings.metadata_cached_max)
         self._lock = lock
         self._database = database

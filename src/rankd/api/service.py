@@ -126,7 +126,7 @@ class Service:
         at_least = request.query.get("at_least")
         if at_least is not None:
             deadline = self._loop.time() + self.config.ranks.at_least_wait_ms / 1_000
-            while not self.boards.has_ranked(at_least):
+            while not self.boards.has_ranked(at_least, request.arguments[0]):
                 if self._loop.time() >= deadline:
                     raise not_ranked(at_least)
                 await asyncio.sleep(AT_LEAST_POLL_S)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rankd.errors import InvalidValue
 
 _WRITTEN = re.compile(r"(0|[1-9][0-9]{0,4})-(0|[1-9][0-9]{0,18})", re.ASCII)
+_BETWEEN = "~"  # the positions of several partitions
+_PARTITIONS_MAX = 1_024
 
 
 class LedgerPosition(NamedTuple):
@@ -37,3 +40,21 @@ def parse_position(value: object, field: str = "at_least") -> LedgerPosition:
     if written is None:
         raise InvalidValue(field, f"must be a position as an answer gave it; got {value!r:.80}")
     return LedgerPosition(int(written[1]), int(written[2]))
+
+
+def tokens(positions: Mapping[int, int]) -> str:
+    """Return the positions of several partitions as they are given to clients.
+
+    >>> tokens({0: 8731, 3: 12})
+    '0-8731~3-12'
+    """
+    return _BETWEEN.join(token(partition, positions[partition]) for partition in sorted(positions)) or token(0, 0)
+
+
+def parse_positions(value: object, field: str = "at_least") -> dict[int, int]:
+    """Read the positions of one or several partitions back."""
+    parts = value.split(_BETWEEN) if isinstance(value, str) else []
+    if not 1 <= len(parts) <= _PARTITIONS_MAX:
+        raise InvalidValue(field, f"must be a position as an answer gave it; got {value!r:.80}")
+    found = [parse_position(part, field) for part in parts]
+    return {one.partition: one.sequence for one in found}

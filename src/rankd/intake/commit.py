@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from rankd.domain.board import Board
 from rankd.domain.instant import check_sent_at
@@ -14,11 +15,19 @@ from rankd.intake.results import Question, question_about
 from rankd.intake.scores import NOW, ScoreTask
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Detail, Kind, Stretch
-from rankd.ledger.port import Draft, Ledger, Request
+from rankd.ledger.port import Draft, Request
 from rankd.projection.state import State
 from rankd.registry.port import Registry
 
 _NONE: frozenset[str] = frozenset()
+
+
+class Numbering(Protocol):
+    """What gives numbers to players and contexts."""
+
+    def number_players(self, players: Sequence[str]) -> array[int]:
+        """Return the number of each player."""
+        ...
 
 
 class Commit:
@@ -27,7 +36,7 @@ class Commit:
     def __init__(
         self,
         at: int,
-        ledger: Ledger,
+        ledger: Numbering,
         acceptances: Acceptances,
         registry: Registry,
         state: State,
@@ -46,9 +55,9 @@ class Commit:
         self._scope_values_max = scope_values_max
         self._fresh_values: dict[tuple[str, str], set[str]] = {}  # of requests that were added
         self._task_values: dict[tuple[str, str], set[str]] = {}  # of the one that is being added
-        self._metadata: dict[int, str] = {}
-        self._requests: list[tuple[Request, int, int]] = []
-        self._origins: list[tuple[str, int, int]] = []
+        self.metadata: dict[int, str] = {}  # JSON by the event's index
+        self.requests: list[tuple[Request, int, int]] = []  # with the index of its first event, and their number
+        self.origins: list[tuple[str, int, int]] = []  # an address, likewise
         self._singles: dict[int, tuple[Stretch, set[str]]] = {}
 
     def add_event(
@@ -86,7 +95,7 @@ class Commit:
             drafted.append((part, self._stretches(part, board, first, at)))
         for part, stretches in drafted:
             if part.metadata is not None:
-                self._metadata.update(
+                self.metadata.update(
                     (self.events + offset, json) for offset, json in enumerate(part.metadata) if json is not None
                 )
             for stretch in stretches:
@@ -98,13 +107,18 @@ class Commit:
         count = self.events - before
         if sender.key is not None:
             request = Request(sender.account, sender.key, fingerprint, 0, 0, self.at)
-            self._requests.append((request, before, count))
+            self.requests.append((request, before, count))
         if sender.origin is not None and count:
-            self._origins.append((sender.origin, before, count))
+            self.origins.append((sender.origin, before, count))
 
     def draft(self, answers: Sequence[tuple[str, str, bytes]]) -> Draft:
         """Return what the ledger is to write."""
-        return Draft(self.stretches, self._metadata, self._requests, answers, self.at, self._origins)
+        return Draft(self.stretches, self.metadata, self.requests, answers, self.at, self.origins)
+
+    def note_scope_values(self) -> None:
+        """Note the values of scopes as seen, where no applier does: the commit is durable."""
+        for (board_id, name), values in self._fresh_values.items():
+            self._state.boards[board_id].scope_values.setdefault(name, set()).update(values)
 
     def questions(self, stretch: Stretch) -> list[Question]:
         """Return what is asked about the events of a stretch: where somebody stands before and after it."""
@@ -124,7 +138,7 @@ class Commit:
         subject = player if question is None or question.subject is None else question.subject
         stretch, subjects = self._single_stretch(acceptance.number, subject)
         if metadata is not None:
-            self._metadata[self.events] = metadata
+            self.metadata[self.events] = metadata
         stretch.at.append(at)
         stretch.player.append(number)
         stretch.score.append(score)

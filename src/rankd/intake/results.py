@@ -48,6 +48,16 @@ class Changed(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
+class Accepted(msgspec.Struct, frozen=True):
+    """Scores that are durable and will be ranked: where they are in the ledger."""
+
+    position: str
+    count: int
+    repeated: bool = False
+    question: Question | None = None  # what the answer speaks of once it is ranked
+    at: int = 0  # the ledger's time
+
+
 NOWHERE = Change(changed=False, old_score=None, new_score=None, rank_before=None, rank_after=None)
 
 

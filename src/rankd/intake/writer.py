@@ -121,6 +121,11 @@ class Writer:
 
         self._commits.run(LastTask(work))
 
+    @property
+    def position_token(self) -> str:
+        """How far the ledger is, as clients see it."""
+        return token(self.position)
+
     def check_open(self) -> None:
         """Refuse what comes after `close`, and whoever was forked from the process that opened the folder."""
         if os.getpid() != self._process:

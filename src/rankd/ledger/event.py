@@ -22,6 +22,7 @@ HASH_BYTES = 16
 SEAL_BYTES = HASH_BYTES + 8
 NO_SEAL = bytes(SEAL_BYTES)  # before the first commit
 NO_PLAYER = 0
+SEQUENCE_BITS = 48  # of the number of an event; the partition stands above
 _END_OF_DETAIL = b"\0"  # JSON holds no such byte
 _SINGLE = Struct("<8q")  # ledger's time, first sequence, number of events, and the five columns of one
 
@@ -98,6 +99,7 @@ class Stretch(msgspec.Struct):
     players: Sequence[str]  # the ids behind the numbers; "" for no player
     detail: list[Detail | None] | None = None  # None: no event has anything to say
     first: int = 0  # sequence of the first event, once it has one
+    partition: int = 0  # of the ledger, where it has several
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -139,6 +141,22 @@ class Scored(NamedTuple):
     score: int
     tiebreak: int
     detail: Detail
+    partition: int = 0
+
+    @property
+    def id(self) -> int:
+        """What tells it from every other event of its ledger; in a ledger of one partition its sequence."""
+        return event_id(self.partition, self.sequence)
+
+
+def event_id(partition: int, sequence: int) -> int:
+    """Return the number of an event among those of all partitions."""
+    return partition << SEQUENCE_BITS | sequence
+
+
+def place_of(event: int) -> tuple[int, int]:
+    """Return partition and sequence of an event by its number."""
+    return event >> SEQUENCE_BITS, event & ((1 << SEQUENCE_BITS) - 1)
 
 
 def rows(stretch: Stretch) -> Iterable[Scored]:
@@ -146,7 +164,7 @@ def rows(stretch: Stretch) -> Iterable[Scored]:
     details = stretch.detail or [None] * len(stretch)
     columns = zip(stretch.at, stretch.players, stretch.score, stretch.tiebreak, details, strict=True)
     for sequence, (at, player, score, tiebreak, detail) in enumerate(columns, start=stretch.first):
-        yield Scored(sequence, at, player, score, tiebreak, detail or NO_DETAIL)
+        yield Scored(sequence, at, player, score, tiebreak, detail or NO_DETAIL, stretch.partition)
 
 
 encode_context = msgspec.json.Encoder(order="deterministic").encode

@@ -248,43 +248,11 @@ class Bucket(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-class RankStore(Protocol):
-    """Every method may be called from any thread. `players` are at most READ_PLAYERS_MAX a call."""
-
-    def apply(self, batch: Batch) -> Applied:
-        """Apply a batch and move its partition's position, both or neither.
-
-        The stored epoch becomes the batch's when that is higher and the batch is applied. `after == upto` with no
-        rows only claims the epoch; `after < upto` with no rows moves an idle store on.
-        """
-
-    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
-        """Apply event `at` of partition 0, one row for each entry of a table, and say what the first row did."""
-
-    def position(self, partition: int = 0) -> Position:
-        """Return how far this partition is applied; START when nothing was."""
-
-    def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in which somebody stands, in no particular order.
-
-        None is seen twice, and one in which somebody stands all the while is seen, whatever is written meanwhile.
-        """
-
-    def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out and give its memory back; False when it is not in the store. No position moves."""
-
-    def capture(self, instance: InstanceKey) -> None:
-        """Remember every player's ordinal place as it is now, instead of what was remembered before. No position moves.
-
-        A place lasts until the next capture, `forget_capture`, or the row or drop that takes the player out of the
-        instance: who comes back has none. APPLY and PUT leave it.
-        """
+class RankReads(Protocol):
+    """What can be asked of ranks, from any thread; `players` are at most READ_PLAYERS_MAX a call."""
 
     def captured(self, instance: InstanceKey, player: str) -> int | None:
         """Return the player's place at the instance's last capture; None when there was none or it is forgotten."""
-
-    def forget_capture(self, instance: InstanceKey) -> None:
-        """Forget the captured places of an instance, if there are any."""
 
     def total(self, instance: InstanceKey) -> int:
         """Return how many players stand in the instance."""
@@ -362,8 +330,44 @@ class RankStore(Protocol):
         """Return the digest of domain/digest.py; 0 when the instance is empty."""
 
 
+class RankStore(RankReads, Protocol):
+    """Every method may be called from any thread. `players` are at most READ_PLAYERS_MAX a call."""
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither.
+
+        The stored epoch becomes the batch's when that is higher and the batch is applied. `after == upto` with no
+        rows only claims the epoch; `after < upto` with no rows moves an idle store on.
+        """
+
+    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+        """Apply event `at` of partition 0, one row for each entry of a table, and say what the first row did."""
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far this partition is applied; START when nothing was."""
+
+    def instances(self) -> Iterator[InstanceKey]:
+        """Go through the instances in which somebody stands, in no particular order.
+
+        None is seen twice, and one in which somebody stands all the while is seen, whatever is written meanwhile.
+        """
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out and give its memory back; False when it is not in the store. No position moves."""
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's ordinal place as it is now, instead of what was remembered before. No position moves.
+
+        A place lasts until the next capture, `forget_capture`, or the row or drop that takes the player out of the
+        instance: who comes back has none. APPLY and PUT leave it.
+        """
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance, if there are any."""
+
+
 def walk(
-    store: RankStore, instance: InstanceKey, chunk: int = 1_000, ranking: Ranking = Ranking.ORDINAL
+    store: RankReads, instance: InstanceKey, chunk: int = 1_000, ranking: Ranking = Ranking.ORDINAL
 ) -> Iterator[Entry]:
     """Go through a whole instance in standing order, a chunk at a time, while it may be changing."""
     after: tuple[Kept, str] | None = None

@@ -220,6 +220,6 @@ def note_metadata(rows: Rows, moves: Iterable[Move]) -> None:
             continue
         if rows.change(move.row).changed:
             if move.event.detail.has_metadata:
-                noted.setdefault(text, {})[move.event.player] = move.event.sequence
+                noted.setdefault(text, {})[move.event.player] = move.event.id
             else:
                 noted[text].pop(move.event.player, None)

@@ -24,7 +24,7 @@ class BoardState(msgspec.Struct):
     uncounted_parts: dict[str, set[str]] = {}  # whole parts by roll-up, see shares.py
     lost: dict[str, set[str]] = {}  # players by roll-up, see shares.py
     teams: dict[str, dict[str, Contributions]] = {}  # what teams hold, by instance and team
-    metadata: dict[str, dict[str, int]] = {}  # sequence of the event a kept score came with, by instance and player
+    metadata: dict[str, dict[str, int]] = {}  # id of the event a kept score came with, by instance and player
 
     def forget_instance(self, text: str) -> None:
         """Drop what is remembered of an instance that is empty."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
 from rankd.domain.board import BY_TIME, Board
 from rankd.domain.instance import InstanceKey
-from rankd.ledger.port import Ledger
 from rankd.projection import port
 from rankd.projection.state import State
 from rankd.reads.answers import Entry
@@ -16,13 +16,22 @@ from rankd.registry.port import Profile, Registry
 
 _NOBODY = Profile("")
 _UNKNOWN: dict[str, object] = {}
+Noted = Mapping[str, int]  # the event behind what is kept of a player, where that came with metadata
 _decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+class Metadata(Protocol):
+    """What of the ledger a read needs."""
+
+    def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
+        """Return the metadata (JSON) of those events that have some."""
+        ...
 
 
 class Joined:
     """Joins what the rank store does not know into its answers."""
 
-    def __init__(self, state: State, ledger: Ledger, registry: Registry, metadata_cached_max: int) -> None:
+    def __init__(self, state: State, ledger: Metadata, registry: Registry, metadata_cached_max: int) -> None:
         """Begin with nothing in memory."""
         self._state = state
         self._ledger = ledger
@@ -35,19 +44,20 @@ class Joined:
         """How often a profile was changed since the start."""
         return self._registry.changes
 
-    def one(self, board: Board, key: InstanceKey, player: str) -> tuple[Profile | None, dict[str, object] | None]:
-        """Return the profile of one player and the metadata of what is kept of them."""
+    def one(
+        self, board: Board, key: InstanceKey, player: str, noted: Noted | None = None
+    ) -> tuple[Profile | None, dict[str, object] | None]:
+        """Return the profile of one player and the metadata of what is kept of them; `noted` as for `entries`."""
         profile = None if board.team is not None else self._registry.profile(player)
-        live = self._state.boards.get(board.id)
-        if live is None or key.text not in live.metadata:
-            return profile, None
-        return profile, self._metadata(board, key, [player]).get(player)
+        return profile, self._metadata(board, key, [player], noted).get(player)
 
-    def entries(self, board: Board, key: InstanceKey, now: int, found: Sequence[port.Entry]) -> list[Entry]:
-        """Return a page's entries."""
+    def entries(
+        self, board: Board, key: InstanceKey, now: int, found: Sequence[port.Entry], noted: Noted | None = None
+    ) -> list[Entry]:
+        """Return a page's entries; `noted` are the events that metadata came with, where the ranks tell them."""
         players = [entry.player for entry in found]
         profiles = {} if board.team is not None else self._registry.profiles(players)
-        metadata = self._metadata(board, key, players)
+        metadata = self._metadata(board, key, players, noted)
         if not profiles and not metadata and board.decay is None and board.ties in BY_TIME:  # most pages
             step_ms = board.tie_resolution_ms
             return [Entry(entry.rank, entry.player, entry.score, entry.tie * step_ms) for entry in found]
@@ -70,12 +80,18 @@ class Joined:
             )
         return entries
 
-    def _metadata(self, board: Board, key: InstanceKey, players: Sequence[str]) -> dict[str, dict[str, object] | None]:
+    def _noted(self, board: Board, key: InstanceKey, players: Sequence[str]) -> Mapping[str, int]:
+        """Return the events that came with metadata, of those whose scores are kept."""
         live = self._state.boards.get(board.id)
         noted = None if live is None else live.metadata.get(key.text)
-        if not noted:
+        return {player: noted[player] for player in players if player in noted} if noted else {}
+
+    def _metadata(
+        self, board: Board, key: InstanceKey, players: Sequence[str], noted: Noted | None
+    ) -> dict[str, dict[str, object] | None]:
+        wanted = self._noted(board, key, players) if noted is None else noted
+        if not wanted:
             return {}
-        wanted = {player: noted[player] for player in players if player in noted}
         # Another thread may empty the memory meanwhile: what was found in it is held here.
         looked_up = {one: self._cached.get(one, _UNKNOWN) for one in wanted.values()}
         held = {one: metadata for one, metadata in looked_up.items() if metadata is not _UNKNOWN}

@@ -16,12 +16,13 @@ from rankd.domain.fields import read_choice
 from rankd.domain.instance import InstanceKey
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.order import Ranking
-from rankd.domain.position import parse_position, token
+from rankd.domain.position import parse_positions
 from rankd.domain.resolve import resolve_window, window_gone
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Window
 from rankd.errors import Behind, BoardUnknown, InvalidValue, RankdError
 from rankd.projection.applier import Applier
+from rankd.reads.looking import Looking
 from rankd.settings import Settings
 
 MEANINGS_MAX = 10_000  # remembered; when it is full it is emptied
@@ -67,15 +68,13 @@ class Meaning:
         clock: Clock,
         settings: Settings,
         *,
-        ranked: Callable[[], int],
+        looking: Looking,
         is_due: Callable[[int], bool],
         roll_over: Callable[[], None],
     ) -> None:
-        """`boards` are those defined now; `ranked` is the last event that is ranked.
-
-        `roll_over` does what the clock has made due, if `is_due` says so.
-        """
-        self._ranked = ranked
+        """`boards` are those defined now; `roll_over` does what the clock has made due, if `is_due` says so."""
+        self._looking = looking
+        self._look = looking.look
         self._applier = applier
         self._store = applier.store
         self._state = applier.state
@@ -112,7 +111,7 @@ class Meaning:
         """Return what a read is about, once what is due is done and what it waits for is ranked."""
         self._roll_over()
         if at_least is not None:
-            self._wait_for(at_least)
+            self._wait_for(at_least, board)
         return self.meant_now(board, window, scope, ranking)
 
     def meant_now(
@@ -175,20 +174,16 @@ class Meaning:
             raise InvalidValue("cursor", f"is about {instance}; leave window and scope out, or name the same")
         return meant
 
-    def has_ranked(self, at_least: object) -> bool:
-        """Tell whether a position is ranked."""
-        wanted = parse_position(at_least)
-        return self._store.position(wanted.partition).sequence >= wanted.sequence
+    def has_ranked(self, at_least: object, board: str | None = None) -> bool:
+        """Tell whether a position is ranked: on a board, or on all of them."""
+        return self._looking.has_ranked(parse_positions(at_least), board)
 
-    def _wait_for(self, at_least: object) -> None:
+    def _wait_for(self, at_least: object, board: str) -> None:
         deadline = time.monotonic() + self._settings.at_least_wait_ms / 1_000
-        while not self.has_ranked(at_least):
+        while not self.has_ranked(at_least, board):
             if time.monotonic() >= deadline:
                 raise not_ranked(at_least)
             time.sleep(_POLL_S)
-
-    def _position(self) -> str:
-        return token(0, self._ranked())
 
 
 def not_ranked(at_least: object) -> Behind:

@@ -17,6 +17,7 @@ from rankd.projection.applier import Applier
 from rankd.reads import answers
 from rankd.reads.cursor import Cursor, write_cursor
 from rankd.reads.joined import Joined
+from rankd.reads.looking import Look, Looking
 from rankd.reads.meaning import Meaning, Meant
 from rankd.settings import Settings
 
@@ -46,13 +47,13 @@ class Standings(Meaning):
         joined: Joined,
         settings: Settings,
         *,
-        ranked: Callable[[], int],
+        looking: Looking,
         is_due: Callable[[int], bool],
         roll_over: Callable[[], None],
         ledger_time: Callable[[], int],
     ) -> None:
         """`ledger_time` is when the last commit was, by the ledger; the rest is Meaning's."""
-        super().__init__(applier, boards, clock, settings, ranked=ranked, is_due=is_due, roll_over=roll_over)
+        super().__init__(applier, boards, clock, settings, looking=looking, is_due=is_due, roll_over=roll_over)
         self._joined = joined
         self._ledger_time = ledger_time
 
@@ -60,42 +61,43 @@ class Standings(Meaning):
         """Return the first entries, or those behind an offset."""
         asked = read_integer("limit", limit, 1, LIMIT_MAX)
         skipped = read_integer("offset", offset, 0, OFFSET_MAX)
-        position = self._position()  # before the read: what is shown may be newer, never older
+        look = self._look(meant.key)
         # One more than asked for tells whether there is a next page.
-        found = self._store.range(meant.key, skipped + 1, skipped + asked + 1, meant.ranking)
-        return self._page(meant, found, asked, position)
+        found = look.store.range(meant.key, skipped + 1, skipped + asked + 1, meant.ranking)
+        return self._page(meant, found, asked, look)
 
     def following_in(self, meant: Meant, after: Cursor, limit: int = 10) -> answers.Page:
         """Return the entries behind an earlier page."""
         asked = read_integer("limit", limit, 1, LIMIT_MAX)
         last = (Kept(after.score, after.tie), after.player)
-        position = self._position()
-        return self._page(meant, self._store.following(meant.key, last, asked + 1, meant.ranking), asked, position)
+        look = self._look(meant.key)
+        return self._page(meant, look.store.following(meant.key, last, asked + 1, meant.ranking), asked, look)
 
     def range_in(self, meant: Meant, first: int, last: int) -> answers.Page:
         """Return the entries from one place to another, both included."""
         low = read_integer("from", first, 1, OFFSET_MAX)
         high = read_integer("to", last, low, low + LIMIT_MAX - 1)
-        position = self._position()
-        found = self._store.range(meant.key, low, high + 1, meant.ranking)
-        return self._page(meant, found, high - low + 1, position)
+        look = self._look(meant.key)
+        found = look.store.range(meant.key, low, high + 1, meant.ranking)
+        return self._page(meant, found, high - low + 1, look)
 
     def rank_in(self, meant: Meant, player: str) -> answers.Standing | None:
         """Return where a player stands; None for somebody who does not."""
         who = check_player(player)
         board, _, key, ranking, now = meant
-        position = self._position()
-        found = self._store.rank(key, who, ranking)
+        look = self._look(meant.key)
+        found = look.store.rank(key, who, ranking)
         if found is None:
             return None
-        profile, metadata = self._joined.one(board, key, who)
+        profile, metadata = self._joined.one(board, key, who, look.noted)
         return answers.Standing(
             board=board.id,
             window=key.window,
             scope=key.scope,
             total=found.total,
-            position=position,
+            position=look.position,
             as_of=now,
+            stale=look.is_stale,
             rank=found.rank,
             player=who,
             score=board.shown_score(found.score, now),
@@ -103,7 +105,7 @@ class Standings(Meaning):
             tiebreak=board.tiebreak(found.tie),
             percentile=percentile(found.better, found.total),
             top_percent=top_percent(found.better, found.total),
-            rank_change=self._rank_change(meant, who, found),
+            rank_change=self._rank_change(meant, who, found, look),
             name=None if profile is None else profile.name,
             avatar_url=None if profile is None else profile.avatar_url,
             country=None if profile is None else profile.country,
@@ -115,14 +117,14 @@ class Standings(Meaning):
         up = read_integer("above", above, 0, NEIGHBOURS_MAX)
         down = read_integer("below", below, 0, NEIGHBOURS_MAX)
         who = check_player(player)
-        position = self._position()
-        found = self._store.around(meant.key, who, up, down, meant.ranking)
+        look = self._look(meant.key)
+        found = look.store.around(meant.key, who, up, down, meant.ranking)
         if found is None:
             return None
         middle = port.Entry(found.player.rank, who, found.player.score, found.player.tie)
-        entries = self._entries(meant, [*found.above, middle, *found.below])
+        entries = self._entries(meant, [*found.above, middle, *found.below], look)
         return answers.Around(
-            **self._about(meant, found.player.total, position),
+            **self._about(meant, found.player.total, look),
             above=entries[: len(found.above)],
             player=entries[len(found.above)],
             below=entries[len(found.above) + 1 :],
@@ -131,23 +133,24 @@ class Standings(Meaning):
     def ranks_in(self, meant: Meant, players: Sequence[str]) -> answers.Ranks:
         """Return where several players stand, in the order asked, each once."""
         asked = check_players(players)
-        position = self._position()
-        found = self._store.ranks(meant.key, asked, meant.ranking)
+        look = self._look(meant.key)
+        found = look.store.ranks(meant.key, asked, meant.ranking)
         standing = [one for one in found if one is not None]
-        total = standing[0].total if standing else self._store.total(meant.key)
-        entries = self._entries(meant, [port.Entry(one.rank, one.player, one.score, one.tie) for one in standing])
+        total = standing[0].total if standing else look.store.total(meant.key)
+        listed = [port.Entry(one.rank, one.player, one.score, one.tie) for one in standing]
+        entries = self._entries(meant, listed, look)
         missing = [player for player, one in zip(asked, found, strict=True) if one is None]
-        return answers.Ranks(**self._about(meant, total, position), entries=entries, missing=missing)
+        return answers.Ranks(**self._about(meant, total, look), entries=entries, missing=missing)
 
     def friends_in(self, meant: Meant, players: Sequence[str]) -> answers.Friends:
         """Return those of a group who stand there, in standing order."""
         return self._group(meant, check_players(players))
 
     def _group(self, meant: Meant, asked: list[str]) -> answers.Friends:
-        position = self._position()
-        total = self._store.total(meant.key)
-        found = self._store.friends(meant.key, asked, meant.ranking)
-        entries = self._entries(meant, [port.Entry(one.rank, one.player, one.score, one.tie) for one in found])
+        look = self._look(meant.key)
+        total = look.store.total(meant.key)
+        found = look.store.friends(meant.key, asked, meant.ranking)
+        entries = self._entries(meant, [port.Entry(one.rank, one.player, one.score, one.tie) for one in found], look)
         listed = [
             answers.Friend(
                 entry.rank,
@@ -163,27 +166,27 @@ class Standings(Meaning):
             )
             for entry, friend in zip(entries, found, strict=True)
         ]
-        return answers.Friends(**self._about(meant, total, position), entries=listed)
+        return answers.Friends(**self._about(meant, total, look), entries=listed)
 
     def rank_of_score_in(self, meant: Meant, score: int, tiebreak: int = 0) -> answers.Place:
         """Return where a new player would stand who sent this score now."""
         sent = meant.board.check_score(score)
         at = max(meant.now, self._ledger_time())
         tie = meant.board.tie_field(at, check_tiebreak(tiebreak))
-        position = self._position()
+        look = self._look(meant.key)
         ranked = meant.board.ranked_score(sent, at)
-        place = self._store.rank_of_score(meant.key, ranked, tie, meant.ranking)
-        return answers.Place(**self._about(meant, place.total, position), rank=place.rank)
+        place = look.store.rank_of_score(meant.key, ranked, tie, meant.ranking)
+        return answers.Place(**self._about(meant, place.total, look), rank=place.rank)
 
     def distribution_in(self, meant: Meant, buckets: int = 50) -> answers.Distribution:
         """Return how the scores are spread."""
         asked = read_integer("buckets", buckets, 1, port.HISTOGRAM_BUCKETS_MAX)
-        position = self._position()
-        found = self._store.histogram(meant.key, asked)
-        scores = self._store.quantiles(meant.key, list(QUANTILES.values())) or []
+        look = self._look(meant.key)
+        found = look.store.histogram(meant.key, asked)
+        scores = look.store.quantiles(meant.key, list(QUANTILES.values())) or []
         shown = meant.board.shown_score
         return answers.Distribution(
-            **self._about(meant, sum(bucket.count for bucket in found), position),
+            **self._about(meant, sum(bucket.count for bucket in found), look),
             buckets=[
                 answers.Bucket(shown(bucket.low, meant.now), shown(bucket.high, meant.now), bucket.count)
                 for bucket in found
@@ -214,40 +217,41 @@ class Standings(Meaning):
 
     # What several of them need
 
-    def _about(self, meant: Meant, total: int, position: str) -> dict[str, Any]:
+    def _about(self, meant: Meant, total: int, look: Look) -> dict[str, Any]:
         return {
             "board": meant.board.id,
             "window": meant.key.window,
             "scope": meant.key.scope,
             "total": total,
-            "position": position,
+            "position": look.position,
             "as_of": meant.now,
+            "stale": look.is_stale,
         }
 
-    def _page(self, meant: Meant, page: port.Page, asked: int, position: str) -> answers.Page:
+    def _page(self, meant: Meant, page: port.Page, asked: int, look: Look) -> answers.Page:
         following, entries = None, page.entries[:asked]
         if len(page.entries) > asked:
             last = entries[-1]
             following = write_cursor(meant.key, Kept(last.score, last.tie), last.player)
         return answers.Page(
-            **self._about(meant, page.total, position),
-            entries=self._entries(meant, entries),
+            **self._about(meant, page.total, look),
+            entries=self._entries(meant, entries, look),
             next=following,
         )
 
-    def _entries(self, meant: Meant, entries: list[port.Entry]) -> list[answers.Entry]:
-        return self._joined.entries(meant.board, meant.key, meant.now, entries)
+    def _entries(self, meant: Meant, entries: list[port.Entry], look: Look) -> list[answers.Entry]:
+        return self._joined.entries(meant.board, meant.key, meant.now, entries, look.noted)
 
-    def _rank_change(self, meant: Meant, player: str, found: port.Standing) -> int | None:
+    def _rank_change(self, meant: Meant, player: str, found: port.Standing, look: Look) -> int | None:
         live = self._state.boards.get(meant.board.id)
         if live is None or meant.key.text not in live.captured:
             return None
-        before = self._store.captured(meant.key, player)
+        before = look.store.captured(meant.key, player)
         if before is None or not meant.window.span(meant.key.window).holds(meant.now):
             return None
         now = found.rank if meant.ranking is Ranking.ORDINAL else None
         if now is None:
-            ordinal = self._store.rank(meant.key, player)
+            ordinal = look.store.rank(meant.key, player)
             if ordinal is None:
                 return None
             now = ordinal.rank

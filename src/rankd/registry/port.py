@@ -3,6 +3,10 @@
 Promises:
 - A profile or a list of friends is durable when the call returns, and replaces what was there.
 - `profiles` and `attributes` answer from memory for players asked about lately.
+- What another process changed holds here within about a second; `changes` moves when it does.
+- Where the store is away, `profiles` leaves out those it cannot tell, since ranks are answered without names too.
+  Everything else that memory does not answer is LedgerUnavailable: no profile, no friends or no attributes would be a
+  wrong answer, and what a score is counted by stays with it.
 - A search finds players by the start of their id (as it is written) or of their name (in any case), ids first.
 
 Not promised: any order between a profile's change and scores that are under way: what a score is counted by is resolved
@@ -18,6 +22,8 @@ from typing import Protocol
 
 import msgspec
 
+COUNTRY = "country"  # a profile's country is an attribute of this name
+
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a player beside scores."""
@@ -27,6 +33,17 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     avatar_url: str | None = None
     country: str | None = None
     attributes: dict[str, str] = {}
+
+
+def filled(given: Profile, known: Profile) -> Profile:
+    """Return a profile with what was not given as it was."""
+    return Profile(
+        given.player,
+        given.name if given.name is not None else known.name,
+        given.avatar_url if given.avatar_url is not None else known.avatar_url,
+        given.country if given.country is not None else known.country,
+        given.attributes or known.attributes,
+    )
 
 
 class Registry(Protocol):
@@ -42,15 +59,15 @@ class Registry(Protocol):
         ...
 
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
-        """Return the profiles of those players who have one."""
+        """Return the profiles of those players who have one, as far as they can be told."""
         ...
 
     def attributes(self, player: str) -> Mapping[str, str]:
         """Return a player's attributes, the country among them."""
         ...
 
-    def set_profile(self, profile: Profile) -> None:
-        """Store a profile."""
+    def set_profile(self, profile: Profile, *, only_given: bool = False) -> Profile:
+        """Store a profile; `only_given` leaves what it does not say as it was. Return what is stored."""
         ...
 
     def friends(self, player: str) -> list[str]:

@@ -11,9 +11,8 @@ import msgspec
 
 from rankd.ledger.checksum import check, checksum
 from rankd.ledger.database import Database
-from rankd.registry.port import Profile
+from rankd.registry.port import COUNTRY, Profile, filled
 
-COUNTRY = "country"
 _LAST = "\U0010ffff"
 _SELECT = (
     "SELECT players.id, players.number, profiles.name, profiles.avatar_url, profiles.country, profiles.attributes,"
@@ -83,26 +82,21 @@ class SqliteRegistry:
             return _NOBODY
         return profile.attributes if profile.country is None else {**profile.attributes, COUNTRY: profile.country}
 
-    def set_profile(self, profile: Profile) -> None:
-        """Store a profile."""
-        attributes = _encode(profile.attributes).decode() if profile.attributes else None
-        said = (profile.name, profile.avatar_url, profile.country, attributes)
-        key = None if profile.name is None else profile.name.casefold()
+    def set_profile(self, profile: Profile, *, only_given: bool = False) -> Profile:
+        """Store a profile; `only_given` leaves what it does not say as it was. Return what is stored."""
         self._has_profiles = True
         try:
             with self._changing() as writer:
-                number = _number(writer, profile.player)
-                writer.execute(
-                    "INSERT OR REPLACE INTO profiles"
-                    " (player, name_key, name, avatar_url, country, attributes, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (number, key, *said, checksum(number, *said)),
-                )
+                known: Any = writer.execute(_ONE, (profile.player,)).get if only_given else None
+                stored = profile if known is None else filled(profile, _profile(known))
+                _store(writer, stored)
         except BaseException:
             self._cached.pop(profile.player, None)  # it may be stored all the same
             raise
         self._make_room(1)
-        self._cached[profile.player] = profile
+        self._cached[profile.player] = stored
         self.changes += 1  # for whoever saw the one before, between the commit and here
+        return stored
 
     @contextmanager
     def _changing(self) -> Iterator[apsw.Connection]:
@@ -158,6 +152,18 @@ class SqliteRegistry:
             rows += reader.execute(_BY_NAME, (key, key + _LAST, limit)).fetchall()
         found = {row[0]: _profile(row) for row in rows}
         return list(found.values())[:limit]
+
+
+def _store(writer: apsw.Connection, profile: Profile) -> None:
+    attributes = _encode(profile.attributes).decode() if profile.attributes else None
+    said = (profile.name, profile.avatar_url, profile.country, attributes)
+    key = None if profile.name is None else profile.name.casefold()
+    number = _number(writer, profile.player)
+    writer.execute(
+        "INSERT OR REPLACE INTO profiles"
+        " (player, name_key, name, avatar_url, country, attributes, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, key, *said, checksum(number, *said)),
+    )
 
 
 def _number(writer: apsw.Connection, player: str) -> int:

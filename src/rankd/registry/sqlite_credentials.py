@@ -8,24 +8,20 @@ the living in memory, and replaces that memory as a whole, so that readers need 
 
 from __future__ import annotations
 
-import secrets
 import threading
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import apsw
 
 from rankd.clock import Clock
 from rankd.domain.text import check_name, is_name
-from rankd.errors import Closed, InvalidValue, LedgerNewer
+from rankd.errors import Closed
 from rankd.ledger.checksum import check, checksum
 from rankd.registry.credentials import (
-    KEY_PREFIX,
-    SIGNING_PREFIX,
     Credential,
     Credentials,
     NewCredential,
@@ -35,32 +31,23 @@ from rankd.registry.credentials import (
     digest_of,
 )
 from rankd.registry.credentials_file import FILE_NAME, open_file, translated, write_private
+from rankd.registry.living import (
+    Living,
+    name_taken,
+    new_signing_secret,
+    new_token,
+    read_scopes,
+    scopes_text,
+    signing_name_taken,
+)
 
 ADMIN_KEY_FILE = "admin.key"
 ADMIN = "admin"
-SECRET_BYTES = 32
-_ID_BYTES = 8
 
 _LIVING = (
     "SELECT id, name, digest, scopes, player, created_at, expires_at, revoked_at, checksum"
     " FROM credentials WHERE revoked_at IS NULL"
 )
-
-
-class _Memory:
-    """All that lives, as of one moment; never changed. A class without a repr, since it holds secrets."""
-
-    __slots__ = ("known", "secrets", "signing_keys")
-
-    def __init__(
-        self,
-        known: Mapping[bytes, Credential],
-        secrets: Mapping[str, bytes],
-        signing_keys: Mapping[str, SigningKey],
-    ) -> None:
-        self.known = known if isinstance(known, MappingProxyType) else MappingProxyType(known)
-        self.secrets = secrets
-        self.signing_keys = signing_keys
 
 
 class SqliteCredentials:
@@ -101,7 +88,7 @@ class SqliteCredentials:
 
     def list(self) -> tuple[Credential, ...]:
         """Return the credentials that were not revoked, by name."""
-        return tuple(sorted(self._memory.known.values(), key=lambda credential: credential.name))
+        return self._memory.by_name()
 
     def create(
         self, name: str, scopes: Collection[str], player: str | None = None, expires_at: int | None = None
@@ -130,16 +117,12 @@ class SqliteCredentials:
         for row in self._connection.execute(f"{_LIVING} AND name = ?", (new.name,)).fetchall():
             digest, held = _credential(row)
             if held.holds_at(now):
-                raise InvalidValue(
-                    "name", f"{new.name!r} is the name of another API key; revoke that one first, or choose another"
-                )
+                raise name_taken(new.name)
             self._revoke(row, now)
             known.pop(digest, None)
-        credential_id = secrets.token_hex(_ID_BYTES)
-        token = f"{KEY_PREFIX}{credential_id}_{_secret_text()}"
+        credential_id, token = new_token()
         digest = digest_of(token)
-        scopes = " ".join(sorted(new.scopes))
-        said = (credential_id, new.name, digest, scopes, new.player, now, new.expires_at, None)
+        said = (credential_id, new.name, digest, scopes_text(new.scopes), new.player, now, new.expires_at, None)
         self._connection.execute(
             "INSERT INTO credentials"
             " (id, name, digest, scopes, player, created_at, expires_at, revoked_at, checksum)"
@@ -148,7 +131,7 @@ class SqliteCredentials:
         )
         credential = Credential(credential_id, new.name, new.scopes, new.player, now, new.expires_at)
         known[digest] = credential
-        self._changed = _Memory(known, self._memory.secrets, self._memory.signing_keys)
+        self._changed = Living(known, self._memory.secrets, self._memory.signing_keys)
         return credential, token
 
     def revoke(self, credential_id: str) -> bool:
@@ -163,7 +146,7 @@ class SqliteCredentials:
             self._revoke(row, self._clock.now())
             memory = self._memory
             known = {one: credential for one, credential in memory.known.items() if one != digest}
-            self._changed = _Memory(known, memory.secrets, memory.signing_keys)
+            self._changed = Living(known, memory.secrets, memory.signing_keys)
             return True
 
     def _revoke(self, row: Any, now: int) -> None:
@@ -176,18 +159,18 @@ class SqliteCredentials:
         """Make a key to sign submissions with, and return its secret."""
         check_name("name", name)
         now = self._clock.now()
-        secret = SIGNING_PREFIX + _secret_text()
+        secret = new_signing_secret()
         stored = secret.encode()
         with self._writing() as connection:
             if connection.execute("SELECT 1 FROM signing_keys WHERE name = ?", (name,)).get is not None:
-                raise InvalidValue("name", f"{name!r} is a signing key already; revoke that first, or choose another")
+                raise signing_name_taken(name)
             connection.execute(
                 "INSERT INTO signing_keys (name, secret, created_at, checksum) VALUES (?, ?, ?, ?)",
                 (name, stored, now, checksum(name, stored, now)),
             )
             memory = self._memory
             keys = {**memory.signing_keys, name: SigningKey(name, now)}
-            self._changed = _Memory(memory.known, {**memory.secrets, name: stored}, keys)
+            self._changed = Living(memory.known, {**memory.secrets, name: stored}, keys)
         return secret
 
     def signing_key(self, name: str) -> bytes | None:
@@ -196,7 +179,7 @@ class SqliteCredentials:
 
     def list_signing_keys(self) -> tuple[SigningKey, ...]:
         """Return the signing keys by name."""
-        return tuple(sorted(self._memory.signing_keys.values(), key=lambda key: key.name))
+        return self._memory.signing_keys_by_name()
 
     def revoke_signing_key(self, name: str) -> bool:
         """Wipe a signing key; False when there is none of that name."""
@@ -209,7 +192,7 @@ class SqliteCredentials:
             memory = self._memory
             kept = {one: secret for one, secret in memory.secrets.items() if one != name}
             keys = {one: key for one, key in memory.signing_keys.items() if one != name}
-            self._changed = _Memory(memory.known, kept, keys)
+            self._changed = Living(memory.known, kept, keys)
             return True
 
     def refresh(self) -> None:
@@ -233,7 +216,7 @@ class SqliteCredentials:
             keys: Any = connection.execute("SELECT name, secret, created_at, checksum FROM signing_keys").fetchall()
         for name, secret, created_at, stored in keys:
             check(f"the signing key {name} in {FILE_NAME}", stored, name, secret, created_at)
-        self._memory = _Memory(
+        self._memory = Living(
             dict(_credential(row) for row in rows),
             {name: secret for name, secret, _, _ in keys},
             {name: SigningKey(name, created_at) for name, _, created_at, _ in keys},
@@ -270,16 +253,9 @@ def first_admin_key(folder: Path, credentials: Credentials) -> Path | None:
     return None if made is None else path
 
 
-def _secret_text() -> str:
-    return urlsafe_b64encode(secrets.token_bytes(SECRET_BYTES)).rstrip(b"=").decode()
-
-
 def _credential(row: Any) -> tuple[bytes, Credential]:
     *said, stored = row
     credential_id, name, digest, scopes, player, created_at, expires_at, _ = said
     check(f"the API key {credential_id} in {FILE_NAME}", stored, *said)
-    try:
-        allowed = frozenset(map(Scope, scopes.split()))
-    except ValueError:
-        raise LedgerNewer(f"{FILE_NAME} speaks of scopes this rankd does not know: upgrade rankd") from None
+    allowed = read_scopes(scopes, FILE_NAME)
     return digest, Credential(credential_id, name, allowed, player, created_at, expires_at)

@@ -1,0 +1,74 @@
+"""The contexts of a ledger that many processes append to: numbered by the database, remembered here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from rankd.errors import LedgerDamaged
+from rankd.ledger.event import Context, decode_context
+from rankd.ledger.postgres.connections import Connections
+
+_HASH_BYTES = 16
+
+
+class Contexts:
+    """Both ways between contexts and their numbers, which never change. May be used by any thread."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Nothing is known yet."""
+        self._connections = connections
+        self._lock = threading.Lock()
+        self._numbers: dict[bytes, int] = {}
+        self._contexts: dict[int, Context] = {}
+
+    def number(self, context: Context) -> int:
+        """Return the number of a context; a new one is durable, and known to all, when this returns."""
+        key = context.key
+        known = self._numbers.get(key)
+        if known is not None:
+            return known
+        digest = blake2b(key, digest_size=_HASH_BYTES).digest()
+        with self._connections.using() as connection:
+            # Two statements in place of one that changes nothing: a row that is there is not written again.
+            row = connection.execute("SELECT number FROM contexts WHERE hash = %s", (digest,)).fetchone()
+            if row is None:
+                row = connection.execute(
+                    "INSERT INTO contexts (hash, kind, board, context) VALUES (%s, %s, %s, %s)"
+                    " ON CONFLICT (hash) DO NOTHING RETURNING number",
+                    (digest, context.kind.value, context.board, key.decode()),
+                ).fetchone()
+            if row is None:  # somebody else was quicker, and has committed
+                row = connection.execute("SELECT number FROM contexts WHERE hash = %s", (digest,)).fetchone()
+        if row is None:
+            raise LedgerDamaged("a context was numbered and is not there; restore a backup of the database")
+        number: int = row[0]
+        with self._lock:
+            self._numbers[key] = number
+            self._contexts[number] = context
+        return number
+
+    def context(self, number: int) -> Context:
+        """Return a context by number."""
+        found = self._contexts.get(number)
+        if found is None:
+            self.load([number])
+            found = self._contexts[number]
+        return found
+
+    def load(self, numbers: Iterable[int]) -> None:
+        """Have contexts at hand; LedgerDamaged when one is missing."""
+        missing = {number for number in numbers if number not in self._contexts}
+        if not missing:
+            return
+        with self._connections.using() as connection:
+            rows = connection.execute(
+                "SELECT number, context FROM contexts WHERE number = ANY (%s)", (list(missing),)
+            ).fetchall()
+        with self._lock:
+            for number, json in rows:
+                self._contexts[number] = decode_context(json)
+                self._numbers[json.encode()] = number
+        if len(rows) < len(missing):
+            raise LedgerDamaged("a context that events name is missing; restore a backup of the database")

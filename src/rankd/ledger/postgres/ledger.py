@@ -1,0 +1,339 @@
+"""The ledger on PostgreSQL; see ledger/partitioned.py for what it promises.
+
+    draft → one call of `append_1`: heads locked in ascending order, numbers given, everything inserted → committed
+
+A call is a transaction of its own, so heads are locked for as long as PostgreSQL needs, and never while something is on
+its way over the network. Nobody can wait in a circle: everybody locks heads in ascending order, then keys in ascending
+order, and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import psycopg
+
+from rankd.domain.partition import PARTITIONS_MAX
+from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
+from rankd.ledger.event import Context, decode_detail
+from rankd.ledger.partitioned import (
+    Appended,
+    ControlEvent,
+    Heads,
+    Keyed,
+    Part,
+    PartitionedDraft,
+    Request,
+)
+from rankd.ledger.port import PastEvent
+from rankd.ledger.postgres.appending import (
+    CALL_APPEND,
+    CALL_APPEND_CONTROL,
+    TEAMS,
+    Arranged,
+    control_arguments,
+    raise_refused,
+)
+from rankd.ledger.postgres.connections import ANSWER_WAIT_S, CONNECTIONS_MAX, Connection, Connections
+from rankd.ledger.postgres.contexts import Contexts
+from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
+from rankd.ledger.postgres.packing import Bigints, Bytes, Smallints, Texts
+from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, parts_of, past_event, shares
+
+COMPONENT = "ledger"
+PARTITIONS = 8
+MONTHS_AHEAD = 4  # that of now included
+LOOK_EVERY_S = 0.01  # whether something was appended
+_APPEND_ATTEMPTS_MAX = 3
+_SEQUENCE_MAX = 2**63 - 1
+# Every statement finds its rows by index, whatever is known of a month's table, which was empty when it was planned.
+_SETTINGS = {"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan"}
+
+
+def migrate(url: str, partitions: int | None = None, *, now: int = 0) -> int:
+    """Make the ledger or bring it up to date; return the version it had, 0 when it was not there.
+
+    `partitions` are fixed when it is made (8 unless given); `now`, in ms, is from when on months are made, the server's
+    own time unless given. May be run twice, and from several places at once.
+    """
+    if partitions is not None and not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidValue("partitions", f"must be from 1 to {PARTITIONS_MAX}; got {partitions}")
+
+    def finish(connection: Connection) -> None:
+        connection.execute(
+            "INSERT INTO ledger (one, identity, partitions) VALUES (1, gen_random_uuid(), %s) ON CONFLICT DO NOTHING",
+            (partitions or PARTITIONS,),
+        )
+        (found,) = connection.execute("SELECT partitions FROM ledger").fetchone() or (0,)
+        if partitions not in (None, found):
+            raise InvalidValue(
+                "partitions", f"is {found} in this ledger and cannot be changed; to have {partitions}, make another one"
+            )
+        connection.execute(
+            "INSERT INTO heads (partition, sequence, control, at)"
+            " SELECT generate_series(%s, %s - 1), 0, 0, 0 ON CONFLICT DO NOTHING",
+            (TEAMS, found),
+        )
+        connection.execute(
+            "SELECT make_months(coalesce(nullif(%s::bigint, 0), extract(epoch FROM now())::bigint * 1000), %s)",
+            (now, MONTHS_AHEAD),
+        )
+
+    return migrate_component(url, COMPONENT, known_scripts(), finish)
+
+
+def known_scripts() -> list[str]:
+    """Return the scripts that bring a database from each version of the ledger to the next."""
+    return scripts_of(__package__)
+
+
+class PostgresLedger:
+    """A ledger in a database that was migrated. May be used by any thread."""
+
+    def __init__(self, url: str, *, pool_max: int = CONNECTIONS_MAX, answer_wait_s: float = ANSWER_WAIT_S) -> None:
+        """Connect, and refuse a schema that is behind or beyond what this rankd knows."""
+        self._connections = Connections(url, pool_max, answer_wait_s=answer_wait_s, settings=_SETTINGS)
+        self._contexts = Contexts(self._connections)
+        # A sequence of each partition with the time of its commit: what comes behind it was not committed earlier.
+        self._read_upto: dict[int, tuple[int, int]] = {}
+        self._ends_read: tuple[int, ...] | None = None  # the heads at the last `read`
+        try:
+            with self._connections.using() as connection:
+                check_component(connection, COMPONENT, len(known_scripts()))
+                row = connection.execute("SELECT partitions, identity::text FROM ledger").fetchone()
+        except BaseException:
+            self._connections.close()
+            raise
+        if row is None:
+            raise LedgerUnavailable("the ledger was not made to its end: run `rankd migrate`")
+        self._partitions, self._identity = int(row[0]), str(row[1])
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are; fixed when the ledger was made."""
+        return self._partitions
+
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from every other; made with it."""
+        return self._identity
+
+    @property
+    def connections(self) -> Connections:
+        """The connections, for what else is in the same database."""
+        return self._connections
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._connections.close()
+
+    def heads(self) -> Heads:
+        """Return the ends as they are committed now."""
+        rows = self._fetch("SELECT sequence, control, at FROM heads ORDER BY partition")
+        if len(rows) != self._partitions + 1:
+            raise LedgerDamaged("heads of partitions are missing; restore a backup of the database")
+        teams, *parts = rows
+        return Heads(tuple(part[0] for part in parts), parts[0][1], max(part[2] for part in parts), teams[0])
+
+    # Writing
+
+    def append(self, draft: PartitionedDraft) -> Appended:
+        """Make a draft durable."""
+        arranged = Arranged(draft, self._partitions)
+        bases, committed = self._call(CALL_APPEND, arranged.arguments())
+        return arranged.appended(bases, committed)
+
+    def append_control(
+        self,
+        events: Sequence[ControlEvent],
+        seen: int,
+        request: Keyed | None = None,
+        *,
+        at: int = 0,
+        forgotten_before: int = 0,
+    ) -> Sequence[ControlEvent]:
+        """Make control events durable, in every partition; return them with their numbers and sequences."""
+        contexts = [self.number_context(event.context) for event in events]
+        arguments = control_arguments(
+            events, contexts, seen=seen, at=at, request=request, forgotten_before=forgotten_before
+        )
+        ends, numbered, _ = self._call(CALL_APPEND_CONTROL, arguments)
+        behind = range(len(events) - 1, -1, -1)  # how many of them follow each
+        return [
+            msgspec.structs.replace(event, number=numbered - more, sequences=tuple(end - more for end in ends))
+            for event, more in zip(events, behind, strict=True)
+        ]
+
+    def _call(self, statement: str, arguments: Sequence[Any]) -> Any:
+        _, at, *_ = arguments
+        for _ in range(_APPEND_ATTEMPTS_MAX):
+            with self._connections.using() as connection:
+                try:
+                    return connection.execute(statement, arguments, prepare=True, binary=True).fetchone()
+                except psycopg.errors.CheckViolation:
+                    pass  # there is no table for this month yet, so nothing was written
+                except psycopg.Error as problem:
+                    raise_refused(problem)
+                    raise
+            self.make_months(max(at, self.heads().at))
+        raise LedgerUnavailable("the tables of this month could not be made; run `rankd migrate`")
+
+    def make_months(self, now: int) -> None:
+        """Have the tables of the month of an instant, and of some months behind it."""
+        self._fetch("SELECT make_months(%s, %s)", (now, MONTHS_AHEAD))
+
+    def number_context(self, context: Context) -> int:
+        """Return the number of a context; a new one gets one that every process will see."""
+        return self._contexts.number(context)
+
+    def save_answers(self, answers: Sequence[tuple[str, str, bytes]]) -> None:
+        """Keep the answers (sender, key, answer) of requests, for their repeats."""
+        if not answers:
+            return
+        in_order = sorted(answers, key=itemgetter(0, 1))
+        self._execute(
+            "WITH locked AS MATERIALIZED ("
+            " SELECT old.sender, old.key, new.answer FROM requests AS old"
+            " JOIN unnest(%s, %s, %s) AS new (sender, key, answer) ON old.sender = new.sender AND old.key = new.key"
+            " WHERE old.answer IS NULL ORDER BY old.sender, old.key FOR UPDATE OF old)"
+            " UPDATE requests SET answer = locked.answer FROM locked"
+            " WHERE requests.sender = locked.sender AND requests.key = locked.key",
+            (
+                Texts([sender.encode() for sender, _, _ in in_order]),
+                Texts([key.encode() for _, key, _ in in_order]),
+                Bytes([answer for _, _, answer in in_order]),
+            ),
+        )
+
+    def forget_requests(self, before: int, count_max: int) -> None:
+        """Forget some of the requests that came before an instant."""
+        self._execute(
+            "DELETE FROM requests USING ("
+            " SELECT sender, key FROM requests WHERE at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED) AS old"
+            " WHERE requests.sender = old.sender AND requests.key = old.key",
+            (before, count_max),
+        )
+
+    # Reading
+
+    def controls(self, after: int) -> Sequence[ControlEvent]:
+        """Return the control events behind a number, in order."""
+        rows = self._fetch(
+            "SELECT number, context, at, detail, sequences FROM controls WHERE number > %s ORDER BY number", (after,)
+        )
+        self._contexts.load(row[1] for row in rows)
+        return [
+            ControlEvent(
+                self.context(context), None if detail is None else decode_detail(detail), at, number, tuple(sequences)
+            )
+            for number, context, at, detail, sequences in rows
+        ]
+
+    def read(self, after: Sequence[int], events_max: int, skipping: Collection[int] = ()) -> Sequence[Part]:
+        """Return committed events behind a sequence of each partition: in order within each, at most about so many.
+
+        Heads change with the events they count. So what they count at one instant can be read at any later one.
+        """
+        heads = self._ends_read = self.heads().sequences
+        waiting = [head - begun for head, begun in zip(heads, after, strict=True)]
+        if min(waiting) < 0:
+            partition = next(index for index, count in enumerate(waiting) if count < 0)
+            raise LedgerDamaged(
+                f"partition {partition} of the ledger ends at {heads[partition]}, before what was read of it; "
+                "is this an older copy of the database?"
+            )
+        for partition in skipping:
+            waiting[partition] = 0
+        taken = [(partition, count) for partition, count in enumerate(shares(waiting, events_max)) if count]
+        if not taken:
+            return []
+        rows = self._fetch(
+            SELECT_EVENTS,
+            (
+                Smallints([partition for partition, _ in taken]),
+                Bigints([after[partition] for partition, _ in taken]),
+                Bigints([after[partition] + count for partition, count in taken]),
+                Bigints([self._committed_since(partition, after[partition]) for partition, _ in taken]),
+            ),
+        )
+        if len(rows) != sum(count for _, count in taken):
+            raise LedgerDamaged("events that the heads count are missing; restore a backup of the database")
+        self._contexts.load({row[2] for row in rows})
+        parts = list(parts_of(rows, after, self.context))
+        end = 0
+        for partition, count in taken:
+            end += count
+            self._read_upto[partition] = (rows[end - 1][1], rows[end - 1][9])
+        return parts
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when something was appended since the last `read`, and at the latest after so long.
+
+        Heads are looked at again and again: to be notified, every commit would wait for a lock that all commits share.
+        """
+        deadline = time.monotonic() + timeout_s
+        pause = threading.Event()
+        while self._ends_read is not None and self.heads().sequences == self._ends_read:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
+            pause.wait(min(LOOK_EVERY_S, left_s))
+
+    def _committed_since(self, partition: int, after: int) -> int:
+        sequence, committed = self._read_upto.get(partition, (0, 0))
+        return committed if sequence <= after else 0
+
+    def context(self, number: int) -> Context:
+        """Return a context by number."""
+        return self._contexts.context(number)
+
+    def request(self, sender: str, key: str) -> Request | None:
+        """Return the request that came under a key, while it is remembered."""
+        rows = self._fetch(
+            "SELECT fingerprint, at, events, partitions, sequences, answer FROM requests"
+            " WHERE sender = %s AND key = %s",
+            (sender, key),
+        )
+        if not rows:
+            return None
+        fingerprint, at, events, partitions, sequences, answer = rows[0]
+        positions = dict(zip(partitions, sequences, strict=True))
+        return Request(
+            sender, key, bytes(fingerprint), at, events, positions, None if answer is None else bytes(answer)
+        )
+
+    def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """Return the metadata (JSON) of those events, by partition and sequence, that have some."""
+        if not events:
+            return {}
+        rows = self._fetch(
+            "SELECT partition, sequence, json FROM unnest(%s, %s) AS asked (partition, sequence)"
+            " JOIN metadata USING (partition, sequence)",
+            (Smallints([partition for partition, _ in events]), Bigints([sequence for _, sequence in events])),
+        )
+        return {(partition, sequence): json for partition, sequence, json in rows}
+
+    def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
+        """Return a player's own events, the newest first; sequences are those of the player's partition."""
+        asked = {
+            "player": player,
+            "before": _SEQUENCE_MAX if before is None else before,
+            "board": board,
+            "limit": limit,
+        }
+        rows = self._fetch(SELECT_HISTORY, asked)
+        self._contexts.load({row[2] for row in rows})
+        return [past_event(row, self.context(row[2])) for row in rows]
+
+    def _fetch(self, statement: str, values: Any = ()) -> list[Any]:
+        with self._connections.using() as connection:
+            return connection.execute(statement, values, prepare=True, binary=True).fetchall()
+
+    def _execute(self, statement: str, values: Any) -> None:
+        with self._connections.using() as connection:
+            connection.execute(statement, values, prepare=True)

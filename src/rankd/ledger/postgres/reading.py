@@ -1,0 +1,119 @@
+"""What is committed, partition by partition, as stretches of columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from rankd.errors import LedgerDamaged
+from rankd.ledger.event import NO_DETAIL, Context, Kind, Stretch, decode_detail
+from rankd.ledger.partitioned import NOT_ORDERED, Part
+from rankd.ledger.port import PastEvent
+
+Row = tuple[int, int, int, int, str, int, int, int | None, str | None, int]
+"""partition, sequence, context, at, player, score, tiebreak, ordinal, detail, committed"""
+
+# The inner query sorts, so its rows come in order. What was committed before `since` is not looked at: so the tables of
+# the months before are not opened.
+SELECT_EVENTS = """
+SELECT e.partition, e.sequence, e.context, e.at, e.player, e.score, e.tiebreak, e.ordinal, e.detail, e.committed
+FROM unnest(%s, %s, %s, %s) AS range (partition, after, upto, since)
+CROSS JOIN LATERAL (
+  SELECT * FROM events
+  WHERE events.partition = range.partition AND events.sequence > range.after AND events.sequence <= range.upto
+    AND events.committed >= range.since
+  ORDER BY events.sequence
+) AS e
+"""
+
+SELECT_HISTORY = """
+SELECT
+  e.partition, e.sequence, e.context, e.at, e.player, e.score, e.tiebreak, e.ordinal, e.detail, e.committed,
+  metadata.json,
+  (SELECT CASE WHEN upto >= e.sequence THEN address END FROM origins
+   WHERE origins.partition = e.partition AND origins.first <= e.sequence ORDER BY origins.first DESC LIMIT 1)
+FROM events AS e
+LEFT JOIN metadata ON metadata.partition = e.partition AND metadata.sequence = e.sequence
+WHERE e.player = %(player)s AND e.sequence < %(before)s
+  AND (%(board)s::text IS NULL OR e.context IN (SELECT number FROM contexts WHERE board = %(board)s))
+ORDER BY e.sequence DESC LIMIT %(limit)s
+"""
+
+_OF_PLAYERS = frozenset({Kind.SCORE, Kind.REMOVE})
+
+
+def shares(waiting: Sequence[int], total_max: int) -> list[int]:
+    """Return how many events to take of each partition, so that all get a turn and none more than it has.
+
+    >>> shares([5, 100, 100], 65)
+    [5, 30, 30]
+    """
+    taken = [0] * len(waiting)
+    left = total_max
+    hungry = [index for index, count in enumerate(waiting) if count]
+    while hungry and left > 0:
+        share = max(1, left // len(hungry))
+        for index in hungry:
+            some = min(share, waiting[index] - taken[index], left)
+            taken[index] += some
+            left -= some
+        hungry = [index for index in hungry if taken[index] < waiting[index]]
+    return taken
+
+
+def parts_of(rows: Sequence[Row], after: Sequence[int], context: Callable[[int], Context]) -> Iterator[Part]:
+    """Make parts of rows in order; LedgerDamaged where one is missing."""
+    for partition, of_partition in groupby(rows, itemgetter(0)):
+        expected = after[partition] + 1
+        for number, group in groupby(of_partition, itemgetter(2)):
+            run = list(group)
+            if run[0][1] != expected or run[-1][1] != expected + len(run) - 1:
+                raise LedgerDamaged(
+                    f"events of partition {partition} from {expected} on are missing; restore a backup of the database"
+                )
+            expected += len(run)
+            if context(number).kind in _OF_PLAYERS:
+                yield _part(partition, number, run)
+            else:
+                yield from (_part(partition, number, [row]) for row in run)
+
+
+def _part(partition: int, context: int, run: Sequence[Row]) -> Part:
+    _, _, _, at, players, score, tiebreak, ordinals, details, _ = zip(*run, strict=True)
+    stretch = Stretch(
+        context,
+        array("q", at),
+        array("q", bytes(8 * len(run))),
+        array("q", score),
+        array("q", tiebreak),
+        players,
+        [decode_detail(detail) if detail else None for detail in details] if any(details) else None,
+        run[0][1],
+        partition,
+    )
+    given = array("q", [NOT_ORDERED if one is None else one for one in ordinals]) if any(ordinals) else None
+    return Part(partition, stretch, given)
+
+
+def past_event(row: Sequence[Any], context: Context) -> PastEvent:
+    """Return a row of a player's history for people."""
+    _, sequence, _, at, _, score, tiebreak, _, detail, _, metadata, origin = row
+    said = decode_detail(detail) if detail else NO_DETAIL
+    is_score = context.kind is Kind.SCORE
+    return PastEvent(
+        sequence=sequence,
+        kind=context.kind,
+        board=context.board,
+        at=at,
+        score=score if is_score else None,
+        tiebreak=tiebreak if is_score else None,
+        attributes=said.attributes,
+        metadata=None if metadata is None else msgspec.json.decode(metadata, type=dict[str, object]),
+        sender=context.sender,
+        origin=origin,
+    )

@@ -1,0 +1,169 @@
+"""What the public object stands on: the parts of one process with everything in it, or of one of many.
+
+`Boards` knows these and nothing else: `Running` (embedded) and `SharedRunning` (scaled out) have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from rankd.clock import Clock
+from rankd.domain.board import Board
+from rankd.intake.queue import Task
+from rankd.intake.results import Changed, Submitted
+from rankd.intake.scores import ScoreTask
+from rankd.intake.sender import Sender
+from rankd.ledger.port import PastEvent
+from rankd.projection.applier import Applier
+from rankd.projection.verify import Report
+from rankd.reads.joined import Joined
+from rankd.reads.looking import Looking
+from rankd.registry.port import Registry
+from rankd.settings import Settings
+
+
+class Started(msgspec.Struct, frozen=True):
+    """What opening a folder found and did."""
+
+    position: int
+    snapshot: int | None  # position of the snapshot that was loaded
+    snapshots_passed_over: int
+    replayed: int  # events
+    seconds: float
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """How much there is."""
+
+    position: int  # of the last event
+    snapshot: int | None  # the last event of the newest snapshot
+    entries: int  # of all instances
+    engine_bytes: int
+
+
+class Writes(Protocol):
+    """The writing side as `Boards` uses it."""
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """The boards as they are defined now."""
+        ...
+
+    @property
+    def at(self) -> int:
+        """The ledger's time."""
+        ...
+
+    @property
+    def position_token(self) -> str:
+        """How far the ledger is, as clients see it."""
+        ...
+
+    def submit(self, task: ScoreTask) -> object:
+        """Count scores."""
+        ...
+
+    def submit_all(self, tasks: list[Task]) -> None:
+        """Count the scores of many callers; each task has its result or its error then."""
+        ...
+
+    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
+        """Count one score without a key and with nothing beside it."""
+        ...
+
+    def is_due(self, now: int) -> bool:
+        """Tell whether a roll-over is due."""
+        ...
+
+    def roll_over(self) -> None:
+        """Append what the clock has made due."""
+        ...
+
+    def check_open(self) -> None:
+        """Refuse what comes after the end."""
+        ...
+
+
+class MakesChanges(Protocol):
+    """Everything that is no score, as `Boards` asks for it."""
+
+    def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
+        """Change the registry."""
+        ...
+
+    def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
+        """Define a board or change it."""
+        ...
+
+    def delete(self, board_id: str, sender: Sender) -> Changed:
+        """Delete a board."""
+        ...
+
+    def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
+        """Take a player out."""
+        ...
+
+    def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
+        """Empty current instances."""
+        ...
+
+
+class Parts(Protocol):
+    """What `Boards` stands on: in one process, or one of many."""
+
+    clock: Clock
+    settings: Settings
+    started: Started
+    applier: Applier
+    joined: Joined
+
+    @property
+    def registry(self) -> Registry:
+        """Who the players are."""
+        ...
+
+    @property
+    def writer(self) -> Writes:
+        """Where scores go in."""
+        ...
+
+    @property
+    def changes(self) -> MakesChanges:
+        """Where other changes go in."""
+        ...
+
+    @property
+    def looking(self) -> Looking:
+        """Where ranks come out."""
+        ...
+
+    def figures(self) -> Figures:
+        """Return how much there is."""
+        ...
+
+    def entries_by_board(self, boards_max: int) -> dict[str, int]:
+        """Return how many entries the instances of each board have."""
+        ...
+
+    def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
+        """Return a player's own events."""
+        ...
+
+    def snapshot(self) -> None:
+        """Save what is ranked."""
+        ...
+
+    def settle(self) -> None:
+        """Do all that is due, now."""
+        ...
+
+    def verify(self, progress: Callable[[int], None] = ...) -> Report:
+        """Compare what is ranked with the ledger."""
+        ...
+
+    def close(self) -> None:
+        """Let everything go."""
+        ...

@@ -1,0 +1,1 @@
+"""Ranks in Redis or Redis Cluster: a mirror of the projector's engine, read by any number of API processes."""

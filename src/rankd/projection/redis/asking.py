@@ -1,0 +1,117 @@
+"""One read under way: calls to the shards of a board, a round trip at a time, and what their heads add up to.
+
+Asking.every / Asking.some → Client.call_all (one round trip) → Reply of each shard → Asking.seen
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking
+from rankd.errors import RankingUnavailable
+from rankd.projection.redis.client import Call
+from rankd.projection.redis.forms import Form, read_described
+from rankd.projection.redis.keys import ShardKeys, instance_name
+from rankd.projection.redis.seen import Head, Result, Seen, least_positions, read_head
+
+Arguments = Sequence[bytes | int | str]
+
+
+class Caller(Protocol):
+    """What of the client a read needs."""
+
+    def call_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls and return their answers in order: one round trip per node."""
+        ...
+
+
+class Reply(NamedTuple):
+    """What one shard answered: `values` are none where nobody of this shard stands in the instance."""
+
+    shard: int
+    head: Head
+    described: bytes  # none where nobody stands in the instance
+    values: list[Any]
+
+    @property
+    def form(self) -> Form:
+        """How this shard writes the scores of the instance."""
+        return read_described(self.described).form
+
+    @property
+    def total(self) -> int:
+        """How many of this shard stand in the instance."""
+        return self.values[0] if self.values else 0
+
+
+class Asking:
+    """One read of one instance."""
+
+    def __init__(self, caller: Caller, instance: InstanceKey, shards: int) -> None:
+        """Nothing is asked yet."""
+        self._caller = caller
+        self._name = instance_name(instance)
+        self._heads: dict[tuple[int, bytes], Head] = {}
+        self._totals: dict[int, int] = {}
+        self.instance = instance
+        self.shards = shards
+        self.captured: dict[str, int] = {}
+        self.metadata: dict[str, tuple[int, int]] = {}
+
+    def every(self, function: str, *arguments: bytes | int | str) -> list[Reply]:
+        """Ask every shard the same in one round trip."""
+        return self.some(function, [(shard, arguments) for shard in range(self.shards)])
+
+    def some(self, function: str, questions: Sequence[tuple[int, Arguments]]) -> list[Reply]:
+        """Ask shards, each as often and for whatever is listed, in one round trip; replies come in that order."""
+        board = self.instance.board
+        calls = [
+            Call(function, (ShardKeys(board, shard).meta,), (self._name, *arguments), read_only=True)
+            for shard, arguments in questions
+        ]
+        replies = []
+        for (shard, _), (line, described, *values) in zip(questions, self._caller.call_all(calls), strict=True):
+            head = read_head(line, board, shard)
+            self._heads[shard, line] = head
+            reply = Reply(shard, head, described or b"", values)
+            self._totals[shard] = reply.total
+            replies.append(reply)
+        return replies
+
+    @property
+    def total(self) -> int:
+        """How many stand in the instance, in the shards asked so far, each as of its last reply."""
+        return sum(self._totals.values())
+
+    def check_dense(self, ranking: Ranking) -> None:
+        """Refuse dense places on a board whose players are spread over shards."""
+        if ranking is Ranking.DENSE and self.shards > 1:
+            raise RankingUnavailable(
+                f"{self.instance.board}: dense places cannot be counted over {self.shards} shards; "
+                "ask for ordinal or competition"
+            )
+
+    def note_metadata(self, players: Sequence[str], found: Sequence[bytes | None] | None) -> None:
+        """Keep the events that metadata came with, for `seen`."""
+        for player, event in zip(players, found or (), strict=False):
+            if event is not None:
+                partition, sequence = event.split(b":")
+                self.metadata[player] = int(partition), int(sequence)
+
+    def seen(self, result: Result) -> Seen[Result]:
+        """Return an answer with what all replies so far say of how old it is."""
+        heads = self._heads.values()
+        return Seen(
+            result,
+            least_positions(heads),
+            min(head.time_ms for head in heads),
+            captured=self.captured,
+            metadata=self.metadata,
+        )
+
+
+def form_of(replies: Sequence[Reply]) -> Form | None:
+    """Return the form of the instance as any shard has it: for its order and ties; None where nobody stands in it."""
+    return next((reply.form for reply in replies if reply.values), None)

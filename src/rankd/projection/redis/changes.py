@@ -1,0 +1,135 @@
+"""What the mirror is told: for each instance, what is kept now of those who changed. Rows are states, not steps.
+
+Writing a row twice, or a newer one in its place, does no harm; so whatever Redis has missed is sent from the engine.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rankd.domain.board import TIE_RESOLUTION_MS_DEFAULT
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept, Rules
+from rankd.projection.port import READ_ENTRIES_MAX, Position, RankStore, Verdict
+
+
+class Move(NamedTuple):
+    """How far a partition moves: the events after `after` (exclusive) up to `upto` (inclusive)."""
+
+    partition: int
+    after: int
+    upto: int
+
+
+class Written(NamedTuple):
+    """What became of a write on one shard, and the positions now stored there; None when the shard is not there.
+
+    DUP and GAP say that some partition does not stand where its move begins. Rows being states, a caller whose engine
+    is at least as far as every stored position may send the same rows again with `after` = stored.
+    """
+
+    verdict: Verdict
+    positions: dict[int, Position] | None
+
+
+@dataclass(slots=True)
+class InstanceChange:
+    """What changed in one instance. Each player stands in `players` at most once."""
+
+    key: InstanceKey
+    rules: Rules
+    tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT
+    players: Sequence[str] = ()
+    score: array[int] = field(default_factory=lambda: array("q"))
+    tie: array[int] = field(default_factory=lambda: array("q"))
+    gone: bytes = b""  # one byte a player, 1: no longer there; left empty, nobody is gone
+    cleared: bool = False  # everybody left before what follows
+    digest: int = 0  # of the whole instance, after this change
+    total: int = 0  # who stand in the whole instance after this change; 0: the instance leaves Redis
+    captured: Mapping[str, int] | None = None  # places to remember in place of all before; None: leave them
+    forget_captured: bool = False
+    metadata: Mapping[str, tuple[int, int] | None] | None = None  # player → (partition, sequence); None: forget
+    expire_at_ms: int | None = None  # when Redis itself may let the instance go
+
+    def __post_init__(self) -> None:
+        """Refuse columns of different lengths: rows would slip to other players."""
+        count = len(self.players)
+        if len(self.score) != count or len(self.tie) != count or len(self.gone) not in (0, count):
+            raise AssertionError(f"columns of {self.key.text} differ in length")
+
+
+def dropped(key: InstanceKey, rules: Rules) -> InstanceChange:
+    """Return the change that takes a whole instance out of Redis."""
+    return InstanceChange(key, rules, cleared=True)
+
+
+def changed(
+    store: RankStore,
+    key: InstanceKey,
+    rules: Rules,
+    players: Sequence[str],
+    tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT,
+    *,
+    cleared: bool = False,
+) -> InstanceChange:
+    """Return what the store keeps now of these players, each named once."""
+    kept: list[Kept | None] = []
+    for first in range(0, len(players), READ_ENTRIES_MAX):
+        kept += store.scores(key, players[first : first + READ_ENTRIES_MAX])
+    gone = b""
+    if None in kept:
+        gone = bytes(one is None for one in kept)
+        kept = [one or Kept(0, 0) for one in kept]
+    score, tie = zip(*kept, strict=True) if kept else ((), ())
+    return InstanceChange(
+        key,
+        rules,
+        tie_resolution_ms,
+        players,
+        array("q", score),
+        array("q", tie),
+        gone,
+        cleared,
+        store.digest(key),
+        store.total(key),
+    )
+
+
+def whole_instance(
+    store: RankStore,
+    key: InstanceKey,
+    rules: Rules,
+    tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT,
+    page_entries: int = READ_ENTRIES_MAX,
+) -> Iterator[InstanceChange]:
+    """Go through everybody in an instance in standing order, a page at a time; nobody writes to the store meanwhile."""
+    after: tuple[Kept, str] | None = None
+    digest, total = store.digest(key), store.total(key)
+    while entries := store.following(key, after, page_entries).entries:
+        yield InstanceChange(
+            key,
+            rules,
+            tie_resolution_ms,
+            [entry.player for entry in entries],
+            array("q", [entry.score for entry in entries]),
+            array("q", [entry.tie for entry in entries]),
+            digest=digest,
+            total=total,
+        )
+        after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
+
+
+def captured_places(store: RankStore, key: InstanceKey) -> dict[str, int]:
+    """Return every place that is remembered in an instance, player by player."""
+    found: dict[str, int] = {}
+    after: tuple[Kept, str] | None = None
+    while entries := store.following(key, after, READ_ENTRIES_MAX).entries:
+        for entry in entries:
+            place = store.captured(key, entry.player)
+            if place is not None:
+                found[entry.player] = place
+        after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
+    return found

@@ -1,0 +1,261 @@
+"""The way to Redis: one client for a single server and for Redis Cluster, which hides what differs.
+
+    Call (function, keys, arguments) → node that has KEYS[1] → connection of the pool → answer
+
+Calls that start together share one round trip per node. A call that meets a moved slot, a slot on the move, a promoted
+replica, a server that is loading or a lost function library is made again until `answer_wait_s` is over; then, and for
+every other error of the connection, RanksUnavailable. So a call may run twice: functions are written to stand that.
+May be used by any number of threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.retry import Retry
+
+from rankd.errors import InvalidValue, RanksUnavailable, RanksUnfit
+from rankd.projection.redis.lanes import LOST, Call, Channel, Pending
+from rankd.projection.redis.library import ensure_library
+
+__all__ = ["Call", "Channel", "Client", "Pending", "connect", "unavailable"]
+
+ANSWER_WAIT_S = 5.0
+CONNECTION_WAIT_S = 5.0
+REDIS_VERSION_MIN = (7, 0)
+_CLUSTER_SCHEMES = {"redis+cluster": False, "rediss+cluster": True}  # with TLS?
+_SINGLE_SCHEMES = ("redis", "rediss", "unix")
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.005, 0.2
+_PASSING = (BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
+_NO_FUNCTION = "Function not found"
+
+
+def connect(url: str, *, answer_wait_s: float = ANSWER_WAIT_S, connections_max: int = 64) -> Client:
+    """Connect to redis://, rediss://, unix:// or redis+cluster://host:port[,host:port] (rediss+cluster:// with TLS).
+
+    RanksUnfit for a Redis that is too old or may evict keys, RanksUnavailable when nobody answers.
+    """
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": CONNECTION_WAIT_S,
+        "socket_connect_timeout": CONNECTION_WAIT_S,
+        "max_connections": connections_max,
+        "retry": Retry(NoBackoff(), 0),  # here, calls are made again, knowing what went wrong
+    }
+    scheme = urlsplit(url).scheme
+    try:
+        if scheme in _CLUSTER_SCHEMES:
+            client = Client(_cluster(url, options), answer_wait_s)
+        elif scheme in _SINGLE_SCHEMES:
+            client = Client(redis.Redis.from_url(url, **options), answer_wait_s)
+        else:
+            raise InvalidValue("url", f"must begin with redis://, rediss://, unix:// or redis+cluster://; got {scheme}")
+        client.prepare()
+    except (RedisError, OSError) as problem:
+        raise RanksUnavailable(f"Redis cannot be reached: {_short(problem)}; is it running there?") from None
+    return client
+
+
+def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    if credentials:
+        user, _, password = credentials.partition(":")
+        options = {**options, "username": user or None, "password": password or None}
+    if _CLUSTER_SCHEMES[parts.scheme]:
+        options = {**options, "ssl": True}
+    node: Any = ClusterNode
+    nodes = []
+    for host in hosts.split(","):
+        name, _, port = host.rpartition(":")
+        nodes.append(node(name or host, int(port) if name else 6379))
+    return RedisCluster(startup_nodes=nodes, cluster_error_retry_attempts=0, **options)
+
+
+class Client:
+    """Calls functions on whichever server has their keys."""
+
+    def __init__(self, server: redis.Redis | RedisCluster, answer_wait_s: float = ANSWER_WAIT_S) -> None:
+        """Take a redis-py client that does not decode answers; it is closed with this one."""
+        self._server: Any = server  # much of redis-py is not typed
+        self._cluster: Any = server if isinstance(server, RedisCluster) else None
+        self._answer_wait_s = answer_wait_s
+
+    # Calls
+
+    def call(self, call: Call) -> Any:
+        """Make one call and return its answer: one round trip."""
+        return self.start((call,)).answers()[0]
+
+    def call_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls that do not wait for each other and return their answers in order: one round trip per node.
+
+        Calls with the same first key run in the order given.
+        """
+        return self.start(calls).answers()
+
+    def start(self, calls: Sequence[Call]) -> Pending:
+        """Send calls without waiting for what they answer: the caller works on meanwhile and asks `Pending.answers`.
+
+        What is started while other calls are under way may overtake them: use a `Channel` where that must not be.
+        """
+        return Pending(self, calls, {}, keep_lanes=False)
+
+    def channel(self) -> Channel:
+        """Return a way on which calls do not overtake each other, for one thread."""
+        return Channel(self)
+
+    def again(self, call: Call, problem: Exception, deadline_s: float) -> Any:
+        """Make a call that failed with `problem` again until it is answered or `deadline_s` (monotonic) has passed."""
+        pause_s = _PAUSE_FIRST_S
+        asking: str | None = None
+        while True:
+            asking = self._repair(problem)
+            if asking is None and not isinstance(problem, MovedError) and not _is_missing_function(problem):
+                if time.monotonic() + pause_s > deadline_s:
+                    raise unavailable(problem) from None
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            elif time.monotonic() > deadline_s:
+                raise unavailable(problem) from None
+            try:
+                return self._once(call, asking)
+            except (RedisError, OSError) as latest:
+                problem = latest
+
+    def _repair(self, problem: Exception) -> str | None:
+        """Do what the problem asks for before the next attempt; return the node to ask, for a slot on the move."""
+        if isinstance(problem, AskError):
+            return str(problem.node_addr[0]) + ":" + str(problem.node_addr[1])
+        if isinstance(problem, (MovedError, ReadOnlyError, ClusterDownError, *LOST)):
+            if isinstance(problem, (AuthenticationError, AuthorizationError)):
+                raise unavailable(problem)
+            self._learn_nodes()
+        elif _is_missing_function(problem):
+            self._load_again()
+        elif not isinstance(problem, _PASSING):
+            raise unavailable(problem)
+        return None
+
+    def _once(self, call: Call, asking: str | None) -> Any:
+        if asking is not None and self._cluster is not None:
+            node = self._cluster.get_node(node_name=asking)
+            if node is None:
+                self._learn_nodes()
+                raise TryAgainError(f"{asking} is not known yet")
+            pool = self._cluster.get_redis_connection(node).connection_pool
+        else:
+            pool = self.pool_of(call.keys[0])
+        connection = pool.get_connection()
+        try:
+            if asking is not None:
+                connection.send_command("ASKING")
+                connection.read_response()
+            connection.send_command(*call.command)
+            return connection.read_response()
+        except LOST:
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
+    def pool_of(self, key: bytes) -> Any:
+        """Return the connections of the server that has a key."""
+        if self._cluster is None:
+            return self._server.connection_pool
+        node = self._cluster.get_node_from_key(key)
+        return self._cluster.get_redis_connection(node).connection_pool
+
+    @property
+    def answer_wait_s(self) -> float:
+        """How long a call is made again before it is given up."""
+        return self._answer_wait_s
+
+    # Servers
+
+    def masters(self) -> Iterator[redis.Redis]:
+        """Go through the servers that take writes."""
+        if self._cluster is None:
+            yield self._server
+            return
+        for node in self._cluster.get_primaries():
+            yield self._cluster.get_redis_connection(node)
+
+    def prepare(self) -> None:
+        """Refuse a Redis that ranks would not be safe in, and load the function library into every master."""
+        for server in self.masters():
+            _check(server)
+            ensure_library(server)
+
+    def _load_again(self) -> None:
+        try:
+            self.prepare()
+        except LOST:
+            self._learn_nodes()  # a master that is gone has no functions to load
+        except ResponseError as problem:
+            if not isinstance(problem, _PASSING):
+                raise unavailable(problem) from None
+
+    def _learn_nodes(self) -> None:
+        if self._cluster is None:
+            return
+        # Where nobody knows at present, the caller's deadline decides how long that may last.
+        with suppress(RedisError, OSError):
+            self._cluster.nodes_manager.initialize()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        """Return the client; it is closed with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close every connection."""
+        self.close()
+
+
+def unavailable(problem: Exception) -> RanksUnavailable:
+    """Return the error that callers see in place of the driver's."""
+    return RanksUnavailable(f"Redis did not answer as it should: {_short(problem)}; try again in a moment")
+
+
+def _is_missing_function(problem: Exception) -> bool:
+    return isinstance(problem, ResponseError) and _NO_FUNCTION in str(problem)
+
+
+def _check(server: redis.Redis) -> None:
+    version = str(server.info("server")["redis_version"])
+    if tuple(int(part) for part in version.split(".")[:2]) < REDIS_VERSION_MIN:
+        raise RanksUnfit(f"Redis {version} has no functions: use Redis 7 or later")
+    policy = str(server.info("memory").get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        raise RanksUnfit(
+            f"this Redis may drop keys when memory is short (maxmemory-policy {policy}), which would make ranks wrong: "
+            "set maxmemory-policy to noeviction"
+        )
+
+
+def _short(problem: Exception) -> str:
+    return str(problem)[:200] or type(problem).__name__

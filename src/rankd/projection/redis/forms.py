@@ -1,0 +1,305 @@
+"""How a kept score becomes a number and a member of a sorted set, and back: packed where it fits, else prefixed.
+
+    k = domain.order.score_key(score)      smaller is better, so ascending order is standing order
+    t = domain.order.tie_key(tie)          smaller stands first
+
+    packed    number = (k − lowest k) × 2^tie_bits + t'       member = player                   numbers are 0 … 2^53 − 1
+    prefixed  number = k >> 11                                member = 8 bytes ((k & 2047) << 48 | t) || player
+              beside it a hash player → those 8 bytes, big-endian: the first two are the low 11 bits of k
+
+Redis orders equal numbers by the members' bytes, so both forms order exactly as domain.order.sort_key does. t' is the
+tie field counted so that it needs no more than tie_bits: as it is, or 2^tie_bits − 1 minus it where the later stands
+first.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from struct import Struct
+
+import msgspec
+
+from rankd.domain.board import TIE_RESOLUTION_MS_DEFAULT
+from rankd.domain.order import TIE_FIELD_MAX, Kept, Order, Rules, Ties, score_key, tie_key
+from rankd.domain.score import TIEBREAK_MAX
+
+NUMBER_BITS = 53  # integers a double holds exactly
+PREFIX_BYTES = 8
+LOW_BITS = 11  # of a score's key that the prefixed form keeps in the member
+TIE_FIELD_BITS = 48
+TIME_MS_MAX = 2**42 - 1  # the year 2109: later events need the prefixed form
+_LOW_MASK = (1 << LOW_BITS) - 1
+_PREFIX = Struct(">Q")
+
+# Measured with ids of 13 bytes, a million entries in one sorted set; a longer id adds its length (twice if prefixed).
+PACKED_ENTRY_BYTES = 113
+PREFIXED_ENTRY_BYTES = 217
+
+
+class FormKind(StrEnum):
+    """Which of the two forms."""
+
+    PACKED = "packed"
+    PREFIXED = "prefixed"
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How the scores of one instance are written. Everything needed to read them back is here."""
+
+    kind: FormKind
+    order: Order
+    ties: Ties
+    lowest_key: int = 0  # packed only
+    tie_bits: int = 0  # packed only
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether score and tie field share the number."""
+        return self.kind is FormKind.PACKED
+
+    @property
+    def rules(self) -> Rules:
+        """What orders the instance; keep and bounds are not known here."""
+        return Rules(order=self.order, ties=self.ties)
+
+    def fits(self, score: int, tie: int) -> bool:
+        """Say whether a score can be written in this form."""
+        if not self.is_packed:
+            return True
+        offset = self._key(score) - self.lowest_key
+        return 0 <= offset < 1 << (NUMBER_BITS - self.tie_bits) and (
+            self.ties is Ties.PLAYER or 0 <= tie < 1 << self.tie_bits
+        )
+
+    def encode(self, score: int, tie: int) -> tuple[int, bytes]:
+        """Return the number, and what stands before the player in the member."""
+        key = self._key(score)
+        if self.is_packed:
+            return (key - self.lowest_key << self.tie_bits) + self._packed_tie(tie), b""
+        return key >> LOW_BITS, _PREFIX.pack((key & _LOW_MASK) << TIE_FIELD_BITS | tie_key(self.rules, tie))
+
+    def decode(self, number: float, prefix: bytes = b"") -> Kept:
+        """Return what was kept, from the number and, in the prefixed form, the first 8 bytes of the member."""
+        whole = int(number)
+        if self.is_packed:
+            return Kept(
+                self._score((whole >> self.tie_bits) + self.lowest_key),
+                self._packed_tie(whole & ((1 << self.tie_bits) - 1)),  # its own inverse
+            )
+        (low,) = _PREFIX.unpack(prefix)
+        tie = low & TIE_FIELD_MAX
+        if self.ties in (Ties.LATEST, Ties.VALUE):
+            tie = TIE_FIELD_MAX - tie
+        return Kept(self._score(whole << LOW_BITS | low >> TIE_FIELD_BITS), tie)
+
+    def member(self, player: str, prefix: bytes = b"") -> bytes:
+        """Return the member of a sorted set."""
+        return prefix + player.encode()
+
+    def player(self, member: bytes) -> str:
+        """Return whose member it is."""
+        return (member if self.is_packed else member[PREFIX_BYTES:]).decode()
+
+    def numbers_of(self, score: int) -> tuple[int, int]:
+        """Return the first and the last number that entries with this score can have.
+
+        Packed, nobody else has a number between them. Prefixed, both are the same, and scores nearby share it.
+        """
+        key = self._key(score)
+        if self.is_packed:
+            first = key - self.lowest_key << self.tie_bits
+            return first, first + (1 << self.tie_bits) - 1
+        return key >> LOW_BITS, key >> LOW_BITS
+
+    # In columns
+
+    def fits_all(self, score: Sequence[int], tie: Sequence[int]) -> bool:
+        """Say whether all of these scores can be written in this form."""
+        if not self.is_packed or not score:
+            return True
+        return all(
+            self.fits(extreme, tie_extreme)
+            for extreme in (min(score), max(score))
+            for tie_extreme in (() if self.ties is Ties.PLAYER else (min(tie), max(tie))) or (0,)
+        )
+
+    def encode_packed(self, score: Sequence[int], tie: Sequence[int]) -> list[str]:
+        """Return the numbers of many scores as texts, in the packed form."""
+        # Written out for each case: this runs for every row that is mirrored.
+        bits, most = self.tie_bits, (1 << self.tie_bits) - 1
+        if self.order is Order.DESC:
+            highest = ~self.lowest_key
+            if self.ties is Ties.PLAYER:
+                return [str(highest - one) for one in score]
+            if self.ties is Ties.EARLIEST:
+                return [str((highest - one << bits) + step) for one, step in zip(score, tie, strict=True)]
+            return [str((highest - one << bits) + most - step) for one, step in zip(score, tie, strict=True)]
+        lowest = self.lowest_key
+        if self.ties is Ties.PLAYER:
+            return [str(one - lowest) for one in score]
+        if self.ties is Ties.EARLIEST:
+            return [str((one - lowest << bits) + step) for one, step in zip(score, tie, strict=True)]
+        return [str((one - lowest << bits) + most - step) for one, step in zip(score, tie, strict=True)]
+
+    def encode_prefixed(self, score: Sequence[int], tie: Iterable[int]) -> tuple[list[str], bytes]:
+        """Return the numbers of many scores as texts and their prefixes, 8 bytes each, in the prefixed form."""
+        keys: Sequence[int] = [~one for one in score] if self.order is Order.DESC else score
+        match self.ties:
+            case Ties.PLAYER:
+                prefixes = array("Q", [(key & _LOW_MASK) << TIE_FIELD_BITS for key in keys])
+            case Ties.EARLIEST:
+                prefixes = array(
+                    "Q", [(key & _LOW_MASK) << TIE_FIELD_BITS | step for key, step in zip(keys, tie, strict=True)]
+                )
+            case Ties.LATEST | Ties.VALUE:
+                prefixes = array(
+                    "Q",
+                    [
+                        (key & _LOW_MASK) << TIE_FIELD_BITS | TIE_FIELD_MAX - step
+                        for key, step in zip(keys, tie, strict=True)
+                    ],
+                )
+        return [str(key >> LOW_BITS) for key in keys], _big_endian(prefixes)
+
+    def _key(self, score: int) -> int:
+        return ~score if self.order is Order.DESC else score
+
+    def _score(self, key: int) -> int:
+        return ~key if self.order is Order.DESC else key
+
+    def _packed_tie(self, tie: int) -> int:
+        match self.ties:
+            case Ties.EARLIEST:
+                return tie
+            case Ties.LATEST | Ties.VALUE:
+                return (1 << self.tie_bits) - 1 - tie
+            case Ties.PLAYER:
+                return 0
+
+
+class Described(msgspec.Struct, frozen=True, array_like=True):
+    """What the `i` hash says of an instance, in MessagePack: an array, to which later versions may only append."""
+
+    kind: FormKind
+    order: Order
+    ties: Ties
+    lowest_key: int
+    tie_bits: int
+    digest: str  # of the whole instance, over all shards: 32 hexadecimal digits
+    total: int  # over all shards
+    dense: bool = False  # `d` and `n` are kept
+
+    @property
+    def form(self) -> Form:
+        """How its scores are written."""
+        return Form(self.kind, self.order, self.ties, self.lowest_key, self.tie_bits)
+
+
+def describe(form: Form, digest: int, total: int, *, dense: bool = False) -> Described:
+    """Return what the `i` hash says of an instance in this form."""
+    return Described(form.kind, form.order, form.ties, form.lowest_key, form.tie_bits, f"{digest:032x}", total, dense)
+
+
+_decoder = msgspec.msgpack.Decoder(Described)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def read_described(value: bytes) -> Described:
+    """Read a value of the `i` hash."""
+    return _decoder.decode(value)
+
+
+def written_described(described: Described) -> bytes:
+    """Return a value of the `i` hash."""
+    return _encoder.encode(described)
+
+
+# Which form
+
+
+def prefixed_form(rules: Rules) -> Form:
+    """Return the form that any score fits."""
+    return Form(FormKind.PREFIXED, rules.order, rules.ties)
+
+
+def choose_form(rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT) -> Form:
+    """Return the packed form where the board's bounds and ties leave room for it, else the prefixed one.
+
+    >>> choose_form(Rules(score_min=0, score_max=1_000_000)).kind
+    <FormKind.PACKED: 'packed'>
+    """
+    tie_bits = _tie_bits(rules, tie_resolution_ms)
+    if _score_bits(rules) + tie_bits > NUMBER_BITS:
+        return prefixed_form(rules)
+    best = rules.score_max if rules.order is Order.DESC else rules.score_min
+    return Form(FormKind.PACKED, rules.order, rules.ties, score_key(rules, best), tie_bits)
+
+
+def entry_bytes(form: Form, id_bytes: int = 13) -> int:
+    """Return about how many bytes of Redis' memory one player takes in one instance."""
+    longer = id_bytes - 13
+    return PACKED_ENTRY_BYTES + longer if form.is_packed else PREFIXED_ENTRY_BYTES + 2 * longer
+
+
+def explain_form(rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT) -> list[str]:
+    """Say which form a board takes in Redis, why, what it costs, and what would make it smaller."""
+    form = choose_form(rules, tie_resolution_ms)
+    score_bits, tie_bits = _score_bits(rules), _tie_bits(rules, tie_resolution_ms)
+    scores = f"scores from {rules.score_min} to {rules.score_max} take {score_bits} bits"
+    room = f"{scores}, {_tie_reason(rules.ties)} {tie_bits}"
+    told = [
+        f"{form.kind}: {room}; together {'at most' if form.is_packed else 'more than'} the {NUMBER_BITS} of a number.",
+        f"About {entry_bytes(form)} bytes of Redis' memory for each player in each window and scope.",
+    ]
+    if not form.is_packed:
+        told.append(f"Packed would take about {PACKED_ENTRY_BYTES} bytes: {_way_to_pack(rules, tie_resolution_ms)}")
+    return told
+
+
+def _way_to_pack(rules: Rules, tie_resolution_ms: int) -> str:
+    left = NUMBER_BITS - _tie_bits(rules, tie_resolution_ms)
+    ways = [f"bounds at most {2**left - 1} apart"]
+    if rules.ties in (Ties.EARLIEST, Ties.LATEST):
+        for coarser_ms, name in ((60_000, "1m"), (3_600_000, "1h")):
+            if tie_resolution_ms < coarser_ms and _score_bits(rules) + _time_bits(coarser_ms) <= NUMBER_BITS:
+                ways.append(f"tie_resolution = {name}")
+                break
+    if rules.ties is not Ties.PLAYER and _score_bits(rules) <= NUMBER_BITS:
+        ways.append("ties = player")
+    return " or ".join(ways) + "."
+
+
+def _tie_reason(ties: Ties) -> str:
+    return {
+        Ties.EARLIEST: "the time of a score",
+        Ties.LATEST: "the time of a score",
+        Ties.VALUE: "a sent tiebreak",
+        Ties.PLAYER: "ties by player",
+    }[ties]
+
+
+def _score_bits(rules: Rules) -> int:
+    return (rules.score_max - rules.score_min).bit_length()
+
+
+def _tie_bits(rules: Rules, tie_resolution_ms: int) -> int:
+    match rules.ties:
+        case Ties.PLAYER:
+            return 0
+        case Ties.VALUE:
+            return TIEBREAK_MAX.bit_length()
+        case Ties.EARLIEST | Ties.LATEST:
+            return _time_bits(tie_resolution_ms)
+
+
+def _time_bits(tie_resolution_ms: int) -> int:
+    return (TIME_MS_MAX // tie_resolution_ms).bit_length()
+
+
+def _big_endian(words: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words.tobytes()

@@ -1,0 +1,21 @@
+-- What a board shard says of itself.
+
+-- Arguments: instance
+-- Reply: total.
+local function read_total(keys, args)
+  local reply, view = read.open(keys[1], args[1])
+  reply[3] = view and view.total or 0
+  return reply
+end
+
+-- Reply: the windows and scopes in which somebody stands.
+local function read_instances(keys)
+  local line, fields = read.head(keys[1])
+  if fields.version ~= LAYOUT_VERSION then
+    return { line, false }
+  end
+  return { line, false, redis.call('HKEYS', string.sub(keys[1], 1, -5) .. fields.generation .. ':i') }
+end
+
+redis.register_function({ function_name = 'rankd_read_total', callback = read_total, flags = { 'no-writes' } })
+redis.register_function({ function_name = 'rankd_read_instances', callback = read_instances, flags = { 'no-writes' } })

@@ -1,0 +1,168 @@
+-- Generations: a new one is filled beside the live one, takes its place in one call, and what is left is swept in steps.
+--
+-- In meta: `generation` is live; `loading` is "<generation>:<epoch>" while one is filled; `stale` lists, separated by
+-- commas, those to be swept. Each function has KEYS[1] meta; keys of swept instances are not declared: they share its slot.
+
+local WRITE_KINDS = {'z', 'h', 'd', 'n', 'c', 'm', 'z~', 'h~', 'd~', 'n~', 'c~'}
+
+local function write_prefix(meta)
+  return string.sub(meta, 1, #meta - #'meta')
+end
+
+local function write_stale_with(meta, generation)
+  local stale = redis.call('HGET', meta, 'stale')
+  if stale and stale ~= '' then
+    return stale .. ',' .. generation
+  end
+  return generation
+end
+
+-- rankd_look: what is stored of a shard. Answer {generation, loading, {position field, value, …}, {name, described, …}}.
+local function write_look(keys)
+  local stored = write_stored('', keys[1])
+  local positions = {}
+  for index = 4, #stored do
+    positions[#positions + 1] = stored[index]
+  end
+  local described = {}
+  if stored[2] ~= '' then
+    described = redis.call('HGETALL', write_prefix(keys[1]) .. stored[2] .. ':i')
+  end
+  return {stored[2], stored[3], positions, described}
+end
+
+-- rankd_begin: ARGV epoch. Answer {"applied", the new generation} or {"fenced"}.
+local function write_begin(keys, args)
+  local meta, epoch = keys[1], args[1]
+  local version = redis.call('HGET', meta, 'version')
+  if version and version ~= LAYOUT_VERSION then
+    return redis.error_reply('RANKD this shard has layout ' .. version .. ', this call is for ' .. LAYOUT_VERSION)
+  end
+  local loading = redis.call('HGET', meta, 'loading')
+  local abandoned, other
+  if loading then
+    abandoned, other = string.match(loading, '^(%d+):(%d+)$')
+  end
+  if write_less(epoch, write_highest_epoch(meta)) or (other and write_less(epoch, other)) then
+    return {'fenced'}
+  end
+  local newest = math.max(tonumber(redis.call('HGET', meta, 'generation') or '0'), tonumber(abandoned or '0'))
+  local stale = redis.call('HGET', meta, 'stale') or ''
+  for generation in string.gmatch(stale, '%d+') do
+    newest = math.max(newest, tonumber(generation))
+  end
+  local generation = newest + 1
+  while redis.call('EXISTS', write_prefix(meta) .. generation .. ':i') == 1 do
+    generation = generation + 1 -- left there by somebody whose meta is lost
+  end
+  if abandoned then
+    redis.call('HSET', meta, 'stale', write_stale_with(meta, abandoned))
+  end
+  redis.call('HSET', meta, 'version', LAYOUT_VERSION, 'loading', generation .. ':' .. epoch)
+  return {'applied', tostring(generation)}
+end
+
+-- rankd_finish: ARGV epoch, generation, time ms, forced ("1"), then partition, upto, …
+-- Answer {"applied"} or as rankd_write; "gap" when a position would go back and it is not forced.
+local function write_finish(keys, args)
+  local meta, epoch, generation, time_ms, forced = keys[1], args[1], args[2], args[3], args[4]
+  if redis.call('HGET', meta, 'loading') ~= generation .. ':' .. epoch then
+    return write_stored('other', meta)
+  end
+  if write_less(epoch, write_highest_epoch(meta)) then
+    return write_stored('fenced', meta)
+  end
+  local values = {'generation', generation, 'time', time_ms}
+  for index = 5, #args, 2 do
+    local field = 'p' .. args[index]
+    local position = redis.call('HGET', meta, field)
+    if position and forced ~= '1' and write_less(args[index + 1], string.match(position, ':(%d+)$')) then
+      return write_stored('gap', meta)
+    end
+    values[#values + 1] = field
+    values[#values + 1] = epoch .. ':' .. args[index + 1]
+  end
+  local live = redis.call('HGET', meta, 'generation')
+  if live then
+    values[#values + 1] = 'stale'
+    values[#values + 1] = write_stale_with(meta, live)
+  end
+  redis.call('HDEL', meta, 'loading', 'cut')
+  redis.call('HSET', meta, unpack(values))
+  return {'applied'}
+end
+
+-- rankd_abandon: ARGV epoch. Everything of the shard, or what is being loaded, becomes stale. ARGV[2] "board" or "loading".
+-- Answer {"applied"} or {"fenced"}. A board that is dropped has no generation and no positions from here on.
+local function write_abandon(keys, args)
+  local meta, epoch = keys[1], args[1]
+  if write_less(epoch, write_highest_epoch(meta)) then
+    return write_stored('fenced', meta)
+  end
+  local loading = redis.call('HGET', meta, 'loading')
+  if loading then
+    local generation, other = string.match(loading, '^(%d+):(%d+)$')
+    if args[2] == 'board' or other == epoch then
+      redis.call('HSET', meta, 'stale', write_stale_with(meta, generation))
+      redis.call('HDEL', meta, 'loading')
+    end
+  end
+  if args[2] == 'board' then
+    local live = redis.call('HGET', meta, 'generation')
+    if live then
+      redis.call('HSET', meta, 'stale', write_stale_with(meta, live))
+    end
+    for _, field in ipairs(redis.call('HKEYS', meta)) do
+      if field ~= 'stale' and field ~= 'version' then
+        redis.call('HDEL', meta, field)
+      end
+    end
+  end
+  return {'applied'}
+end
+
+-- rankd_sweep: ARGV instances at most. Answer how many stale generations are left; 0 when all is swept.
+local function write_sweep(keys, args)
+  local meta = keys[1]
+  local stale = redis.call('HGET', meta, 'stale')
+  local generation = stale and string.match(stale, '%d+')
+  if not generation then
+    return 0
+  end
+  local base = write_prefix(meta) .. generation .. ':'
+  local found = redis.call('HSCAN', base .. 'i', '0', 'COUNT', args[1])[2]
+  local names, swept = {}, math.min(#found / 2, 500)
+  for index = 1, swept do
+    local name = found[2 * index - 1]
+    names[index] = name
+    local unlinked = {}
+    for slot, kind in ipairs(WRITE_KINDS) do
+      unlinked[slot] = base .. kind .. ':' .. name
+    end
+    redis.call('UNLINK', unpack(unlinked))
+  end
+  if #names > 0 then
+    redis.call('HDEL', base .. 'i', unpack(names))
+  end
+  local rest = {}
+  for other in string.gmatch(stale, '%d+') do
+    if other ~= generation or redis.call('EXISTS', base .. 'i') == 1 then
+      rest[#rest + 1] = other
+    end
+  end
+  if #rest > 0 then
+    redis.call('HSET', meta, 'stale', table.concat(rest, ','))
+  else
+    redis.call('HDEL', meta, 'stale')
+    if redis.call('HLEN', meta) == 1 and redis.call('HEXISTS', meta, 'version') == 1 then
+      redis.call('UNLINK', meta) -- a dropped board
+    end
+  end
+  return #rest
+end
+
+redis.register_function{function_name = 'rankd_look', callback = write_look, flags = {'no-writes'}}
+redis.register_function{function_name = 'rankd_begin', callback = write_begin}
+redis.register_function{function_name = 'rankd_finish', callback = write_finish}
+redis.register_function{function_name = 'rankd_abandon', callback = write_abandon}
+redis.register_function{function_name = 'rankd_sweep', callback = write_sweep}

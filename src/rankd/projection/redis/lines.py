@@ -1,0 +1,112 @@
+"""Entries as Redis answers them, read back into scores; and marks, by which a reader names a place to Redis.
+
+members and numbers of a sorted set → Line (in standing order) → Entry
+a score, a tie field and a player   → Mark → two arguments of a function
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from rankd.domain.order import TIE_FIELD_MAX, Order, Ranking, Rules, Ties, score_key, tie_key
+from rankd.errors import RankingUnavailable
+from rankd.projection.port import Entry
+from rankd.projection.redis.forms import LOW_BITS, PREFIX_BYTES, TIE_FIELD_BITS, Form
+
+_LOW_MASK = (1 << LOW_BITS) - 1
+_PREFIX = Struct(">Q")
+_MARK = Struct(">BqHq")  # kind, high bits and low bits of the score, tie field
+
+
+class Line(NamedTuple):
+    """One entry; lines compare as the standing order does."""
+
+    key: int  # domain.order.score_key
+    tie_key: int
+    player_bytes: bytes
+    score: int
+    tie: int
+
+    @property
+    def player(self) -> str:
+        """Whose entry it is."""
+        return self.player_bytes.decode()
+
+
+class MarkKind(IntEnum):
+    """Which place a mark names; the same numbers stand in functions/read.lua."""
+
+    FIRST = 1  # before everybody with this score
+    LAST = 2  # behind everybody with this score
+    TIE = 3  # behind everybody with this score and tie field
+    AT = 4  # just before this score, tie field and player
+    BEHIND = 5  # just behind this score, tie field and player
+
+
+def mark(kind: MarkKind, score: int, tie: int = 0, player: bytes = b"") -> tuple[bytes, bytes]:
+    """Return a mark as two arguments. It fits every form and order: Redis knows those of the instance."""
+    return _MARK.pack(kind, score >> LOW_BITS, score & _LOW_MASK, tie), player
+
+
+def line_of(rules: Rules, score: int, tie: int, player: bytes) -> Line:
+    """Return the line that somebody would have."""
+    return Line(score_key(rules, score), tie_key(rules, tie), player, score, tie)
+
+
+def lines_of(form: Form, members: Sequence[bytes], numbers: Sequence[bytes]) -> list[Line]:
+    """Read entries: in the prefixed form a member begins with its prefix."""
+    # Written out, since it runs for every entry of every page.
+    lines = []
+    desc, ties = form.order is Order.DESC, form.ties
+    later_first = ties in (Ties.LATEST, Ties.VALUE)
+    if form.is_packed:
+        bits, lowest = form.tie_bits, form.lowest_key
+        most = (1 << bits) - 1
+        for member, number in zip(members, map(int, numbers), strict=True):
+            key = (number >> bits) + lowest
+            tie = number & most
+            if later_first:
+                tie = most - tie
+            lines.append(Line(key, TIE_FIELD_MAX - tie if later_first else tie, member, ~key if desc else key, tie))
+        return lines
+    for member, number in zip(members, map(int, numbers), strict=True):
+        (low,) = _PREFIX.unpack_from(member)
+        key, order = number << LOW_BITS | low >> TIE_FIELD_BITS, low & TIE_FIELD_MAX
+        tie = TIE_FIELD_MAX - order if later_first else order
+        lines.append(Line(key, order, member[PREFIX_BYTES:], ~key if desc else key, tie))
+    return lines
+
+
+def entries_of(lines: Sequence[Line], ranking: Ranking, index: int, better: int, distinct: int) -> list[Entry]:
+    """Return lines that stand next to each other with their places.
+
+    Of the first: `index` stand before it, `better` have a better score and `distinct` scores are better.
+    """
+    if ranking is Ranking.ORDINAL:
+        return [
+            Entry(place, player.decode(), score, tie)
+            for place, (_, _, player, score, tie) in enumerate(lines, start=index + 1)
+        ]
+    entries = []
+    previous: int | None = None
+    is_dense = ranking is Ranking.DENSE
+    rank = 1 + (distinct if is_dense else better)
+    for place, (_, _, player, score, tie) in enumerate(lines, start=index + 1):
+        if previous is not None and score != previous:
+            rank = rank + 1 if is_dense else place
+        previous = score
+        entries.append(Entry(rank, player.decode(), score, tie))
+    return entries
+
+
+def known_distinct(count: int | None, instance: str) -> int:
+    """Refuse a dense place where distinct scores are not kept."""
+    if count is None:
+        raise RankingUnavailable(
+            f"{instance}: dense places are kept in Redis only for unsharded boards whose own ranking is dense; "
+            "ask for ordinal or competition"
+        )
+    return count

@@ -1,0 +1,187 @@
+"""Certain players: their kept scores and where they stand; asked in calls that keep Redis busy for few milliseconds.
+
+one shard       a call for every PLAYERS_PER_CALL players, all in one round trip
+several shards  the same to find their keys, then how many stand before each key on every shard: two round trips
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from rankd.domain.order import Kept, Ranking
+from rankd.projection.port import Friend, Standing
+from rankd.projection.redis.asking import Asking, Reply
+from rankd.projection.redis.keys import bucket_hash, shard_of
+from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
+
+PLAYERS_PER_CALL = 1_000  # looked up and counted in about 5 ms
+KEYS_PER_CALL = 500  # counted on a shard they may not be in, which takes longer
+
+
+class Found(NamedTuple):
+    """A player who is there, and how many stand before; 0 for what was not asked for."""
+
+    line: Line
+    place: int
+    better: int
+    distinct: int | None  # None where these are not kept
+
+
+def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool = False) -> list[Found | None]:
+    """Look players up in their own shards, all of one shard at one instant: one round trip.
+
+    More than PLAYERS_PER_CALL of one shard are asked for in several calls; where something was written to the shard
+    between these, they are asked for again in a single one, which keeps Redis busy for longer: a second round trip.
+    """
+    found: list[Found | None] = [None] * len(players)
+    by_shard: dict[int, list[int]] = {shard: [] for shard in range(asking.shards)} if not players else {}
+    encoded = [encoded_id(player) for player in players]
+    for index, (player, id_bytes) in enumerate(zip(players, encoded, strict=True)):
+        by_shard.setdefault(0 if id_bytes is None else shard_of(player, asking.shards), []).append(index)
+
+    def ask(pieces: Sequence[tuple[int, list[int]]]) -> list[Reply]:
+        questions: list[tuple[int, list[Any]]] = []
+        for shard, indexes in pieces:
+            buckets = (
+                [bucket_hash(players[index]) for index in indexes if encoded[index] is not None] if captured else []
+            )
+            ids = [encoded[index] for index in indexes if encoded[index] is not None]
+            questions.append((shard, [options + ("p" if captured else ""), len(ids), *ids, *buckets]))
+        return asking.some("rankd_read_players", questions)
+
+    pieces = [
+        (shard, indexes[first : first + PLAYERS_PER_CALL])
+        for shard, indexes in by_shard.items()
+        for first in range(0, len(indexes) or 1, PLAYERS_PER_CALL)
+    ]
+    replies = ask(pieces)
+    instants: dict[int, set[bytes]] = {}
+    for reply in replies:
+        instants.setdefault(reply.shard, set()).add(reply.head.line)
+    torn = [shard for shard, lines in instants.items() if len(lines) > 1]
+    if torn:
+        whole = [(shard, by_shard[shard]) for shard in torn]
+        kept = [pair for pair in zip(pieces, replies, strict=True) if pair[0][0] not in torn]
+        pairs = [*kept, *zip(whole, ask(whole), strict=True)]
+    else:
+        pairs = list(zip(pieces, replies, strict=True))
+    for (_, indexes), reply in pairs:
+        present = [index for index in indexes if encoded[index] is not None]
+        for index, one in zip(present, _read(asking, reply, [players[index] for index in present]), strict=True):
+            found[index] = one
+    return found
+
+
+def _read(asking: Asking, reply: Reply, players: Sequence[str]) -> list[Found | None]:
+    if not reply.values:
+        return [None] * len(players)
+    _, rows, captured, metadata = reply.values
+    if metadata is not None:
+        asking.note_metadata(players, metadata)
+    if captured is not None:
+        asking.captured.update(
+            (player, place) for player, place in zip(players, captured, strict=True) if place is not None
+        )
+    there = [(player.encode(), row) for player, row in zip(players, rows, strict=True) if row is not None]
+    lines = iter(lines_of(reply.form, [row[1] + player for player, row in there], [row[0] for _, row in there]))
+    return [None if row is None else Found(next(lines), row[2] or 0, row[3] or 0, row[4]) for row in rows]
+
+
+def find_lines(asking: Asking, players: Sequence[str], *, captured: bool = False) -> list[Line | None]:
+    """Return the entries of players: one round trip."""
+    return [one and one.line for one in find(asking, players, "", captured=captured)]
+
+
+def kept_scores(asking: Asking, players: Sequence[str]) -> list[Kept | None]:
+    """Return kept scores: one round trip."""
+    return [None if line is None else Kept(line.score, line.tie) for line in find_lines(asking, players)]
+
+
+def standings(
+    asking: Asking, players: Sequence[str], ranking: Ranking, *, metadata: bool = False, captured: bool = False
+) -> list[Standing | None]:
+    """Return where players stand: one round trip, two over several shards."""
+    asking.check_dense(ranking)
+    extra = "m" if metadata else ""
+    if asking.shards == 1:
+        options = ("rbd" if ranking is Ranking.DENSE else "rb") + extra
+        found = find(asking, players, options, captured=captured)
+    else:
+        found = _counted_on_all(asking, find(asking, players, extra, captured=captured), better=True)
+    total = asking.total
+    return [None if one is None else _standing(asking, one, total, ranking) for one in found]
+
+
+def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadata: bool = False) -> list[Friend]:
+    """Return those who are there in standing order: one round trip, two over several shards."""
+    asking.check_dense(ranking)
+    extra = "m" if metadata else ""
+    once = list(dict.fromkeys(players))
+    if asking.shards == 1:
+        options = {Ranking.ORDINAL: "r", Ranking.COMPETITION: "rb", Ranking.DENSE: "rd"}[ranking] + extra
+        found = find(asking, once, options)
+    else:
+        found = _counted_on_all(asking, find(asking, once, extra), better=ranking is Ranking.COMPETITION)
+    group = sorted((one for one in found if one is not None), key=lambda one: one.line)
+    answer: list[Friend] = []
+    rank, previous = 0, None
+    for place, one in enumerate(group, start=1):
+        if ranking is Ranking.ORDINAL:
+            rank = place
+        elif one.line.key != previous:
+            rank, previous = (rank + 1 if ranking is Ranking.DENSE else place), one.line.key
+        line = one.line
+        answer.append(Friend(rank, line.player, line.score, line.tie, _rank(asking, one, ranking)))
+    return answer
+
+
+def _counted_on_all(asking: Asking, found: list[Found | None], *, better: bool) -> list[Found | None]:
+    """Count how many stand before these players on every shard: one round trip, none where nobody was found."""
+    lines = list({one.line: None for one in found if one is not None})
+    if not lines:
+        return found
+    scores = list(dict.fromkeys(line.score for line in lines)) if better else []
+    marks = [mark(MarkKind.AT, line.score, line.tie, line.player_bytes) for line in lines]
+    counts = count_before(asking, marks + [mark(MarkKind.FIRST, score) for score in scores])
+    places = dict(zip(lines, counts, strict=False))
+    ahead = dict(zip(scores, counts[len(lines) :], strict=True))
+    return [one and Found(one.line, places[one.line], ahead.get(one.line.score, 0), None) for one in found]
+
+
+def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    """Return how many stand before each mark over all shards: one round trip."""
+    pieces = [marks[first : first + KEYS_PER_CALL] for first in range(0, len(marks), KEYS_PER_CALL)]
+    questions: list[tuple[int, list[bytes | int | str]]] = [
+        (shard, ["", *(part for one in piece for part in one)]) for piece in pieces for shard in range(asking.shards)
+    ]
+    replies = iter(asking.some("rankd_read_counts", questions))
+    counts: list[int] = []
+    for piece in pieces:
+        parts = [reply.values[1] for reply in islice(replies, asking.shards) if reply.values]
+        counts += map(sum, zip(*parts, strict=True)) if parts else [0] * len(piece)
+    return counts
+
+
+def _standing(asking: Asking, one: Found, total: int, ranking: Ranking) -> Standing:
+    line = one.line
+    return Standing(_rank(asking, one, ranking), line.player, line.score, line.tie, one.better, total)
+
+
+def _rank(asking: Asking, one: Found, ranking: Ranking) -> int:
+    match ranking:
+        case Ranking.ORDINAL:
+            return one.place + 1
+        case Ranking.COMPETITION:
+            return one.better + 1
+        case Ranking.DENSE:
+            return known_distinct(one.distinct, asking.instance.text) + 1
+
+
+def encoded_id(player: str) -> bytes | None:
+    """Return the bytes of an id; None where they are not UTF-8, so that nobody can have it."""
+    try:
+        return player.encode()
+    except UnicodeEncodeError:
+        return None

@@ -1,0 +1,156 @@
+"""Pages: by place, behind a key, around a player; on one shard a single call, over several a merge of their blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rankd.domain.order import Kept, Ranking
+from rankd.errors import RanksUnavailable
+from rankd.projection.port import Around, Page, Standing
+from rankd.projection.redis.asking import Arguments, Asking
+from rankd.projection.redis.keys import bucket_hash
+from rankd.projection.redis.lines import Line, MarkKind, mark
+from rankd.projection.redis.lookups import encoded_id, find_lines
+from rankd.projection.redis.selection import Bracket, bracket_of_place
+from rankd.projection.redis.window import Block, Window, block_of, quota
+
+TOP_ENTRIES_MAX = 2_000  # of each shard; a page that ends deeper is looked for by samples
+ATTEMPTS_MAX = 5
+_SLACK = 16  # entries that may come or go between two round trips
+_COUNTING = {Ranking.ORDINAL: "", Ranking.COMPETITION: "b", Ranking.DENSE: "d"}
+
+Origin = tuple[bytes | int | str, ...]
+
+
+def options_of(ranking: Ranking, *, better: bool = False, metadata: bool = False, captured: bool = False) -> str:
+    """Return the letters by which a function knows what is wanted."""
+    letters = _COUNTING[ranking] + ("m" if metadata else "") + ("p" if captured else "")
+    return letters + "b" if better and ranking is not Ranking.COMPETITION else letters
+
+
+def by_place(asking: Asking, first: int, count: int, ranking: Ranking, *, metadata: bool = False) -> Page:
+    """Return `count` entries from place `first` on."""
+    asking.check_dense(ranking)
+    options = options_of(ranking, metadata=metadata)
+    start, stop = first - 1, first - 1 + count
+    if count == 0:
+        return Page([], instance_total(asking))
+    if asking.shards == 1:
+        return _page(asking, _all(asking, options, 0, count, ("index", start)), start, stop, ranking)
+    near = quota(stop, asking.shards)
+    if near <= TOP_ENTRIES_MAX:
+        window = _all(asking, options, 0, near, ("index", 0))
+        if window.has(start, stop):
+            return _page(asking, window, start, stop, ranking)
+    for _ in range(ATTEMPTS_MAX):
+        bracket = bracket_of_place(asking, start)
+        if start >= bracket.total:
+            return Page([], bracket.total)
+        window = _around_bracket(asking, options, bracket, quota(count, asking.shards))
+        if window.has(start, stop):
+            return _page(asking, window, start, stop, ranking)
+        window = _around_bracket(asking, options, bracket, count)
+        if window.has(start, stop):
+            return _page(asking, window, start, stop, ranking)
+    raise _restless(asking)
+
+
+def behind(
+    asking: Asking, after: tuple[Kept, str] | None, limit: int, ranking: Ranking, *, metadata: bool = False
+) -> Page:
+    """Return at most `limit` entries behind a key."""
+    if after is None:
+        return by_place(asking, 1, limit, ranking, metadata=metadata)
+    asking.check_dense(ranking)
+    options = options_of(ranking, metadata=metadata)
+    (score, tie), player = after
+    origin = ("mark", *mark(MarkKind.BEHIND, score, tie, player.encode()))
+    window = _enough(asking, options, 0, limit, origin)
+    return _page(asking, window, window.origin, window.origin + limit, ranking)
+
+
+def around(
+    asking: Asking,
+    player: str,
+    above: int,
+    below: int,
+    ranking: Ranking,
+    *,
+    metadata: bool = False,
+    captured: bool = False,
+) -> Around | None:
+    """Return a player with neighbours; None when the player is absent."""
+    asking.check_dense(ranking)
+    options = options_of(ranking, better=True, metadata=metadata, captured=captured and asking.shards == 1)
+    if asking.shards == 1:
+        if (id_bytes := encoded_id(player)) is None:
+            instance_total(asking)  # only for how old the answer is
+            return None
+        bucket = (bucket_hash(player),) if captured else ()
+        (reply,) = asking.every("rankd_read_page", options, above, below + 1, "player", id_bytes, *bucket)
+        block = block_of(reply, asking)
+        return _around(asking, Window([block]), above, below, ranking) if block is not None and block.lines else None
+    for _ in range(ATTEMPTS_MAX):
+        (line,) = find_lines(asking, [player], captured=captured)
+        if line is None:
+            return None
+        origin = ("mark", *mark(MarkKind.AT, line.score, line.tie, line.player_bytes))
+        window = _enough(asking, options, above, below + 1, origin)
+        if window.between(window.origin, window.origin + 1) == [line]:  # else the player moved meanwhile
+            return _around(asking, window, above, below, ranking)
+    raise _restless(asking)
+
+
+def _around(asking: Asking, window: Window, above: int, below: int, ranking: Ranking) -> Around:
+    place, instance = window.origin, asking.instance
+    (entry,) = window.entries(place, place + 1, ranking, instance)
+    return Around(
+        window.entries(place - above, place, ranking, instance),
+        Standing(entry.rank, entry.player, entry.score, entry.tie, window.better(place), window.total),
+        window.entries(place + 1, place + 1 + below, ranking, instance),
+    )
+
+
+def _page(asking: Asking, window: Window, start: int, stop: int, ranking: Ranking) -> Page:
+    return Page(window.entries(start, stop, ranking, asking.instance), window.total)
+
+
+def _all(asking: Asking, options: str, above: int, below: int, origin: Origin) -> Window:
+    return _window(asking, lambda _: (options, above, below, *origin))
+
+
+def _window(asking: Asking, arguments: Callable[[int], Arguments]) -> Window:
+    replies = asking.some("rankd_read_page", [(shard, arguments(shard)) for shard in range(asking.shards)])
+    blocks: list[Block] = [block for reply in replies if (block := block_of(reply, asking)) is not None]
+    return Window(blocks)
+
+
+def _enough(asking: Asking, options: str, above: int, below: int, origin: Origin) -> Window:
+    """Return a window with all that is asked for around a mark: one round trip, two where chance is against it."""
+    shards = asking.shards
+    if shards == 1:
+        return _all(asking, options, above, below, origin)
+    window = _all(asking, options, quota(above, shards) + 1, quota(below, shards) + 1, origin)
+    if not window.has(window.origin - above, window.origin + below):
+        window = _all(asking, options, above + 1, below + 1, origin)
+    return window
+
+
+def _around_bracket(asking: Asking, options: str, bracket: Bracket, more: int) -> Window:
+    low: Line | None = bracket.low
+    origin: Origin = ("index", 0)
+    if low is not None:
+        origin = ("mark", *mark(MarkKind.AT, low.score, low.tie, low.player_bytes))
+    return _window(asking, lambda shard: (options, _SLACK, bracket.spans[shard] + more + _SLACK, *origin))
+
+
+def _restless(asking: Asking) -> RanksUnavailable:
+    return RanksUnavailable(
+        f"{asking.instance.text} changes faster than its shards can be asked; try again in a moment"
+    )
+
+
+def instance_total(asking: Asking) -> int:
+    """Return how many stand in the instance: one round trip."""
+    asking.every("rankd_read_total")
+    return asking.total

@@ -1,0 +1,124 @@
+"""Finding the entry at a place among several shards, without reading all that stand before it.
+
+    samples of every shard (index, entry) → two entries that the place lies between → samples between these → …
+
+From the samples of each shard, how many stand before any entry is known between two bounds, and so is the sum over
+shards. The entries whose sums surely lie before and behind a place bracket it. The first samples are taken close to
+where a hash that spreads players evenly puts the place, so that the first bracket is usually small enough; each
+further round makes it smaller by about SAMPLES, whatever the players are like.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from heapq import merge
+from typing import NamedTuple
+
+from rankd.projection.redis.asking import Arguments, Asking, Reply
+from rankd.projection.redis.lines import Line, MarkKind, lines_of, mark
+
+SAMPLES = 64  # of each shard in a round, for one place
+CANDIDATES_MAX = 4_000  # entries in all brackets over all shards, few enough to read them
+ROUNDS_MAX = 12
+_SAMPLES_MIN = 6
+_EVEN_SAMPLES = 33
+
+
+class Bracket(NamedTuple):
+    """Where a place lies: at `low` or behind it (None: from the start), at most `spans` entries on in each shard."""
+
+    low: Line | None
+    high: Line | None
+    spans: list[int]
+    total: int
+
+
+class Samples:
+    """What one round of samples says: for each shard the entries at some indices."""
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        """Read the replies of every shard, in the order of shards."""
+        self.total = sum(reply.total for reply in replies)
+        self._totals = [reply.total for reply in replies]
+        self._indices: list[list[int]] = []
+        self._lines: list[list[Line]] = []
+        for reply in replies:
+            flat = reply.values[1] if reply.values else []
+            lines = lines_of(reply.form, flat[1::3], flat[2::3]) if flat else []
+            sampled = sorted(dict(zip(flat[::3], lines, strict=True)).items())
+            self._indices.append([index for index, _ in sampled])
+            self._lines.append([line for _, line in sampled])
+        self._all = list(merge(*self._lines))
+
+    def bracket(self, place: int) -> Bracket:
+        """Return the closest entries of all samples between which the place (an index) surely lies."""
+        behind = self._first(lambda line: self._most_before(line) > place)
+        low = self._all[behind - 1] if behind > 0 else None
+        beyond = self._first(lambda line: self._least_before(line) > place)
+        high = self._all[beyond] if beyond < len(self._all) else None
+        spans = []
+        for shard, total in enumerate(self._totals):
+            first = 0 if low is None else self._bounds(shard, low)[0]
+            last = total if high is None else self._bounds(shard, high)[1]
+            spans.append(last - first)
+        return Bracket(low, high, spans, self.total)
+
+    def _first(self, holds: Callable[[Line], bool]) -> int:
+        """Return the index of the first sample for which something holds that holds for all behind it too."""
+        low, high = 0, len(self._all)
+        while low < high:
+            middle = (low + high) // 2
+            if holds(self._all[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _least_before(self, line: Line) -> int:
+        return sum(self._bounds(shard, line)[0] for shard in range(len(self._totals)))
+
+    def _most_before(self, line: Line) -> int:
+        return sum(self._bounds(shard, line)[1] for shard in range(len(self._totals)))
+
+    def _bounds(self, shard: int, line: Line) -> tuple[int, int]:
+        """Return how many of a shard stand before an entry, at least and at most."""
+        indices, lines = self._indices[shard], self._lines[shard]
+        at = bisect_left(lines, line)
+        if at < len(lines) and lines[at] == line:
+            return indices[at], indices[at]
+        return indices[at - 1] + 1 if at > 0 else 0, indices[at] if at < len(lines) else self._totals[shard]
+
+
+def bracket_of_place(asking: Asking, place: int) -> Bracket:
+    """Return where a place (an index from 0) lies: one round trip, more where players are spread unevenly."""
+    replies = asking.every("rankd_read_samples", _EVEN_SAMPLES, SAMPLES, "i", place // asking.shards)
+    return narrowed(asking, Samples(replies), lambda _: [place])[1][0]
+
+
+def narrowed(
+    asking: Asking, samples: Samples, places_of: Callable[[int], Sequence[int]]
+) -> tuple[Sequence[int], list[Bracket]]:
+    """Return the places and their brackets, made so small that all their entries can be read.
+
+    `places_of` says, from the total, which places are looked for; no round trip where the brackets are small already.
+    """
+    for _ in range(ROUNDS_MAX):
+        places = places_of(samples.total)
+        brackets = [samples.bracket(place) for place in places]
+        if sum(sum(bracket.spans) for bracket in brackets) <= max(CANDIDATES_MAX, 2 * asking.shards * len(places)):
+            break
+        pairs: list[bytes] = []
+        for bracket in brackets:
+            pairs += _mark(bracket.low, start=True)
+            pairs += _mark(bracket.high, start=False)
+        count = max(_SAMPLES_MIN, SAMPLES // len(places))
+        arguments: Arguments = (count, *pairs)
+        samples = Samples(asking.every("rankd_read_between", *arguments))
+    return places, brackets
+
+
+def _mark(line: Line | None, *, start: bool) -> tuple[bytes, bytes]:
+    if line is not None:
+        return mark(MarkKind.AT, line.score, line.tie, line.player_bytes)
+    return b"" if start else b"end", b""

@@ -1,0 +1,72 @@
+"""How a read looks at the ranks: from which store, as of which position, and whether that is long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.position import token
+from rankd.projection.port import RankReads, RankStore
+
+
+class Look(Protocol):
+    """One read: ask `store`, then say as of when. What was shown may be newer than `position`, never older."""
+
+    @property
+    def store(self) -> RankReads:
+        """Where to ask."""
+        ...
+
+    @property
+    def position(self) -> str:
+        """What was ranked for certain, once the store has been asked."""
+        ...
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the answer may lack what was accepted some time ago."""
+        ...
+
+    @property
+    def noted(self) -> Mapping[str, int] | None:
+        """Events that metadata of the scores shown came with, by player; None: as the state of this process says."""
+        ...
+
+
+class Looking(Protocol):
+    """Where reads look; from any thread."""
+
+    def look(self, instance: InstanceKey) -> Look:
+        """Begin a read of an instance."""
+        ...
+
+    def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
+        """Tell whether events up to these sequences, by partition, are ranked: on a board, or on all of them."""
+        ...
+
+
+class _Now(NamedTuple):
+    """A look at the engine of this process, which is never behind."""
+
+    store: RankReads
+    position: str
+    is_stale: bool = False
+    noted: Mapping[str, int] | None = None
+
+
+class LookHere:
+    """Reads of the rank store in this process."""
+
+    def __init__(self, store: RankStore, ranked: Callable[[], int]) -> None:
+        """`ranked` is the last event that is ranked."""
+        self._store = store
+        self._ranked = ranked
+
+    def look(self, _instance: InstanceKey) -> Look:
+        """Begin a read."""
+        return _Now(self._store, token(0, self._ranked()))
+
+    def has_ranked(self, positions: Mapping[int, int], _board: str | None) -> bool:
+        """Tell whether events are ranked."""
+        return all(self._store.position(partition).sequence >= one for partition, one in positions.items())

@@ -1,0 +1,83 @@
+"""What was read lately, of things that others may change meanwhile.
+
+moment → read from the database → keep: not what was forgotten after that moment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+FORGOTTEN_MAX = 10_000
+
+
+class Memory(Generic[V]):
+    """A bounded dictionary; whoever read something before it changed cannot bring it back. For any thread.
+
+    The oldest leave first. `weigh` tells how much of `weight_max` a value takes.
+    """
+
+    def __init__(self, weight_max: int, weigh: Callable[[V], int] = lambda _value: 1) -> None:
+        """Begin empty."""
+        self._weight_max = weight_max
+        self._weigh = weigh
+        self._lock = Lock()
+        self._held: dict[str, V] = {}
+        self._weight = 0
+        self._moment = 0
+        self._forgotten: dict[str, int] = {}  # the last moment each was forgotten at, since `_blank`
+        self._blank = 0  # whoever read before this moment keeps nothing
+
+    def __len__(self) -> int:
+        """Return how many are held."""
+        return len(self._held)
+
+    def get(self, key: str, absent: V) -> V:
+        """Return what is held, or `absent`."""
+        return self._held.get(key, absent)
+
+    @property
+    def moment(self) -> int:
+        """What to take before reading, for `keep`."""
+        return self._moment
+
+    def keep(self, moment: int, values: Mapping[str, V]) -> None:
+        """Hold what was read after `moment`, as far as there is room."""
+        with self._lock:
+            if moment < self._blank:
+                return
+            for key, value in values.items():
+                weight = self._weigh(value)
+                if self._forgotten.get(key, 0) > moment or weight > self._weight_max:
+                    continue
+                self._drop(key)
+                while self._weight + weight > self._weight_max:
+                    self._drop(next(iter(self._held)))
+                self._held[key] = value
+                self._weight += weight
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Hold them no longer: they have changed."""
+        with self._lock:
+            self._moment += 1
+            for key in keys:
+                self._drop(key)
+                self._forgotten[key] = self._moment
+            if len(self._forgotten) > FORGOTTEN_MAX:
+                self._forgotten.clear()
+                self._blank = self._moment
+
+    def forget_all(self) -> None:
+        """Hold nothing: anything may have changed."""
+        with self._lock:
+            self._moment += 1
+            self._blank = self._moment
+            self._forgotten.clear()
+            self._held.clear()
+            self._weight = 0
+
+    def _drop(self, key: str) -> None:
+        if key in self._held:
+            self._weight -= self._weigh(self._held.pop(key))

@@ -1,0 +1,238 @@
+"""The registry on PostgreSQL, shared by every API process; see port.py for what it promises.
+
+    profiles → memory → PostgreSQL          set_profile → PostgreSQL → own memory forgets → others' within a second
+
+While PostgreSQL is away, what is in memory is answered. Names beside ranks are left out where they are not; whatever
+else would be wrong or lost without an answer is LedgerUnavailable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from rankd.errors import LedgerUnavailable
+from rankd.ledger.postgres.connections import Connection, Connections
+from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
+from rankd.registry.memory import Memory
+from rankd.registry.port import COUNTRY, Profile
+from rankd.registry.postgres_statements import (
+    BY_ID,
+    BY_NAME,
+    FILL_PROFILE,
+    FRIENDS,
+    MEET,
+    PROFILES,
+    SET_FRIENDS,
+    SET_PROFILE,
+)
+from rankd.registry.postgres_watch import Watch
+
+LOOK_EVERY_MS = 1_000
+FRIENDS_PER_PROFILE = 4  # memory for ids of friends, against that for profiles
+READ_WAIT_S = 2.0  # for PostgreSQL to answer
+WRITE_WAIT_S = 10.0
+COMPONENT = "registry"
+MEET_MAX = 10_000  # players of one statement
+_WARN_EVERY_S = 1.0
+_LAST = "\U0010ffff"
+
+_log = logging.getLogger(__name__)
+
+_NOBODY: Mapping[str, str] = {}
+_UNKNOWN = Profile("")
+_NO_ANSWER = ("",)  # friends that nobody can have
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class PostgresRegistry:
+    """Profiles and friends; those asked for lately are in memory, also that somebody has none."""
+
+    def __init__(self, url: str, profiles_cached_max: int, look_every_ms: int = LOOK_EVERY_MS) -> None:
+        """Begin with nothing in memory, and to look for the changes of others; the database has to be migrated."""
+        self.changes = 0
+        self._changes_lock = threading.Lock()
+        self._has_profiles = False
+        self._is_away = False  # since a read failed; until the next look
+        self._left_out = False  # whether an answer lacked a profile since the last look
+        self._warn_at = 0.0  # by the monotonic clock
+        self._profiles: Memory[Profile | None] = Memory(profiles_cached_max)
+        self._friends: Memory[tuple[str, ...]] = Memory(
+            profiles_cached_max * FRIENDS_PER_PROFILE, lambda friends: 1 + len(friends)
+        )
+        self._readers = Connections(url, answer_wait_s=READ_WAIT_S)
+        self._writers = Connections(url, answer_wait_s=WRITE_WAIT_S)
+        try:
+            with self._readers.using() as connection:
+                check_component(connection, COMPONENT, len(_scripts()))
+            self._watch = Watch(self._readers, self, look_every_ms)
+        except BaseException:
+            self._readers.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._watch.close()
+        self._readers.close()
+        self._writers.close()
+
+    def noticed(self, players: Sequence[str] | None, has_profiles: bool) -> None:
+        """Forget what others changed; None is everybody."""
+        if players is None:
+            self._profiles.forget_all()
+            self._friends.forget_all()
+        elif players:
+            self._profiles.forget(players)
+            self._friends.forget(players)
+        self._has_profiles = self._has_profiles or has_profiles  # they are never deleted
+        self._is_away = False
+        if players is None or players or self._left_out:
+            self._left_out = False
+            self._count_change()
+
+    def _count_change(self) -> None:
+        """Count a change that memory has forgotten the past of: whoever sees the number sees what changed."""
+        with self._changes_lock:
+            self.changes += 1
+
+    # Reading
+
+    def profile(self, player: str) -> Profile | None:
+        """Return a player's profile."""
+        if not self._has_profiles:
+            return None
+        held = self._profiles.get(player, _UNKNOWN)
+        return self._load([player]).get(player) if held is _UNKNOWN else held
+
+    def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
+        """Return the profiles of those players who have one, as far as they can be told."""
+        if not self._has_profiles:
+            return {}
+        held, missing = self._held(players)
+        if missing:
+            try:
+                held.update(self._load(missing))
+            except LedgerUnavailable as problem:
+                self._left_out = True
+                self._warn(problem)
+        return held
+
+    def attributes(self, player: str) -> Mapping[str, str]:
+        """Return a player's attributes, the country among them."""
+        # What a score is counted by stays with it: better no answer than one that others may have changed long ago.
+        profile = self.profile(player) if self._watch.is_fresh else self._load([player]).get(player)
+        if profile is None:
+            return _NOBODY
+        return profile.attributes if profile.country is None else {**profile.attributes, COUNTRY: profile.country}
+
+    def friends(self, player: str) -> list[str]:
+        """Return a player's friends in the order they were given."""
+        held = self._friends.get(player, _NO_ANSWER)
+        if held is _NO_ANSWER:
+            moment = self._friends.moment
+            with self._reading() as connection:
+                found = connection.execute(FRIENDS, (player,)).fetchone()
+            held = () if found is None else tuple(found[0])
+            self._friends.keep(moment, {player: held})
+        return list(held)
+
+    def search(self, start: str, limit: int) -> list[Profile]:
+        """Return players whose id or name begins with a text, ids first."""
+        key = start.casefold()
+        with self._reading() as connection:
+            rows = connection.execute(BY_ID, (start, start + _LAST, limit)).fetchall()
+            rows += connection.execute(BY_NAME, (key, key + _LAST, limit)).fetchall()
+        found = {row[0]: _profile(row) for row in rows}
+        return list(found.values())[:limit]
+
+    def _held(self, players: Sequence[str]) -> tuple[dict[str, Profile], list[str]]:
+        """Return what is in memory of them, and who is not."""
+        # Another thread may change the memory meanwhile: each player is looked up there once.
+        looked_up = {player: self._profiles.get(player, _UNKNOWN) for player in players}
+        held = {player: profile for player, profile in looked_up.items() if profile and profile is not _UNKNOWN}
+        return held, [player for player, profile in looked_up.items() if profile is _UNKNOWN]
+
+    def _load(self, players: list[str]) -> dict[str, Profile]:
+        moment = self._profiles.moment
+        with self._reading() as connection:
+            rows = connection.execute(PROFILES, (players,)).fetchall()
+        loaded = {row[0]: _profile(row) for row in rows}
+        self._profiles.keep(moment, {player: loaded.get(player) for player in players})
+        return loaded
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        # The watch alone finds out whether PostgreSQL is back: many reads that wait for it would stop all others.
+        if self._is_away:
+            raise LedgerUnavailable("PostgreSQL did not answer a moment ago; try again")
+        try:
+            with self._readers.using() as connection:
+                yield connection
+        except LedgerUnavailable:
+            self._is_away = True
+            raise
+
+    def _warn(self, problem: LedgerUnavailable) -> None:
+        now = time.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY_S
+            _log.warning("names are missing beside ranks: %s", problem)
+
+    # Writing
+
+    def set_profile(self, profile: Profile, *, only_given: bool = False) -> Profile:
+        """Store a profile; `only_given` leaves what it does not say as it was. Return what is stored."""
+        said = {
+            "player": profile.player,
+            "name": profile.name,
+            "name_key": None if profile.name is None else profile.name.casefold(),
+            "avatar_url": profile.avatar_url,
+            "country": profile.country,
+            "attributes": _encode(profile.attributes).decode() if profile.attributes else None,
+        }
+        with self._changing(self._profiles, profile.player) as connection:
+            stored: Any = connection.execute(FILL_PROFILE if only_given else SET_PROFILE, said).fetchone()
+        return _profile(stored)
+
+    def set_friends(self, player: str, friends: Sequence[str]) -> None:
+        """Store a player's friends."""
+        said = {"met": [player, *friends], "player": player, "friends": list(friends)}
+        with self._changing(self._friends, player) as connection:
+            connection.execute(SET_FRIENDS, said)
+
+    def meet(self, players: Sequence[str]) -> None:
+        """Let players who have no profile be found by their ids, such as those who scored."""
+        for first in range(0, len(players), MEET_MAX):
+            with self._writers.using() as connection:
+                connection.execute(MEET, (list(players[first : first + MEET_MAX]),))
+
+    @contextmanager
+    def _changing(self, memory: Memory[Any], player: str) -> Iterator[Connection]:
+        try:
+            with self._writers.using() as connection:
+                yield connection
+        finally:  # also after a failure: it may be stored all the same
+            self._has_profiles = True
+            memory.forget([player])
+            self._count_change()
+
+
+def migrate_registry(url: str) -> int:
+    """Bring the registry and the credentials of a database up to date; return the version they had."""
+    return migrate_component(url, COMPONENT, _scripts())
+
+
+def _scripts() -> list[str]:
+    return scripts_of("rankd.registry", "postgres_schema")
+
+
+def _profile(row: Any) -> Profile:
+    player, name, avatar_url, country, attributes = row
+    return Profile(player, name, avatar_url, country, {} if attributes is None else _decode_attributes(attributes))

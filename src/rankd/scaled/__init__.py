@@ -1,0 +1,1 @@
+"""Several processes on one ledger: API processes append, one projector ranks, Redis serves the ranks."""

@@ -1,0 +1,141 @@
+"""Changes that are no scores, on the shared ledger: those about a board are control events, which stop nobody but each
+other; removals are events of their player's partition.
+
+    SharedChanges.define → SharedWriter.run_for → a repeat? → PartitionedLedger.append_control → followed → Changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rankd.domain.board import Board
+from rankd.domain.change import change
+from rankd.domain.consistency import check_feeds
+from rankd.domain.definition import define_board, definition_of
+from rankd.domain.position import tokens
+from rankd.errors import BoardInUse, WindowUnknown
+from rankd.intake.results import Changed
+from rankd.intake.scores import fingerprint_of
+from rankd.intake.sender import Sender
+from rankd.ledger.event import Context, Detail, Kind
+from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedLedger
+from rankd.scaled.definitions import Definitions
+from rankd.scaled.writer import SharedWriter
+
+Draft = Callable[[], ControlEvent | None]
+IsThere = Callable[[str, str], bool]
+
+
+class SharedChanges:
+    """Makes changes, each once under its key."""
+
+    def __init__(
+        self, writer: SharedWriter, ledger: PartitionedLedger, definitions: Definitions, is_there: IsThere
+    ) -> None:
+        """`is_there` tells whether a player stands on a board, as far as it is ranked."""
+        self._writer = writer
+        self._ledger = ledger
+        self._definitions = definitions
+        self._is_there = is_there
+
+    def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
+        """Change the registry."""
+        fingerprint = b"" if sender.key is None else fingerprint_of(said)
+
+        def registered(seen: int) -> None:
+            if self._writer.repeat_of(sender, fingerprint) is None:
+                work()
+                if sender.key is not None:
+                    commit = self._writer.new_commit()
+                    commit.add_request(sender, fingerprint, 0)
+                    self._writer.append(commit, seen)
+
+        self._writer.run_for(lambda: self._writer.retrying(registered))
+
+    def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
+        """Define a board or change it; the same definition again changes nothing."""
+        board = define_board(board_id, definition)
+        said = (Kind.DEFINE, board.id, definition_of(board))
+        return self._once(sender, said, lambda: self._define(board, sender.name))
+
+    def delete(self, board_id: str, sender: Sender) -> Changed:
+        """Delete a board with all its instances."""
+
+        def delete() -> ControlEvent:
+            feeding = [other.id for other in self._definitions.boards.values() if board_id in other.feeds]
+            board = self._writer.board(board_id)
+            if feeding:
+                raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
+            return self._event(Kind.DELETE, board, sender.name)
+
+        return self._once(sender, (Kind.DELETE, board_id), delete)
+
+    def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
+        """Empty the current instances of one window, or of all."""
+
+        def reset() -> ControlEvent:
+            board = self._writer.board(board_id)
+            if window is not None and window not in board.all_windows:
+                raise WindowUnknown(
+                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
+                )
+            detail = None if window is None else Detail(window=window)
+            return self._event(Kind.RESET, board, sender.name, detail)
+
+        return self._once(sender, (Kind.RESET, board_id, window), reset)
+
+    def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
+        """Take a player out of every instance of a board."""
+        fingerprint = b"" if sender.key is None else fingerprint_of((Kind.REMOVE, board_id, player))
+
+        def remove(seen: int) -> Changed:
+            known = self._writer.repeat_of(sender, fingerprint)
+            if known is not None:
+                return Changed(tokens(known.positions), repeated=True)
+            board = self._writer.board(board_id)
+            was_there = self._is_there(board_id, player)
+            commit = self._writer.new_commit()
+            commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.REMOVE, commit.at), player)
+            commit.add_request(sender, fingerprint, 0)
+            appended = self._writer.append(commit, seen)
+            return Changed(tokens(appended.positions(0, 1)), was_there)
+
+        return self._writer.run_for(lambda: self._writer.retrying(remove))
+
+    def _once(self, sender: Sender, said: object, draft: Draft) -> Changed:
+        """Append a control event unless it was made under its key before; `draft` makes it, or None for no change."""
+        fingerprint = b"" if sender.key is None else fingerprint_of(said)
+
+        def change_once(seen: int) -> Changed:
+            known = self._writer.repeat_of(sender, fingerprint)
+            if known is not None:
+                return Changed(tokens(known.positions), repeated=True)
+            event = draft()
+            if event is None:
+                heads = self._ledger.heads()
+                return Changed(tokens(dict(enumerate(heads.sequences))), changed=False)
+            request = None if sender.key is None else Keyed(sender.account, sender.key, fingerprint, 0, 1)
+            (made,) = self._ledger.append_control([event], seen, request)
+            self._writer.catch_up()
+            return Changed(tokens(dict(enumerate(made.sequences))))
+
+        def changed() -> Changed:
+            self._writer.catch_up()  # whoever defines must see what others have defined
+            return self._writer.retrying(change_once)
+
+        return self._writer.run_for(changed)
+
+    def _define(self, board: Board, sender: str) -> ControlEvent | None:
+        boards = self._definitions.boards
+        old = boards.get(board.id)
+        if old is not None and not change(old, board):
+            return None
+        check_feeds({**boards, board.id: board})
+        version = self._definitions.next_version(board.id)
+        accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
+        context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
+        return ControlEvent(context, Detail(definition=definition_of(board)), self._writer.at)
+
+    def _event(self, kind: Kind, board: Board, sender: str, detail: Detail | None = None) -> ControlEvent:
+        acceptance = self._writer.acceptances.at(board, sender, kind, self._writer.at)
+        return ControlEvent(acceptance.context, detail, self._writer.at)

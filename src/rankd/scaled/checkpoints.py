@@ -1,0 +1,151 @@
+"""The projector's ranks in files, so that it need not read the whole ledger after a restart.
+
+    <folder>/<events>/   engine.rankd   the engine, with checksums of its own
+                         state.rankd    positions, definitions and state, with a checksum
+
+A checkpoint only saves time: what it holds follows from the ledger, and one that does not verify is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from rankd.errors import SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
+from rankd.ledger.partitioned import Heads, PartitionedLedger
+from rankd.projection.catalogue import Catalogue, Definition
+from rankd.projection.engine import Saving
+from rankd.projection.snapshots import sync_folder
+from rankd.projection.state import State
+from rankd.scaled.follower import Follower
+from rankd.scaled.recording import RecordingStore
+
+FORMAT = 1
+_MAGIC = b"RANKDPRJ"
+_CHECKSUM_BYTES = 16
+_ENGINE_FILE = "engine.rankd"
+_STATE_FILE = "state.rankd"
+_DRAFT = "draft-"
+_log = logging.getLogger("rankd")
+
+
+class _Saved(msgspec.Struct):
+    """What `state.rankd` holds."""
+
+    ledger: str
+    positions: tuple[int, ...]
+    ordinal: int
+    controls: int
+    definitions: list[Definition]
+    state: State
+
+
+_decode = msgspec.json.Decoder(_Saved).decode
+
+
+class Checkpoints:
+    """The checkpoints of one projector."""
+
+    def __init__(self, folder: Path, kept: int = 2) -> None:
+        """`kept` is how many of the newest are kept."""
+        self._folder = folder
+        self._kept = kept
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def begin(self, ledger: PartitionedLedger, follower: Follower) -> Checkpoint:
+        """Fix the instant of a checkpoint; between two steps of its follower."""
+        saved = _Saved(
+            ledger.identity,
+            follower.positions,
+            follower.ordinal,
+            follower.controls,
+            follower.applier.catalogue.definitions(),
+            follower.applier.state,
+        )
+        return Checkpoint(self._folder, follower.store.begin_save(), saved, self._kept)
+
+    def newest(self, ledger: PartitionedLedger, heads: Heads) -> Follower | None:
+        """Go on from the newest that verifies and is of this ledger; None when there is none."""
+        for stale in self._folder.glob(f"{_DRAFT}*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        for path in checkpoints_in(self._folder):
+            try:
+                return _load(path, ledger, heads)
+            except (SnapshotUnreadable, OSError) as problem:
+                _log.warning("checkpoint %s is passed over: %s", path.name, problem)
+        return None
+
+
+class Checkpoint:
+    """A checkpoint whose instant is fixed; writing it may take its time, in another thread."""
+
+    def __init__(self, folder: Path, saving: Saving, saved: _Saved, kept: int) -> None:
+        """Made by `Checkpoints.begin`."""
+        self._folder = folder
+        self._saving = saving
+        self._kept = kept
+        self._name = f"{sum(saved.positions):020}"
+        payload = msgspec.json.encode(saved)
+        head = _MAGIC + FORMAT.to_bytes(4, "little")
+        self._state = head + blake2b(payload, digest_size=_CHECKSUM_BYTES).digest() + payload
+
+    def write(self) -> None:
+        """Write it, complete or not at all, and let the oldest go."""
+        target, draft = self._folder / self._name, self._folder / f"{_DRAFT}{self._name}"
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            draft.mkdir()
+            self._saving.write(draft / _ENGINE_FILE)
+            with (draft / _STATE_FILE).open("wb") as file:
+                file.write(self._state)
+                file.flush()
+                os.fsync(file.fileno())
+            sync_folder(draft)
+            shutil.rmtree(target, ignore_errors=True)
+            draft.replace(target)
+            sync_folder(self._folder)
+        except BaseException:
+            self._saving.abandon()
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        for old in checkpoints_in(self._folder)[self._kept :]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, the newest first."""
+    return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
+
+
+def _load(path: Path, ledger: PartitionedLedger, heads: Heads) -> Follower:
+    saved = _read(path / _STATE_FILE)
+    if saved.ledger != ledger.identity or len(saved.positions) != ledger.partitions:
+        raise SnapshotDamaged("it is of another ledger")
+    if any(ours > theirs for ours, theirs in zip(saved.positions, heads.sequences, strict=True)):
+        raise SnapshotDamaged("it holds events that the ledger does not have; was an older copy of it restored?")
+    store = RecordingStore.load(path / _ENGINE_FILE)
+    follower = Follower(
+        ledger, store, saved.state, Catalogue.of(saved.definitions), ordinal=saved.ordinal, controls=saved.controls
+    )
+    if follower.positions != saved.positions:
+        raise SnapshotDamaged("its two files are of different instants")
+    return follower
+
+
+def _read(path: Path) -> _Saved:
+    written = path.read_bytes()
+    start = len(_MAGIC) + 4 + _CHECKSUM_BYTES
+    if written[: len(_MAGIC)] != _MAGIC or len(written) < start:
+        raise SnapshotDamaged(f"{path.name} is no state of a checkpoint")
+    payload = written[start:]
+    if blake2b(payload, digest_size=_CHECKSUM_BYTES).digest() != written[len(_MAGIC) + 4 : start]:
+        raise SnapshotDamaged(f"{path.name} is damaged")
+    version = int.from_bytes(written[len(_MAGIC) : len(_MAGIC) + 4], "little")
+    if version > FORMAT:
+        raise SnapshotNewer(f"{path.name} has version {version}: upgrade rankd to read it")
+    return _decode(payload)

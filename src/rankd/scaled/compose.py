@@ -1,0 +1,96 @@
+"""Which parts a scaled-out process is made of: opened in the order of a score's path, closed in reverse."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+from rankd.boards import Boards
+from rankd.clock import Clock, SystemClock
+from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.ledger.postgres.ledger import migrate as migrate_ledger
+from rankd.ledger.postgres.migrations import migrate_component, scripts_of
+from rankd.projection.port import RankStore
+from rankd.projection.redis.client import connect
+from rankd.registry.postgres import PostgresRegistry, migrate_registry
+from rankd.registry.standings import migrate_standings
+from rankd.scaled.definitions import Definitions
+from rankd.scaled.lease import Lease
+from rankd.scaled.mirroring import shards_of
+from rankd.scaled.projector import Projector, ProjectorSettings
+from rankd.scaled.running import SharedRunning
+from rankd.scaled.served import Heartbeat, LookAtRedis, NothingRanked
+from rankd.settings import Settings, read_settings
+
+PROJECTOR = "projector"
+
+
+def migrate(ledger_url: str, registry_url: str = "", partitions: int | None = None) -> int:
+    """Make or update everything in PostgreSQL; return the version the ledger had. Safe to run twice, anywhere."""
+    before = migrate_ledger(ledger_url, partitions)
+    migrate_component(ledger_url, PROJECTOR, scripts_of("rankd.scaled"))
+    migrate_standings(ledger_url)
+    migrate_registry(registry_url or ledger_url)
+    return before
+
+
+def open_shared(
+    ledger_url: str,
+    ranks_url: str,
+    registry_url: str = "",
+    *,
+    clock: Clock | None = None,
+    stale_after_ms: int = 1_000,
+    **settings: object,
+) -> Boards:
+    """Open the boards of a scaled-out installation in an API process."""
+    chosen: Settings = read_settings(settings)
+    time = clock or SystemClock()
+    with ExitStack() as opened:
+        ledger = PostgresLedger(ledger_url)
+        opened.callback(ledger.close)
+        registry = PostgresRegistry(registry_url or ledger_url, chosen.profiles_cached_max)
+        opened.callback(registry.close)
+        definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
+        client = connect(ranks_url)
+        opened.callback(client.close)
+        heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
+        opened.callback(heartbeat.close)
+
+        def shards(board_id: str) -> int:
+            board = definitions.boards.get(board_id)
+            return 1 if board is None else shards_of(board)
+
+        running = SharedRunning(
+            ledger,
+            definitions,
+            registry,
+            LookAtRedis(client, shards, heartbeat),
+            clock=time,
+            settings=chosen,
+            let_go=opened.pop_all().close,
+        )
+        return Boards(running)
+
+
+def make_projector(
+    ledger_url: str,
+    ranks_url: str,
+    folder: Path,
+    *,
+    clock: Clock | None = None,
+    settings: ProjectorSettings | None = None,
+) -> Projector:
+    """Return a projector that is ready to run."""
+    holder = f"{socket.gethostname()}:{os.getpid()}"
+    return Projector(
+        PostgresLedger(ledger_url),
+        lambda: connect(ranks_url),
+        Lease(ledger_url, holder),
+        clock=clock or SystemClock(),
+        folder=folder,
+        settings=settings or ProjectorSettings(),
+    )

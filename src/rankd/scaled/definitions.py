@@ -1,0 +1,74 @@
+"""What an API process knows of the boards: their definitions, which windows are final, what time it is in the ledger.
+
+    PostgreSQL: control events → Definitions.catch_up → boards, state
+
+The same applier that ranks follows the control events, over a store that ranks nothing. So whatever a read or an
+acceptance asks of the state is answered as in the projector, as of the control events seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Mapping
+
+from rankd.domain.board import Board
+from rankd.ledger.event import Context, Stretch
+from rankd.ledger.partitioned import ControlEvent, PartitionedLedger
+from rankd.projection.applier import Applier
+from rankd.projection.catalogue import Catalogue
+from rankd.projection.port import RankStore
+from rankd.projection.state import State
+
+_NUMBER = 0  # control events bring their context along
+
+
+class Definitions:
+    """The boards as of the control events seen; `catch_up` may be called from any thread."""
+
+    def __init__(self, ledger: PartitionedLedger, store: RankStore) -> None:
+        """Read everything there is; `store` takes batches and ranks nothing."""
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._context: Context | None = None
+        self.applier = Applier(store, State(), Catalogue(), self._context_of)
+        self.boards: Mapping[str, Board] = {}
+        self.seen = 0
+        self.at = 0  # the ledger's time at the last control event
+        self.catch_up()
+
+    def catch_up(self) -> bool:
+        """Follow the control events that are new; tell whether there were any."""
+        with self._lock:
+            found = self._ledger.controls(self.seen)
+            for event in found:
+                self._apply(event)
+            if found:
+                live = self.applier.state.boards
+                self.boards = self.applier.catalogue.current({one: state.version for one, state in live.items()})
+                self.seen = found[-1].number
+                self.at = max(self.at, found[-1].at)
+            return bool(found)
+
+    def version_of(self, board_id: str) -> int:
+        """Return the version that a board is defined under."""
+        return self.applier.state.boards[board_id].version
+
+    def next_version(self, board_id: str) -> int:
+        """Return the version that a board's next definition gets."""
+        return self.applier.state.versions.get(board_id, 0) + 1
+
+    def _apply(self, event: ControlEvent) -> None:
+        self._context = event.context
+        self.applier.apply(stretch_of(event))
+
+    def _context_of(self, _number: int) -> Context:
+        if self._context is None:
+            raise AssertionError("no control event is being applied")
+        return self._context
+
+
+def stretch_of(event: ControlEvent) -> Stretch:
+    """Return a control event as the applier takes it."""
+    zero = array("q", [0])
+    return Stretch(_NUMBER, array("q", [event.at]), zero, zero, zero, [""], [event.detail], event.sequences[0])

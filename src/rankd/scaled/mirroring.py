@@ -1,0 +1,251 @@
+"""What changed in the engine goes to Redis, board by board, with the positions it is of.
+
+    RecordingStore.take → what is kept of each now → Mirror.write → APPLIED, or what is missing there is sent too
+
+Redis may be behind (it came back with an older log, a replica that lacked something was promoted), or empty. The ledger
+says who changed since; what is kept of them is in the engine. Only where that is unknown is a board loaded anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from rankd.domain.board import Board
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking, Rules
+from rankd.ledger.event import Kind, place_of
+from rankd.ledger.partitioned import PartitionedLedger
+from rankd.projection.placement import visible_scopes
+from rankd.projection.port import Verdict
+from rankd.projection.redis.changes import InstanceChange, Move, Written, captured_places, changed, whole_instance
+from rankd.projection.redis.mirror import Mirror
+from rankd.projection.state import BoardState
+from rankd.scaled.follower import Follower
+from rankd.scaled.merging import CONTROLS
+from rankd.scaled.recording import Touched
+
+MISSED_EVENTS_MAX = 500_000  # more than that, and the board is loaded anew
+READ_EVENTS = 20_000
+ATTEMPTS_MAX = 3
+Vector = tuple[int, ...]  # a sequence for each partition
+_log = logging.getLogger("rankd")
+
+
+class Fenced(Exception):
+    """Another projector has taken over."""
+
+
+class _Mirrored:
+    """A board in Redis, as far as we know."""
+
+    __slots__ = ("moved_at", "stored")
+
+    def __init__(self, stored: list[Vector | None], moved_at: int) -> None:
+        self.stored = stored  # by shard; None where it is not there
+        self.moved_at = moved_at
+
+
+class Mirroring:
+    """Keeps Redis equal to an engine; used by the projector's thread."""
+
+    def __init__(self, ledger: PartitionedLedger, follower: Follower, mirror: Mirror, epoch: int) -> None:
+        """`epoch` is that of the lease: Redis obeys whoever has the highest."""
+        self._ledger = ledger
+        self._follower = follower
+        self._store = follower.store
+        self._mirror = mirror
+        self._epoch = epoch
+        self._boards: dict[str, _Mirrored] = {}
+        self._sent: dict[str, Vector] = {}  # up to where a board's changes were sent; what came later is noted
+        self._shards: dict[str, int] = {}  # of boards that were there
+        self.rows = 0  # sent since the start
+        self.loads = 0  # boards that were loaded anew
+
+    def send(self, now_ms: int, idle_ms: int) -> None:
+        """Send what changed; a board that nothing happened on is moved on when it was not for `idle_ms`."""
+        changes = self._store.take()
+        try:
+            for board_id in list(changes.boards):
+                if self._send_board(board_id, changes.boards[board_id], now_ms):
+                    del changes.boards[board_id]
+            for board_id in list(self._follower.applier.state.boards):
+                known = self._boards.get(board_id)
+                if board_id not in changes.boards and (known is None or now_ms - known.moved_at >= idle_ms):
+                    self._send_board(board_id, {}, now_ms)
+        finally:
+            self._store.give_back(changes)
+
+    def load(self, board_id: str, now_ms: int) -> None:
+        """Load a board anew, beside what is there."""
+        board, live = self._board(board_id)
+        ours = self._follower.positions
+        loading = self._mirror.begin(board_id, shards_of(board), self._epoch)
+        if loading is None:
+            raise Fenced(f"board {board_id} is written by another projector")
+        for key, rules in _instances(board, live):
+            is_first = True
+            for page in whole_instance(self._store, key, rules, board.tie_resolution_ms):
+                if is_first and key.text in live.captured:
+                    page.captured = captured_places(self._store, key)
+                is_first = False
+                page.metadata = _metadata(live, key, page.players)
+                loading.load([page], dense=_is_dense(board))
+                self.rows += len(page.players)
+        answers = loading.finish(list(enumerate(ours)), time_ms=now_ms, forced=True)
+        self._check_fenced(board_id, answers)
+        self._note_sent(board, ours, now_ms)
+        self.loads += 1
+        _log.info("board %s was loaded into Redis anew", board_id)
+
+    # One board
+
+    def _send_board(self, board_id: str, touched: dict[str, Touched], now_ms: int) -> bool:
+        """Send what changed on a board; False when it is to be sent later."""
+        if board_id not in self._follower.applier.state.boards:
+            self._mirror.drop(board_id, self._shards.pop(board_id, 1), self._epoch)
+            self._boards.pop(board_id, None)
+            self._sent.pop(board_id, None)
+            return True
+        board, live = self._board(board_id)
+        shards, sent = shards_of(board), self._sent.get(board_id, self._follower.recorded_since)
+        for _ in range(ATTEMPTS_MAX):
+            known = self._boards.get(board_id)
+            if known is None or len(known.stored) != shards:
+                known = self._boards[board_id] = self._ask(board, now_ms)
+            ours = self._follower.positions
+            stored = [one for one in known.stored if one is not None]
+            if len(stored) != shards:
+                self.load(board_id, now_ms)
+                return True
+            if not all(_reaches(ours, one) for one in stored):
+                return False  # Redis has more than we have read: we catch up first
+            low = tuple(map(min, zip(*stored, strict=True)))
+            if not _reaches(low, sent) and not self._touch_missed(board, live, touched, low, sent):
+                self.load(board_id, now_ms)
+                return True
+            if self._write(board, live, known, touched, now_ms):
+                self._note_sent(board, ours, now_ms)
+                return True
+            self._boards.pop(board_id)  # it is not where we thought: ask
+        return False
+
+    def _write(
+        self, board: Board, live: BoardState, known: _Mirrored, touched: dict[str, Touched], now_ms: int
+    ) -> bool:
+        """Write to every shard from where it is; False when one of them is somewhere else."""
+        ours = self._follower.positions
+        changes = [self._change(board, live, one) for one in touched.values()]
+        behind = dict(enumerate(known.stored))
+        for stored in {one for one in known.stored if one is not None}:
+            # A shard that stands elsewhere says so, and is left alone until its turn.
+            answers = self._mirror.write(
+                board.id,
+                shards_of(board),
+                self._epoch,
+                [Move(one, *after_upto) for one, after_upto in enumerate(zip(stored, ours, strict=True))],
+                changes,
+                time_ms=now_ms,
+                dense=_is_dense(board),
+            )
+            self._check_fenced(board.id, answers)
+            for shard, answer in enumerate(answers):
+                if answer.verdict is Verdict.APPLIED:
+                    behind.pop(shard, None)
+        self.rows += sum(len(change.players) for change in changes)
+        return not behind
+
+    def _check_fenced(self, board_id: str, answers: Sequence[Written]) -> None:
+        if any(answer.verdict is Verdict.FENCED for answer in answers):
+            raise Fenced(f"board {board_id} is written by another projector")
+
+    def _ask(self, board: Board, now_ms: int) -> _Mirrored:
+        partitions = range(self._ledger.partitions)
+        found = self._mirror.positions(board.id, shards_of(board))
+        stored = [
+            None if one is None else tuple(one[number].sequence if number in one else 0 for number in partitions)
+            for one in found
+        ]
+        return _Mirrored(stored, now_ms)
+
+    def _note_sent(self, board: Board, ours: Vector, now_ms: int) -> None:
+        shards = shards_of(board)
+        self._boards[board.id] = _Mirrored([ours] * shards, now_ms)
+        self._sent[board.id] = ours
+        self._shards[board.id] = shards
+
+    def _board(self, board_id: str) -> tuple[Board, BoardState]:
+        live = self._follower.applier.state.boards[board_id]
+        return self._follower.applier.catalogue.board(board_id, live.version), live
+
+    # What was missed
+
+    def _touch_missed(
+        self, board: Board, live: BoardState, touched: dict[str, Touched], after: Vector, upto: Vector
+    ) -> bool:
+        """Have everybody sent whom events between two positions were about; False when that is not known."""
+        if board.team is not None:
+            return False
+        missed: dict[str, None] = {}
+        read = list(after)
+        while not _reaches(read, upto):
+            parts = self._ledger.read(read, READ_EVENTS)
+            if not parts:
+                break
+            for part in parts:
+                stretch = part.stretch
+                read[part.partition] = stretch.first + len(stretch) - 1
+                context = self._ledger.context(stretch.context)
+                if context.kind in CONTROLS:
+                    if context.board == board.id and context.kind is not Kind.CLOSE:
+                        return False
+                elif board.id in context.boards:
+                    missed.update(dict.fromkeys(stretch.players))
+            if len(missed) > MISSED_EVENTS_MAX:
+                return False
+        for key, rules in _instances(board, live):
+            found = touched.setdefault(key.text, Touched(key, rules))
+            found.players.update(missed)
+        _log.info("board %s: %d players are sent again, Redis was behind", board.id, len(missed))
+        return True
+
+    # What is kept now
+
+    def _change(self, board: Board, live: BoardState, touched: Touched) -> InstanceChange:
+        key = touched.key
+        rules = touched.rules or board.rules_for(board.window_of(key.window))
+        change = changed(
+            self._store, key, rules, list(touched.players), board.tie_resolution_ms, cleared=touched.cleared
+        )
+        if touched.captured:
+            change.captured = captured_places(self._store, key)
+            change.forget_captured = not change.captured
+        change.metadata = _metadata(live, key, change.players)
+        return change
+
+
+def _metadata(live: BoardState, key: InstanceKey, players: Sequence[str]) -> dict[str, tuple[int, int] | None] | None:
+    noted = live.metadata.get(key.text)
+    if noted is None:
+        return None
+    return {one: place_of(noted[one]) if one in noted else None for one in players}
+
+
+def _is_dense(board: Board) -> bool:
+    return board.ranking is Ranking.DENSE and shards_of(board) == 1
+
+
+def shards_of(board: Board) -> int:
+    """Return how many shards a board has in Redis: teams gather players of all of them."""
+    return 1 if board.team is not None else board.shards
+
+
+def _instances(board: Board, live: BoardState) -> Iterator[tuple[InstanceKey, Rules]]:
+    for window, scopes in list(live.windows.items()):
+        rules = board.rules_for(board.window_of(window))
+        for scope in visible_scopes(scopes):
+            yield InstanceKey(board.id, window, scope), rules
+
+
+def _reaches(ours: Sequence[int], theirs: Sequence[int]) -> bool:
+    return all(one >= other for one, other in zip(ours, theirs, strict=True))

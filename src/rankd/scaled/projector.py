@@ -1,0 +1,203 @@
+"""`rankd project`: the ledger is followed, ranked, and mirrored into Redis.
+
+    claim the lease → [ follow the ledger → mirror what changed → do what the clock has made due ] … → let go
+
+Any number of projectors may run. All follow the ledger, so that each has the ranks in memory; the one that holds the
+lease mirrors them. When it dies another goes on from where Redis is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+
+from rankd.clock import Clock
+from rankd.domain.instance import InstanceKey
+from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
+from rankd.ledger.partitioned import PartitionedLedger
+from rankd.projection.catalogue import Catalogue
+from rankd.projection.redis.changes import InstanceChange, whole_instance
+from rankd.projection.redis.client import Client
+from rankd.projection.redis.heartbeat import Beat, write_beat
+from rankd.projection.redis.mirror import Mirror
+from rankd.projection.state import State
+from rankd.scaled.checkpoints import Checkpoints
+from rankd.scaled.follower import Follower
+from rankd.scaled.lease import Lease
+from rankd.scaled.mirroring import Fenced, Mirroring
+from rankd.scaled.recording import RecordingStore
+from rankd.scaled.rollover import RollOvers
+
+READ_EVENTS = 5_000  # of one step: small, so that a read is not long behind
+REPLAY_EVENTS = 50_000  # of one step while nobody waits for it
+IDLE_WAIT_S = 0.5  # for something to be appended; the ledger wakes us
+BOARD_IDLE_MS = 250  # a board that nothing happens on says so this often
+BEAT_MS = 250
+LEASE_EVERY_S = 1.0
+AFTER_FAILURE_S = 0.2
+_log = logging.getLogger("rankd")
+
+
+class ProjectorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a projector may be told."""
+
+    checkpoint_events: int = 2_000_000
+    checkpoints_kept: int = 2
+    redis_call_updates_max: int = 5_000
+
+
+class Projector:
+    """Ranks a ledger; `run` is its thread."""
+
+    def __init__(
+        self,
+        ledger: PartitionedLedger,
+        connect: Callable[[], Client],
+        lease: Lease,
+        *,
+        clock: Clock,
+        folder: Path,
+        settings: ProjectorSettings,
+    ) -> None:
+        """`connect` opens Redis; nothing is read before `run`."""
+        self._ledger = ledger
+        self._connect = connect
+        self._lease = lease
+        self._clock = clock
+        self._settings = settings
+        self._checkpoints = Checkpoints(folder / "checkpoints", settings.checkpoints_kept)
+        self._archive_folder = folder / "archive"
+        self._follower: Follower | None = None
+        self._mirroring: Mirroring | None = None
+        self._client: Client | None = None
+        self._roll_overs: RollOvers | None = None
+        self._checkpoint_at = 0
+        self._lease_seen = 0.0
+        self._saving: threading.Thread | None = None
+        self._beaten_at = 0
+        self.is_active = False
+
+    @property
+    def follower(self) -> Follower:
+        """What is ranked here."""
+        if self._follower is None:
+            raise AssertionError("the ledger has not been opened yet")
+        return self._follower
+
+    def run(self, stop: threading.Event) -> None:
+        """Rank until told to stop; whatever is away is waited for."""
+        while not stop.is_set():
+            try:
+                if self.step():
+                    continue
+                self._ledger.wait(IDLE_WAIT_S if not self.is_active else BOARD_IDLE_MS / 1_000)
+            except (LedgerUnavailable, RanksUnavailable) as problem:
+                _log.warning("the projector waits: %s", problem)
+                stop.wait(AFTER_FAILURE_S)
+            except Fenced as problem:
+                _log.warning("the projector stands by: %s", problem)
+                self._stand_by()
+        self._finish()
+
+    def step(self) -> int:
+        """Follow the ledger a little, mirror what changed, do what is due; return how much there was to do."""
+        if self._follower is None:
+            self._follower = self._open()
+        done = self._follower.follow(READ_EVENTS if self.is_active else REPLAY_EVENTS)
+        if not self._hold_lease(done):
+            self._follower.begin_recording()  # the one that ranks sends it
+            return done
+        now = self._clock.now()
+        self._need_mirroring().send(now, BOARD_IDLE_MS)
+        self._beat(now, done)
+        if done == 0 and self._roll_overs is not None:
+            done = self._roll_overs.roll_over(self._follower)
+        self._save_now_and_then()
+        return done
+
+    # The lease
+
+    def _hold_lease(self, done: int) -> bool:
+        if self.is_active:
+            if monotonic() - self._lease_seen < LEASE_EVERY_S:
+                return True
+            self._lease_seen = monotonic()
+            if self._lease.is_held():
+                return True
+            _log.warning("the lease was lost")
+            self._stand_by()
+            return False
+        if done >= REPLAY_EVENTS // 2 or monotonic() - self._lease_seen < LEASE_EVERY_S / 4:
+            return False  # first catch up
+        self._lease_seen = monotonic()
+        if not self._lease.claim():
+            return False
+        self.is_active = True
+        _log.info("ranking, epoch %d", self._lease.epoch)
+        return True
+
+    def _stand_by(self) -> None:
+        self.is_active = False
+        self._mirroring = None
+        self._lease.release()
+
+    def _need_mirroring(self) -> Mirroring:
+        if self._mirroring is None:
+            if self._client is None:
+                self._client = self._connect()
+            mirror = Mirror(self._client, whole=self._whole, call_updates_max=self._settings.redis_call_updates_max)
+            self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
+            self._roll_overs = RollOvers(self._ledger, self._clock, self._archive_folder)
+        return self._mirroring
+
+    def _whole(self, key: InstanceKey) -> Iterable[InstanceChange]:
+        """Return everybody in an instance, for one whose form in Redis has to change."""
+        applier = self.follower.applier
+        board = applier.catalogue.board(key.board, applier.state.boards[key.board].version)
+        rules = board.rules_for(board.window_of(key.window))
+        return whole_instance(self.follower.store, key, rules, board.tie_resolution_ms)
+
+    def _beat(self, now: int, done: int) -> None:
+        """Tell readers that all that was in the ledger is in Redis."""
+        if self._client is not None and done < READ_EVENTS and now - self._beaten_at >= BEAT_MS:
+            self._beaten_at = now
+            if not write_beat(self._client, Beat(self._lease.epoch, now, self.follower.positions)):
+                raise Fenced("another projector has a higher epoch")
+
+    # Start and end
+
+    def _open(self) -> Follower:
+        follower = self._checkpoints.newest(self._ledger, self._ledger.heads())
+        if follower is None:
+            follower = Follower(self._ledger, RecordingStore(), State(), Catalogue())
+        self._checkpoint_at = sum(follower.positions)
+        _log.info("following the ledger from event %d on", self._checkpoint_at)
+        return follower
+
+    def _save_now_and_then(self) -> None:
+        if sum(self.follower.positions) - self._checkpoint_at >= self._settings.checkpoint_events and (
+            self._saving is None or not self._saving.is_alive()
+        ):
+            self._checkpoint_at = sum(self.follower.positions)
+            checkpoint = self._checkpoints.begin(self._ledger, self.follower)
+            self._saving = threading.Thread(target=_write, args=(checkpoint.write,), name="rankd-checkpoint")
+            self._saving.start()
+
+    def _finish(self) -> None:
+        self._lease.release()
+        if self._saving is not None:
+            self._saving.join()
+        if self._follower is not None and sum(self._follower.positions) > self._checkpoint_at:
+            _write(self._checkpoints.begin(self._ledger, self._follower).write)
+
+
+def _write(write: Callable[[], None]) -> None:
+    try:
+        write()
+    except (OSError, SaveInterrupted) as problem:
+        _log.warning("no checkpoint: %s; the next start reads more of the ledger", problem)

@@ -1,0 +1,93 @@
+"""What the clock does to boards on a shared ledger: the projector that ranks appends it, as control events.
+
+    state of the follower → Schedule → append_control (midnight, close) → archives → append_control (retire)
+
+Only whoever has followed the ledger to its end appends: it names the control events it has seen, so what was decided
+on an older state is refused and decided again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankd.clock import Clock
+from rankd.domain.board import Board
+from rankd.ledger.event import Accepted, Context, Detail, Kind
+from rankd.ledger.partitioned import ControlEvent, DefinitionsChanged, PartitionedLedger
+from rankd.scaled.follower import Follower
+from rankd.seasons.archive import Archive
+from rankd.seasons.due import NEVER, Due, Schedule
+
+SENDER = "rankd"
+EVENTS_AT_ONCE = 1_000
+
+
+class RollOvers:
+    """Appends what is due; used by the projector's thread."""
+
+    def __init__(self, ledger: PartitionedLedger, clock: Clock, folder: Path) -> None:
+        """Final standings are kept in a folder before they leave the ranks."""
+        self._ledger = ledger
+        self._clock = clock
+        self._archive = Archive(folder)
+        self._schedule: Schedule | None = None
+        self._followed: Follower | None = None
+        self._boards: dict[str, Board] = {}
+        self._controls = -1
+        self._windows_seen = -1
+        self._next_gone = 0
+
+    def roll_over(self, follower: Follower) -> int:
+        """Append what is due by now; return how many events that were."""
+        schedule = self._of(follower)
+        now = self._clock.now()
+        due = schedule.due(now) if schedule.is_due(now) else self._retired(follower, now)
+        if not due:
+            return 0
+        events = [self._event(follower, one) for one in due[:EVENTS_AT_ONCE]]
+        try:
+            self._ledger.append_control(events, follower.controls)
+        except DefinitionsChanged:
+            return 1  # there is more to follow first
+        return len(events)
+
+    def _of(self, follower: Follower) -> Schedule:
+        state, catalogue = follower.applier.state, follower.applier.catalogue
+        if self._schedule is None or self._followed is not follower:
+            self._followed = follower
+            self._schedule = Schedule(state, lambda: self._boards)
+            self._controls = -1
+        if self._controls != follower.controls:
+            self._controls = follower.controls
+            self._boards = catalogue.current({one: live.version for one, live in state.boards.items()})
+        return self._schedule
+
+    def _retired(self, follower: Follower, now: int) -> list[Due]:
+        """Archive windows that are final, and return those whose time in the ranks is over."""
+        state = follower.applier.state
+        if self._windows_seen == state.generation and now < self._next_gone:
+            return []
+        self._windows_seen, self._next_gone = state.generation, NEVER
+        due = []
+        for board in self._boards.values():
+            live = state.boards[board.id]
+            for instance in [one for one in live.windows if one in live.closed]:
+                gone_at = board.gone_at(board.window_of(instance), instance)
+                if gone_at is None:
+                    continue
+                self._archive.keep(follower.store, board, live, instance)
+                if gone_at <= now:
+                    due.append(Due(now, board.id, Kind.RETIRE, instance))
+                else:
+                    self._next_gone = min(self._next_gone, gone_at)
+        if due:
+            self._windows_seen = -1  # until they are gone
+        return due
+
+    def _event(self, follower: Follower, due: Due) -> ControlEvent:
+        board = self._boards[due.board]
+        reading = board.read_clock(due.at)
+        version = follower.applier.state.boards[due.board].version
+        accepted = Accepted(version, reading.utc_offset_s, reading.resets)
+        context = Context(due.kind, due.board, SENDER, {due.board: accepted})
+        return ControlEvent(context, None if due.instance is None else Detail(window=due.instance), due.at)

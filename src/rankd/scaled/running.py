@@ -1,0 +1,127 @@
+"""An API process of a scaled-out installation while it runs: the same stages as embedded, other parts.
+
+requests → SharedWriter → PostgreSQL          reads → Redis, names and metadata joined in
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from rankd.clock import Clock
+from rankd.domain.board import Board
+from rankd.domain.instance import InstanceKey
+from rankd.errors import LedgerUnavailable, Refused
+from rankd.ledger.event import event_id, place_of
+from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.port import PastEvent
+from rankd.parts import Figures, Started
+from rankd.projection.verify import Report
+from rankd.reads.joined import Joined
+from rankd.reads.looking import Looking
+from rankd.registry.port import Registry
+from rankd.scaled.answering import Answering
+from rankd.scaled.changes import SharedChanges
+from rankd.scaled.definitions import Definitions
+from rankd.scaled.writer import SharedWriter
+from rankd.settings import Settings
+
+UPKEEP_EVERY_S = 0.5
+REQUESTS_FORGOTTEN_AT_ONCE = 1_000
+_log = logging.getLogger("rankd")
+
+
+class EventMetadata:
+    """Metadata by the number of its event, as reads ask for it."""
+
+    def __init__(self, ledger: PartitionedLedger) -> None:
+        """Asked for what is not in memory."""
+        self._ledger = ledger
+
+    def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
+        """Return the metadata (JSON) of those events that have some."""
+        found = self._ledger.metadata([place_of(one) for one in sequences])
+        return {event_id(*place): json for place, json in found.items()}
+
+
+class SharedRunning:
+    """Everything between opening a scaled-out installation and closing it, in one API process."""
+
+    def __init__(
+        self,
+        ledger: PartitionedLedger,
+        definitions: Definitions,
+        registry: Registry,
+        looking: Looking,
+        *,
+        clock: Clock,
+        settings: Settings,
+        let_go: Callable[[], None],
+    ) -> None:
+        """`let_go` closes whatever was opened for it."""
+        self.clock = clock
+        self.settings = settings
+        self.applier = definitions.applier
+        self.registry = registry
+        self.looking = looking
+        self.started = Started(0, None, 0, 0, 0.0)
+        self._ledger = ledger
+        self._definitions = definitions
+        self._shared = SharedWriter(ledger, definitions, registry, clock, settings)
+        self.writer = Answering(self._shared, ledger, looking, clock, settings.at_least_wait_ms)
+        self.changes = SharedChanges(self._shared, ledger, definitions, self._is_there)
+        self.joined = Joined(self.applier.state, EventMetadata(ledger), registry, settings.metadata_cached_max)
+        self._let_go = let_go
+        self._closing = threading.Event()
+        self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
+        self._upkeep.start()
+
+    def figures(self) -> Figures:
+        """Return how much there is."""
+        return Figures(sum(self._ledger.heads().sequences), None, 0, 0)
+
+    def entries_by_board(self, _boards_max: int) -> dict[str, int]:
+        """Return nothing: what is ranked is counted where it is ranked."""
+        return {}
+
+    def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
+        """Return a player's own events, the newest first."""
+        return self._ledger.history(player, limit, before, board)
+
+    def snapshot(self) -> None:
+        """Refuse: the projector keeps its own."""
+        raise Refused("there is nothing to take a snapshot of: the ranks are in Redis, and the projector saves its own")
+
+    def settle(self) -> None:
+        """Know the newest definitions."""
+        self._definitions.catch_up()
+
+    def verify(self) -> Report:
+        """Refuse: that is a role of its own."""
+        raise Refused("use `rankd verify`, which compares Redis with the ledger")
+
+    def close(self) -> None:
+        """Finish what is under way and let everything go."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._upkeep.join()
+            self._shared.close()
+            self._let_go()
+
+    def _is_there(self, board_id: str, player: str) -> bool:
+        board: Board = self._shared.board(board_id)
+        keys = [InstanceKey(board_id, one) for _, one in board.instances_of(board.read_clock(self._shared.at))]
+        return any(self.looking.look(key).store.score(key, player) is not None for key in keys)
+
+    def _keep_up(self) -> None:
+        while not self._closing.wait(UPKEEP_EVERY_S):
+            try:
+                self._definitions.catch_up()
+                self._ledger.forget_requests(
+                    self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE
+                )
+            except LedgerUnavailable as problem:
+                _log.warning("upkeep waits: %s", problem)
+            except Exception:
+                _log.exception("upkeep failed, and goes on")

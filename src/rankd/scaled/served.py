@@ -1,0 +1,179 @@
+"""Ranks as an API process serves them: from Redis, each answer with the positions it is of.
+
+Standings → LookAtRedis.look → one FCALL_RO → the answer, its positions, the metadata it points to
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept, Ranking
+from rankd.domain.position import tokens
+from rankd.errors import RanksUnavailable
+from rankd.ledger.event import event_id
+from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
+from rankd.projection.redis.asking import Asking, Caller
+from rankd.projection.redis.client import Client
+from rankd.projection.redis.heartbeat import read_beat
+from rankd.projection.redis.reader import RedisReader
+
+BEAT_EVERY_S = 0.25
+ORDINAL = Ranking.ORDINAL
+_log = logging.getLogger("rankd")
+
+
+class Heartbeat:
+    """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread."""
+
+    def __init__(self, client: Client, stale_after_ms: int, now: Callable[[], int]) -> None:
+        """Nothing is known before the first beat is read, which is at once."""
+        self._client = client
+        self._stale_after_ms = stale_after_ms
+        self._now = now
+        self._time_ms = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="rankd-heartbeat", daemon=True)
+        self._ask()
+        self._thread.start()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether what is ranked may lack what was accepted longer ago than anybody should notice."""
+        return self._now() - self._time_ms > self._stale_after_ms
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._stop.set()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        while not self._stop.wait(BEAT_EVERY_S):
+            self._ask()
+
+    def _ask(self) -> None:
+        try:
+            beat = read_beat(self._client)
+            self._time_ms = 0 if beat is None else beat.time_ms
+        except RanksUnavailable as problem:
+            _log.debug("no heartbeat: %s", problem)
+
+
+class RedisLook(RedisReader):
+    """One read, and what it saw."""
+
+    def __init__(self, client: Caller, shards_of: Callable[[str], int], heartbeat: Heartbeat) -> None:
+        """Nothing is asked yet."""
+        super().__init__(client, shards_of)
+        self._heartbeat = heartbeat
+        self._asking: Asking | None = None
+
+    def _ask(self, instance: InstanceKey) -> Asking:
+        self._asking = super()._ask(instance)
+        return self._asking
+
+    @property
+    def store(self) -> RankReads:
+        """Where to ask."""
+        return self
+
+    @property
+    def position(self) -> str:
+        """What was ranked in what was asked last."""
+        if self._asking is None:
+            raise AssertionError("ask before you say as of when")
+        positions = self._asking.seen(None).positions
+        return tokens({partition: one.sequence for partition, one in positions.items()})
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the projector is behind."""
+        return self._heartbeat.is_stale
+
+    @property
+    def noted(self) -> Mapping[str, int]:
+        """The events that metadata came with."""
+        found = {} if self._asking is None else self._asking.metadata
+        return {player: event_id(*place) for player, place in found.items()}
+
+    # Reads that also tell what else is shown of players
+
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = ORDINAL) -> Standing | None:
+        """Return where a player stands."""
+        return self.read_rank(instance, player, ranking, metadata=True, captured=True).result
+
+    def ranks(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Standing | None]:
+        """Return where many players stand."""
+        return self.read_ranks(instance, players, ranking, metadata=True).result
+
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = ORDINAL) -> Page:
+        """Return the places from one to another."""
+        return self.read_range(instance, first, last, ranking, metadata=True).result
+
+    def following(
+        self, instance: InstanceKey, after: tuple[Kept, str] | None, limit: int, ranking: Ranking = ORDINAL
+    ) -> Page:
+        """Return entries behind a sort key."""
+        return self.read_following(instance, after, limit, ranking, metadata=True).result
+
+    def around(
+        self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = ORDINAL
+    ) -> Around | None:
+        """Return a player with neighbours."""
+        return self.read_around(instance, player, above, below, ranking, metadata=True).result
+
+    def friends(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Friend]:
+        """Return those of a group who are there."""
+        return self.read_friends(instance, players, ranking, metadata=True).result
+
+    def captured(self, instance: InstanceKey, player: str) -> int | None:
+        """Return the player's place at the last capture; `rank` has asked for it already."""
+        if self._asking is not None and self._asking.instance == instance and player in self._asking.captured:
+            return self._asking.captured[player]
+        return None
+
+
+class LookAtRedis:
+    """Where reads of an API process look."""
+
+    def __init__(self, client: Client, shards_of: Callable[[str], int], heartbeat: Heartbeat) -> None:
+        """`shards_of` tells how many shards a board has."""
+        self._client = client
+        self._shards_of = shards_of
+        self._heartbeat = heartbeat
+        self._reader = RedisReader(client, shards_of)
+
+    def look(self, _instance: InstanceKey) -> RedisLook:
+        """Begin a read."""
+        return RedisLook(self._client, self._shards_of, self._heartbeat)
+
+    def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
+        """Tell whether events are ranked on a board."""
+        if board is None:
+            raise AssertionError("where boards are ranked apart, one is named")
+        found = self._reader.positions(board)
+        return all(partition in found and found[partition].sequence >= one for partition, one in positions.items())
+
+
+class NothingRanked:
+    """A store for appliers that only follow definitions: whatever they send is taken, and nobody stands anywhere."""
+
+    def apply(self, batch: Batch) -> Applied:
+        """Take a batch."""
+        return Applied(Verdict.APPLIED, Position(0, batch.upto))
+
+    def drop(self, _instance: InstanceKey) -> bool:
+        """Nothing is there."""
+        return False
+
+    def capture(self, _instance: InstanceKey) -> None:
+        """Nothing is there."""
+
+    def forget_capture(self, _instance: InstanceKey) -> None:
+        """Nothing is there."""
+
+    def total(self, _instance: InstanceKey) -> int:
+        """Nobody."""
+        return 0

@@ -1,0 +1,248 @@
+"""Scores of an API process become events of the shared ledger, a group at a time.
+
+    task → GroupCommit → accepted under the definitions seen → PostgreSQL (synced, numbered) → Accepted
+
+Ranking is somebody else's work: a score is acknowledged when it is durable, and whoever wants its rank waits for it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from rankd.clock import Clock
+from rankd.domain.board import Board
+from rankd.domain.position import tokens
+from rankd.errors import BoardUnknown, Closed, LedgerUnavailable, RankdError
+from rankd.intake.accept import Acceptances
+from rankd.intake.commit import Commit
+from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
+from rankd.intake.repeats import check_same
+from rankd.intake.results import Accepted, Question
+from rankd.intake.scores import ScoreTask, check_open
+from rankd.intake.sender import Sender
+from rankd.ledger.event import Context
+from rankd.ledger.partitioned import (
+    Appended,
+    DefinitionsChanged,
+    Keyed,
+    KeysTaken,
+    PartitionedDraft,
+    PartitionedLedger,
+    Request,
+)
+from rankd.registry.port import Registry
+from rankd.scaled.definitions import Definitions
+from rankd.settings import Settings
+
+ATTEMPTS_MAX = 20  # definitions may change again and again while somebody commits
+Result = TypeVar("Result")
+
+
+class Numbering:
+    """What a commit in the making asks of the ledger: contexts have numbers, players stand by their ids."""
+
+    def __init__(self, ledger: PartitionedLedger) -> None:
+        """Contexts are shared by all processes."""
+        self.number_context = ledger.number_context
+
+    def number_players(self, players: Sequence[str]) -> array[int]:
+        """Return a column of nothing."""
+        return array("q", bytes(8 * len(players)))
+
+
+class SharedWriter:
+    """Commits the scores of one process."""
+
+    def __init__(
+        self,
+        ledger: PartitionedLedger,
+        definitions: Definitions,
+        registry: Registry,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        """`definitions` are followed here whenever the ledger says that they have changed."""
+        self._ledger = ledger
+        self._definitions = definitions
+        self._registry = registry
+        self._clock = clock
+        self._settings = settings
+        self._numbering = Numbering(ledger)
+        self.acceptances = Acceptances(lambda: definitions.boards, definitions.version_of, ledger.number_context)
+        self._seen = definitions.seen  # by the acceptances that are remembered
+        self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
+        self._commits: GroupCommit[Task] = GroupCommit(
+            self._commit, settings.commit_wait_ms, settings.commit_events_max
+        )
+        self._closed = False
+        self.at = definitions.at
+        self.commits = 0
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """The boards as they are defined, as far as this process knows."""
+        return self._definitions.boards
+
+    def board(self, board_id: str) -> Board:
+        """Return a board as it is defined now."""
+        board = self.boards.get(board_id)
+        if board is None:
+            raise BoardUnknown(f"board: there is no board {board_id!r:.80}; define it first")
+        return board
+
+    def submit(self, task: ScoreTask) -> Accepted:
+        """Make scores durable."""
+        result = self._commits.run(task)
+        if not isinstance(result, Accepted):
+            raise AssertionError("scores are answered with Accepted")
+        return result
+
+    def submit_all(self, tasks: list[Task]) -> None:
+        """Make the scores of many callers durable; each task has its result or its error then."""
+        self._commits.run_all(tasks)
+
+    def run_for(self, work: Callable[[], Result]) -> Result:
+        """Do something on its own between two commits of this process, and return what it returns."""
+        results: list[Result] = []
+        self._commits.run(OtherTask(lambda: results.append(work())))
+        return results[0]
+
+    def close(self) -> None:
+        """Take nothing more, once what is under way is done."""
+
+        def end() -> None:
+            self._closed = True
+
+        self._commits.run(LastTask(end))
+
+    def check_open(self) -> None:
+        """Refuse what comes after `close`."""
+        if self._closed:
+            raise Closed("the boards were closed; open them again")
+
+    # In the committing thread
+
+    def catch_up(self) -> None:
+        """Follow the definitions; what was accepted under others is worked out anew."""
+        self._definitions.catch_up()
+        self.get_ready()
+
+    def get_ready(self) -> None:
+        """Find out what time it is, and forget acceptances of other definitions."""
+        if self._seen != self._definitions.seen:
+            self._seen = self._definitions.seen
+            self.acceptances.forget()
+            self._ordered.clear()
+        self.at = max(self.at, self._definitions.at, self._clock.now())
+
+    def new_commit(self) -> Commit:
+        """Begin a commit."""
+        return Commit(
+            self.at,
+            self._numbering,
+            self.acceptances,
+            self._registry,
+            self._definitions.applier.state,
+            scope_values_max=self._settings.scope_values_max,
+        )
+
+    def append(self, commit: Commit, seen: int) -> Appended:
+        """Make a commit durable."""
+        requests = [Keyed(one.sender, one.key, one.fingerprint, first, count) for one, first, count in commit.requests]
+        contexts = {stretch.context for stretch in commit.stretches}
+        appended = self._ledger.append(
+            PartitionedDraft(
+                commit.stretches,
+                commit.at,
+                seen,
+                commit.metadata,
+                requests,
+                commit.origins,
+                frozenset(number for number in contexts if self._is_ordered(number)),
+            )
+        )
+        commit.note_scope_values()
+        self.commits += 1
+        return appended
+
+    def retrying(self, work: Callable[[int], Result]) -> Result:
+        """Do what names the control events seen, again when there are others by then."""
+        for _ in range(ATTEMPTS_MAX):
+            self.get_ready()
+            try:
+                return work(self._seen)
+            except DefinitionsChanged:
+                self._definitions.catch_up()
+            except KeysTaken:
+                continue  # by somebody who was faster: it is a repeat now
+        raise LedgerUnavailable("definitions change too often; send it again, with the same key")
+
+    def repeat_of(self, sender: Sender, fingerprint: bytes) -> Request | None:
+        """Return the request that came under a sender's key before; refuse another one under the same key."""
+        if sender.key is None:
+            return None
+        found = self._ledger.request(sender.account, sender.key)
+        if found is None or found.at + self._settings.idempotency_ttl_ms <= self.at:
+            return None
+        check_same(sender, fingerprint, found.fingerprint)
+        return found
+
+    def _commit(self, group: list[Task]) -> None:
+        self.check_open()
+        first = group[0]
+        if isinstance(first, OtherTask):
+            first.result = first.work()
+            return
+        tasks = [task for task in group if isinstance(task, ScoreTask)]
+        self.retrying(lambda seen: self._commit_scores(tasks, seen))
+
+    def _commit_scores(self, tasks: list[ScoreTask], seen: int) -> None:
+        commit = self.new_commit()
+        added: list[tuple[ScoreTask, Question | None, int]] = []
+        same: list[tuple[ScoreTask, ScoreTask]] = []
+        by_key: dict[tuple[str, str], ScoreTask] = {}
+        for task in tasks:
+            task.error = None
+            sender = task.sender
+            try:
+                if sender.key is not None and (twin := by_key.get((sender.account, sender.key))) is not None:
+                    check_same(sender, task.fingerprint, twin.fingerprint)
+                    same.append((task, twin))
+                elif (known := self.repeat_of(sender, task.fingerprint)) is not None:
+                    task.result = Accepted(tokens(known.positions), known.events, repeated=True)
+                else:
+                    before = commit.events
+                    question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
+                    commit.add_request(sender, task.fingerprint, before)
+                    added.append((task, question, before))
+                    if sender.key is not None:
+                        by_key[sender.account, sender.key] = task
+            except RankdError as problem:
+                task.error = problem
+        if added:
+            appended = self.append(commit, seen)
+            for task, question, before in added:
+                position = tokens(appended.positions(before, task.events))
+                task.result = Accepted(position, task.events, question=question, at=appended.at)
+        for task, twin in same:
+            if isinstance(twin.result, Accepted):
+                task.result = Accepted(twin.result.position, twin.result.count, repeated=True)
+
+    def _checked_board(self, task: ScoreTask) -> Board:
+        board = self.board(task.board_id)
+        if board is not task.board:  # not checked yet, or changed since
+            check_open(board)
+            task.check_bounds(board)
+        return board
+
+    def _is_ordered(self, number: int) -> bool:
+        known = self._ordered.get(number)
+        if known is None:
+            known = self._ordered[number] = self._reaches_a_team(self._ledger.context(number))
+        return known
+
+    def _reaches_a_team(self, context: Context) -> bool:
+        catalogue = self._definitions.applier.catalogue
+        return any(catalogue.board(one, accepted.version).team is not None for one, accepted in context.boards.items())

@@ -64,6 +64,7 @@ class Boards(Reads):
         self._writer = running.writer
         self._changes = running.changes
         self._registry = running.registry
+        self.remote = running.remote  # what waits for ranks, where another process makes them
 
     def __enter__(self) -> Self:
         """Use the boards in a block, at the end of which they are closed."""

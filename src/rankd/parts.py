@@ -13,11 +13,12 @@ import msgspec
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.intake.queue import Task
-from rankd.intake.results import Changed, Submitted
+from rankd.intake.results import Accepted, Changed, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
 from rankd.ledger.port import PastEvent
 from rankd.projection.applier import Applier
+from rankd.projection.port import Standing
 from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
 from rankd.reads.looking import Looking
@@ -87,6 +88,18 @@ class Writes(Protocol):
         ...
 
 
+class WaitsForRanks(Protocol):
+    """How one score is answered where ranking is another process's work."""
+
+    def standing_before(self, task: ScoreTask) -> Standing | None:
+        """Return where its player stands before it is committed."""
+        ...
+
+    def ranked(self, task: ScoreTask, accepted: Accepted, before: Standing | None, wait_ms: int) -> Submitted | None:
+        """Answer a score that is durable when it is ranked; None when that takes longer."""
+        ...
+
+
 class MakesChanges(Protocol):
     """Everything that is no score, as `Boards` asks for it."""
 
@@ -140,6 +153,11 @@ class Parts(Protocol):
         """Where ranks come out."""
         ...
 
+    @property
+    def remote(self) -> WaitsForRanks | None:
+        """What waits for ranks, where another process makes them."""
+        ...
+
     def figures(self) -> Figures:
         """Return how much there is."""
         ...
@@ -160,7 +178,7 @@ class Parts(Protocol):
         """Do all that is due, now."""
         ...
 
-    def verify(self, progress: Callable[[int], None] = ...) -> Report:
+    def verify(self, progress: Callable[[int], None] = ..., /) -> Report:
         """Compare what is ranked with the ledger."""
         ...
 

@@ -45,6 +45,8 @@ _log = logging.getLogger("rankd")
 class Running:
     """Everything between `rankd.open` and `close`."""
 
+    remote = None  # ranks are made here
+
     def __init__(
         self,
         *,

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import uvloop
@@ -38,12 +37,10 @@ from rankd.api.streams import STOPPING
 from rankd.api.tokens import open_tokens
 from rankd.boards import Boards
 from rankd.clock import SystemClock
-from rankd.compose import open_boards
-from rankd.config.loading import data_folder, open_settings
 from rankd.config.masking import secrets_of
 from rankd.config.model import Config
 from rankd.errors import AddressTaken
-from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
+from rankd.installation import OpenCredentials, installation_of
 
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
 REFRESH_EVERY_S = 0.25  # how soon a new or revoked key is noticed
@@ -88,22 +85,21 @@ class _Serving:
             await listening
 
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        folder = data_folder(self._config)
-        settings: dict[str, Any] = open_settings(self._config)
-        boards = await loop.run_in_executor(None, lambda: open_boards(folder, **settings))
+        installation = installation_of(self._config)
+        boards = await loop.run_in_executor(None, installation.open_boards)
         try:
-            with SqliteCredentials(folder, SystemClock()) as credentials:
-                await self._serve_boards(loop, boards, credentials, folder)
+            with installation.open_credentials() as credentials:
+                _tell_of_first_key(installation.first_key(credentials))
+                await self._serve_boards(loop, boards, credentials)
         finally:
             _log.info("closing the boards")
             await loop.run_in_executor(None, boards.close)
             _log.info("stopped")
 
     async def _serve_boards(
-        self, loop: asyncio.AbstractEventLoop, boards: Boards, credentials: SqliteCredentials, folder: Path
+        self, loop: asyncio.AbstractEventLoop, boards: Boards, credentials: OpenCredentials
     ) -> None:
         config, clock = self._config, SystemClock()
-        _tell_of_first_key(folder, credentials)
         for board, definition in sorted(
             config.boards.items(), key=lambda item: bool(item[1].get("feeds"))
         ):  # fed first
@@ -173,7 +169,7 @@ class _Serving:
         )
 
 
-async def _refresh(loop: asyncio.AbstractEventLoop, credentials: SqliteCredentials) -> None:
+async def _refresh(loop: asyncio.AbstractEventLoop, credentials: OpenCredentials) -> None:
     """Notice keys that were made or revoked by another process."""
     while True:
         await asyncio.sleep(REFRESH_EVERY_S)
@@ -183,8 +179,7 @@ async def _refresh(loop: asyncio.AbstractEventLoop, credentials: SqliteCredentia
             _log.warning("credentials cannot be read again: %s", problem)
 
 
-def _tell_of_first_key(folder: Path, credentials: SqliteCredentials) -> None:
-    path = first_admin_key(folder, credentials)
+def _tell_of_first_key(path: Path | None) -> None:
     if path is not None:
         _log.warning("a key for administrators was made; it is in %s, readable by its owner only", path)
 

@@ -29,6 +29,14 @@ class Events(msgspec.Struct, frozen=True):
     next: int | None
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """A score that is durable and will be ranked: `at_least` with its position waits for that."""
+
+    position: str
+    status: str = "accepted"
+    repeated: bool = False
+
+
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the server is."""
 

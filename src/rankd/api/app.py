@@ -113,9 +113,7 @@ class App:
     async def _answer(self, call: Call, request: Request, scope: Scope) -> Response:
         service, headers = self._service, request.headers
         if service is None:
-            if call.name == "health":
-                return about.alive()
-            raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
+            return _not_open_yet(call)
         if len(headers) != len(scope["headers"]):
             check_once(scope["headers"])
         if call.access is Access.OPEN:
@@ -140,6 +138,8 @@ class App:
             request.more_headers = limited
         if call.is_read and ("at_least" in request.query or service.boards.is_due()):
             await service.catch_up(request)
+        if service.remote is not None and call.is_read and call.method == "GET":
+            return await service.read_remotely(call, request)
         if call.is_heavy is not None and call.is_heavy(request):
             found = await service.in_thread(lambda: call.handler(service, request))
         else:
@@ -238,6 +238,12 @@ class App:
                 seconds=seconds,
                 account=None if request.identity is None else request.identity.account,
             )
+
+
+def _not_open_yet(call: Call) -> Response:
+    if call.name == "health":
+        return about.alive()
+    raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
 
 
 _OWN_READS = ("rank", "around")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter, time
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from rankd.api.live import Live
 from rankd.api.metrics import Commits
 from rankd.api.patience import Patience
 from rankd.api.rates import Rates
+from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
 from rankd.api.signing import Signatures
 from rankd.api.streams import Streams, problem_data
 from rankd.api.tickets import Tickets
@@ -26,11 +27,16 @@ from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.errors import Overloaded
 from rankd.intake.queue import Task
+from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
 from rankd.reads.meaning import Meant, not_ranked
 
+if TYPE_CHECKING:
+    from rankd.api.calls import Call
+
 Result = TypeVar("Result")
 THREADS_MAX = 4  # for what would hold the event loop up
+REMOTE_THREADS_MAX = 16  # where every read waits for another process
 WAITING_MAX = 256  # for one of those threads
 AT_LEAST_POLL_S = 0.002
 
@@ -40,7 +46,13 @@ encode = msgspec.json.Encoder().encode
 class Service:
     """The boards as the API's handlers use them; on the event loop, unless a method says otherwise."""
 
-    def __init__(self, boards: Boards, config: Config, authenticator: Authenticator, signatures: Signatures) -> None:
+    def __init__(
+        self,
+        boards: Boards,
+        config: Config,
+        authenticator: Authenticator,
+        signatures: Signatures,
+    ) -> None:
         """The boards have caught up with their ledger."""
         self.boards = boards
         self.config = config
@@ -56,7 +68,10 @@ class Service:
         self.live: Live | None = None  # until it is started
         self.exposition: Callable[[], bytes] = bytes
         self.is_stopping = False
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="rankd-api")
+        self._threads = ThreadPoolExecutor(
+            THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX, thread_name_prefix="rankd-api"
+        )
+        self.remote = None if boards.remote is None else RemoteReads(config.ranks.cache_ms, self.in_thread)
         self._waiting = 0
         self._loop = asyncio.get_running_loop()
         self._patience = Patience(config.limits.body_read_ms)
@@ -114,6 +129,12 @@ class Service:
         """Commit scores and return the answer, once they are durable and ranked."""
         return await self.committer.hand_in(task)
 
+    def wrote(self, task: ScoreTask) -> None:
+        """Note that the boards of a request were written to: whoever wrote does not read what was read before."""
+        if self.remote is not None:
+            for part in task.parts:
+                self.remote.wrote(part.board_id)
+
     def count_scores(self, identity: Identity, address: str, count: int) -> None:
         """Count the scores of a player's batch against the player's limit; the request itself has been counted."""
         if self.rates is not None and count > 1:
@@ -126,10 +147,31 @@ class Service:
         at_least = request.query.get("at_least")
         if at_least is not None:
             deadline = self._loop.time() + self.config.ranks.at_least_wait_ms / 1_000
-            while not self.boards.has_ranked(at_least, request.arguments[0]):
+            while not await self._has_ranked(at_least, request.arguments[0]):
                 if self._loop.time() >= deadline:
                     raise not_ranked(at_least)
                 await asyncio.sleep(AT_LEAST_POLL_S)
+
+    async def _has_ranked(self, at_least: str, board: str) -> bool:
+        if self.remote is None:
+            return self.boards.has_ranked(at_least, board)
+        return await self.in_thread(lambda: self.boards.has_ranked(at_least, board))
+
+    async def read_remotely(self, call: Call, request: Request) -> Response:
+        """Answer a read of ranks that are in another process."""
+        if self.remote is None:
+            raise AssertionError("only where ranks are elsewhere")
+
+        def read() -> Response:
+            found = call.handler(self, request)
+            if not isinstance(found, Response):
+                raise AssertionError(f"{call.name} is no plain read")
+            return found
+
+        if "at_least" in request.query or call.name not in KEPT_CALLS:
+            return await self.in_thread(read)
+        key = (call.name, request.arguments[0], request.target)
+        return not_modified(await self.remote.answer(key, read), request.headers.get(b"if-none-match"))
 
     def meant(self, request: Request) -> Meant:
         """Return the instance that a read is about; its board is the first in the path."""
@@ -144,6 +186,11 @@ class Service:
         """Answer a read, or say that the client has the answer already."""
         if "at_least" in request.query:
             return Response(encode(read()), NO_STORE)
+        if self.remote is not None:
+            found = read()
+            if not isinstance(found, msgspec.Struct):
+                raise AssertionError("a read answers with a struct")
+            return Response(encode(found), self.caching.headers(request, meant, tag_of(found)))
         tag = self.caching.tag(request, meant)
         headers = self.caching.headers(request, meant, tag)
         known = request.headers.get(b"if-none-match")

@@ -7,18 +7,22 @@ from collections.abc import Sequence
 import msgspec
 
 from rankd.api import bodies
+from rankd.api.answers import Waiting
 from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.negotiation import JSON, MSGPACK, NDJSON, check_media
 from rankd.api.service import Service, encode
 from rankd.domain.board import Writes
 from rankd.errors import Forbidden, InvalidValue, MalformedRequest, TooLarge
+from rankd.intake.results import Accepted, Batched
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
+from rankd.parts import WaitsForRanks
 
 SCORES = "scores:write"
 ADMIN = "boards:admin"
 LIGHT_BYTES_MAX = 16 * 1024  # a larger batch is decoded beside the event loop
+WAIT_S_MAX = 10  # for a rank
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 
 _score = msgspec.json.Decoder(bodies.Score)
@@ -34,7 +38,33 @@ async def submit(service: Service, request: Request) -> Response:
     sent = bodies.decode(_score, body)
     identity = submitter(service, request, (sent,), body)
     task = service.boards.prepare_score(sent, sender_of(service, request, identity))
+    if service.boards.remote is not None:
+        return await _submit_remotely(service, service.boards.remote, request, task)
     return json_response(encode(await service.commit(task)))
+
+
+async def _submit_remotely(service: Service, waits: WaitsForRanks, request: Request, task: ScoreTask) -> Response:
+    """Count one score that another process ranks: answered when it is durable, or if asked to wait, ranked."""
+    wait_ms = read_wait_ms(request)
+    before = None if wait_ms is None else await service.in_thread(lambda: waits.standing_before(task))
+    accepted = await service.commit(task)
+    if not isinstance(accepted, Accepted):
+        raise AssertionError("what others rank is accepted first")
+    service.wrote(task)
+    if wait_ms is not None:
+        ranked = await service.in_thread(lambda: waits.ranked(task, accepted, before, wait_ms))
+        if ranked is not None:
+            return json_response(encode(ranked))
+    return json_response(encode(Waiting(accepted.position, repeated=accepted.repeated)), 202)
+
+
+def read_wait_ms(request: Request) -> int | None:
+    """Return how long the sender wants to wait for a rank (`Prefer: wait=1`, in seconds); None for not at all."""
+    for preference in request.headers.get(b"prefer", b"").split(b","):
+        name, _, value = preference.partition(b";")[0].partition(b"=")
+        if name.strip().lower() == b"wait" and value.strip(b' "').isdigit():
+            return min(int(value.strip(b' "')), WAIT_S_MAX) * 1_000
+    return None
 
 
 async def submit_batch(service: Service, request: Request) -> Response:
@@ -58,7 +88,11 @@ async def submit_batch(service: Service, request: Request) -> Response:
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
-    return json_response(encode(await service.commit(task)))
+    answer = await service.commit(task)
+    if isinstance(answer, Accepted):
+        service.wrote(task)
+        answer = Batched(answer.position, answer.count, answer.repeated)
+    return json_response(encode(answer))
 
 
 def read_events(media: str, body: bytes) -> Sequence[bodies.Score]:

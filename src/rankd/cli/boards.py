@@ -20,6 +20,7 @@ from rankd.cli.options import BoardId, ConfigFile, Data, Json, Token, Url, examp
 from rankd.cli.output import answer, note, table
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted, escaped
+from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.domain.board import Board
 from rankd.domain.change import change
@@ -256,7 +257,7 @@ def check(
 
 def _others(target: Target) -> dict[str, Board] | None:
     """Return the boards there are; None when there is nothing to ask."""
-    if target.url is None:
+    if target.url is None and not is_shared(target.config()):
         try:
             check_folder(data_folder(target.config()))
         except InvalidValue as problem:

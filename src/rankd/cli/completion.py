@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import typer
 
+from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder, load_config
 from rankd.ledger.database import FILE_NAME
 
@@ -40,6 +41,8 @@ def _of_server(url: str, token: str | None) -> list[str]:
 def _of_folder(data: Path | None, config_file: Path | None) -> Iterator[str]:
     if data is None:
         config = load_config(config_file or os.environ.get("RANKD_CONFIG") or None, os.environ)
+        if is_shared(config):
+            return  # a database is not asked while somebody types
         data = data_folder(config)
     connection = apsw.Connection(str(Path(data) / FILE_NAME), flags=apsw.SQLITE_OPEN_READONLY)
     try:

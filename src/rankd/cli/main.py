@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from rankd import __version__
-from rankd.cli import bench, boards, configuration, scores, serve, tokens, transferring, upkeep
+from rankd.cli import bench, boards, configuration, roles, scores, serve, tokens, transferring, upkeep
 from rankd.cli.exits import ExitCode, code_of, complain
 from rankd.cli.options import BOARDS_PANEL, SERVER_PANEL, examples
 from rankd.errors import RankdError
@@ -106,6 +106,7 @@ app.add_typer(
 app.add_typer(scores.app)
 app.add_typer(transferring.app)
 app.add_typer(upkeep.app)
+app.add_typer(roles.app)
 app.add_typer(bench.app)
 
 

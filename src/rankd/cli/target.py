@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rankd.boards import Boards
 from rankd.cli.exits import Misused
 from rankd.compose import open_boards
+from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder, load_config, open_settings
 from rankd.config.model import Config
 from rankd.errors import FolderLocked, InvalidValue
+from rankd.installation import installation_of
 from rankd.ledger.database import FILE_NAME
 
 if TYPE_CHECKING:
@@ -77,6 +79,10 @@ class Target:
     ) -> Iterator[Boards]:
         """Use the boards of the folder; it is made only by commands that put something there."""
         config = self.config()
+        if is_shared(config):
+            with installation_of(config).open_boards() as boards:
+                yield boards
+            return
         folder = data_folder(config)
         if not creates:
             check_folder(folder)

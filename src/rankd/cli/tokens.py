@@ -22,9 +22,9 @@ from rankd.clock import SystemClock
 from rankd.config.loading import data_folder
 from rankd.domain.duration import parse_duration
 from rankd.errors import InvalidValue, NotFound
-from rankd.registry.credentials import Credential, Scope, SigningKey
+from rankd.installation import installation_of
+from rankd.registry.credentials import Credential, Credentials, Scope, SigningKey
 from rankd.registry.credentials_file import FILE_NAME
-from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
 
 NAME_RANDOM_BYTES = 3
 EXPIRES_MS_MIN = 1_000
@@ -76,13 +76,16 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _credentials(data: Path | None, config: Path | None, *, creates: bool = False) -> Iterator[SqliteCredentials]:
-    folder = data_folder(Target.folder_of(data, config).config())
-    if not creates and not (folder / FILE_NAME).exists():
-        raise InvalidValue("--data", f"there are no keys in {folder}; name another folder, or make one: rankd token")
-    with SqliteCredentials(folder, SystemClock()) as credentials:
+def _credentials(data: Path | None, config: Path | None, *, creates: bool = False) -> Iterator[Credentials]:
+    loaded = Target.folder_of(data, config).config()
+    installation = installation_of(loaded)
+    if not creates and not installation.is_shared and not (data_folder(loaded) / FILE_NAME).exists():
+        raise InvalidValue(
+            "--data", f"there are no keys in {data_folder(loaded)}; name another folder, or make one: rankd token"
+        )
+    with installation.open_credentials() as credentials:
         if creates:
-            first_admin_key(folder, credentials)  # as the first `serve` does, whichever comes first
+            installation.first_key(credentials)  # as the first `serve` does, whichever comes first
         yield credentials
 
 

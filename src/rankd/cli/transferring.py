@@ -15,7 +15,10 @@ from rankd.cli.options import SCORES_PANEL, BoardId, ConfigFile, Data, Json, Tok
 from rankd.cli.output import answer, note, progress
 from rankd.cli.target import Target
 from rankd.cli.texts import counted, escaped
+from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
+from rankd.config.masking import masked_url
+from rankd.config.model import Config
 from rankd.transfer import ExportReport, Format, ImportReport, export_standings, import_scores
 from rankd.transfer.formats import STANDARD
 from rankd.transfer.importing import BATCH_EVENTS
@@ -58,7 +61,7 @@ def import_file(
     before the first one counts.
     """
     target = Target.of(data, url, token, config)
-    destination = target.url or os.path.realpath(data_folder(target.config()))
+    destination = target.url or _place_of(target.config())
     with target.opened() as boards, progress("checking") as told:
         report = import_scores(
             boards,
@@ -153,3 +156,8 @@ def export_file(
 
 def _said(report: ExportReport) -> str:
     return f"{counted(report.players, 'player')} of {report.board}, {report.window}, {report.scope},"
+
+
+def _place_of(config: Config) -> str:
+    """Return what tells one installation from another, by which an interrupted import is known again."""
+    return masked_url(config.ledger.url) if is_shared(config) else os.path.realpath(data_folder(config))

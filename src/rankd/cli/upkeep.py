@@ -1,4 +1,4 @@
-"""`rankd verify`, `rebuild`, `migrate` and `project`: proof and repair of a data folder."""
+"""`rankd verify` and `rankd rebuild`: proof and repair, of a data folder or of Redis."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rich.text import Text
 from rankd.boards import Boards
 from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, duration_text, progress
-from rankd.cli.target import Target, check_folder
+from rankd.cli.target import Target
 from rankd.cli.texts import counted
+from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
-from rankd.errors import Refused
-from rankd.ledger.database import FILE_NAME, migrations
+from rankd.config.model import Config
+from rankd.installation import installation_of
 from rankd.projection.port import RankStore
 from rankd.projection.verify import digests
 
 _SNAPSHOTS = "snapshots"
 _ASIDE = "snapshots-before-rebuild"
-_VERSION_AT = 60  # of SQLite's `user_version` in the file, four bytes
 
 app = typer.Typer()
 
@@ -34,10 +34,15 @@ app = typer.Typer()
 def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Prove that every rank is what the ledger says: count all events again, by other code, and compare.
 
-    Checks checksums and seals too. Exit code 5 when something differs.
+    Checks checksums and seals too. Of a scaled-out installation it compares Redis with the ledger, while traffic runs.
+    Exit code 5 when something differs.
     """
     began = time.monotonic()
-    with _opened(Target.folder_of(data, config)) as boards, progress("verifying") as told:
+    target = Target.folder_of(data, config)
+    if is_shared(target.config()):
+        _verify_shared(target.config(), as_json)
+        return
+    with _opened(target) as boards, progress("verifying") as told:
         events = boards.started.position
         report = boards._running.verify(lambda sequence: told(sequence, max(sequence, events)))
     took = duration_text(time.monotonic() - began)
@@ -67,8 +72,12 @@ def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
     """Rank everything anew from the ledger, without snapshots, and take a new snapshot.
 
     Says which instances were not what the ledger makes of them. The old snapshots are let go when the new one is there.
+    Of a scaled-out installation it fills Redis anew, beside what is served, and then switches.
     """
     target = Target.folder_of(data, config)
+    if is_shared(target.config()):
+        _rebuild_shared(target.config(), as_json)
+        return
     folder = data_folder(target.config())
     began = time.monotonic()
     with _opened(target) as boards:
@@ -140,49 +149,41 @@ def _rebuilt_text(rebuilt: Rebuilt, took: str) -> Text:
     return said.append(f"; {counted(len(rebuilt.differed), 'instance')} differed before: {first}", "yellow")
 
 
-class Migrated(msgspec.Struct, frozen=True):
-    """What `rankd migrate` did."""
+def _verify_shared(config: Config, as_json: bool) -> None:
+    installation_of(config)  # says so where drivers are missing
+    from rankd.scaled.compose import verify_shared  # noqa: PLC0415 - its drivers are an extra
 
-    folder: str
-    version_before: int
-    version: int
-    events: int
-
-
-@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate", "rankd migrate --data scores"))
-def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Bring a data folder of an older version up to date; every start does the same by itself."""
-    target = Target.folder_of(data, config)
-    folder = data_folder(target.config())
-    check_folder(folder)
-    before = _version_of(folder / FILE_NAME)
-    with _opened(target) as boards:
-        events = boards.started.position
-    done = Migrated(str(folder), before, len(migrations()), events)
-    what = f"{folder}, with {counted(events, 'event')}, "
-    what += (
-        f"is at version {done.version}, the newest there is"
-        if before == done.version
-        else f"was brought from version {before} to {done.version}"
-    )
+    began = time.monotonic()
+    with progress("verifying") as told:
+        report = verify_shared(config.ledger.url, config.ranks.url, told)
+    took = duration_text(time.monotonic() - began)
     answer(
-        done,
+        report,
         as_json,
-        lambda: Text.assemble(("✓ ", "green"), what),
-        lambda: [(done.folder, done.version_before, done.version, done.events)],
+        lambda: Text.assemble(
+            ("✓ ", "green"),
+            f"{counted(report.events, 'event')} make the {counted(report.entries, 'entry', 'entries')} of "
+            f"{counted(report.instances, 'instance')} in Redis ({took})",
+        ),
+        lambda: [(report.events, report.instances, report.entries)],
     )
 
 
-def _version_of(file: Path) -> int:
-    with file.open("rb") as opened:
-        opened.seek(_VERSION_AT)
-        return int.from_bytes(opened.read(4), "big")
+def _rebuild_shared(config: Config, as_json: bool) -> None:
+    installation_of(config)
+    from rankd.scaled.compose import rebuild_shared  # noqa: PLC0415 - its drivers are an extra
 
-
-@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd project"))
-def project(*, config: ConfigFile = None) -> None:
-    """Rank what a scaled-out ledger holds, beside its servers; an embedded one ranks in the server itself."""
-    url = Target.folder_of(None, config).config().ledger.url
-    raise Refused(
-        f"there is nothing to project: this installation is embedded ({url}), where `rankd serve` ranks every score"
+    began = time.monotonic()
+    with progress("replaying") as told:
+        rebuilt = rebuild_shared(config.ledger.url, config.ranks.url, told)
+    took = duration_text(time.monotonic() - began)
+    answer(
+        rebuilt,
+        as_json,
+        lambda: Text.assemble(
+            ("✓ ", "green"),
+            f"{counted(rebuilt.events, 'event')} replayed: {counted(rebuilt.entries, 'entry', 'entries')} of "
+            f"{counted(rebuilt.boards, 'board')} are new in Redis ({took})",
+        ),
+        lambda: [(rebuilt.events, rebuilt.boards, rebuilt.entries)],
     )

@@ -12,6 +12,7 @@ import msgspec
 
 from rankd.config.masking import masked_url
 from rankd.config.model import Auth, Config, Server
+from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue
 
 JWT_SECRET_BYTES_MIN = 32  # of HMAC-SHA256's output: a shorter secret is easier to guess than to forge
@@ -26,22 +27,25 @@ MAY_BE_ZERO = {
     "ledger.commit_wait_ms",
     "ledger.idempotency_ttl_ms",
     "ranks.at_least_wait_ms",
+    "ranks.cache_ms",
     "auth.jwt_leeway_s",
 }
 LOWEST = {"limits.header_bytes_max": HEADER_BYTES_MIN}
-HIGHEST = {"server.port": 65_535, "auth.jwt_leeway_s": JWT_LEEWAY_S_MAX, "limits.batch_events_max": BATCH_EVENTS_MAX}
-_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
-# What the service will be scaled out with, and this version does not have.
-_LATER = {
-    "ledger": ("postgresql", "postgres", "kafka"),
-    "registry": ("postgresql", "postgres"),
-    "ranks": ("redis", "rediss", "redis+cluster", "rediss+cluster"),
-    "outbox": ("kafka",),
+HIGHEST = {
+    "server.port": 65_535,
+    "ledger.partitions": PARTITIONS_MAX,
+    "auth.jwt_leeway_s": JWT_LEEWAY_S_MAX,
+    "limits.batch_events_max": BATCH_EVENTS_MAX,
 }
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+POSTGRES = ("postgresql", "postgres")
+REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
+# What the service will be scaled out with, and this version does not have.
+_LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": ("kafka",)}
 _WHAT_WORKS = {
-    "ledger": "sqlite:<folder>, such as sqlite:rankd-data",
-    "registry": "nothing: profiles live beside the ledger",
-    "ranks": "engine:",
+    "ledger": "sqlite:<folder>, such as sqlite:rankd-data, or postgresql://…",
+    "registry": "nothing: profiles live beside the ledger; postgresql://… where the ledger is there too",
+    "ranks": "engine:, or where the ledger is PostgreSQL redis://… or redis+cluster://…",
     "outbox": "none",
 }
 
@@ -158,13 +162,38 @@ def _check_file(where: str, file: str) -> None:
 
 
 def _check_urls(config: Config, where: Where) -> None:
-    folder_of(where("ledger.url"), config.ledger.url)
-    if config.registry.url not in ("", config.ledger.url):
-        _refuse("registry", where("registry.url"), config.registry.url)
-    if config.ranks.url != "engine:":
-        _refuse("ranks", where("ranks.url"), config.ranks.url)
+    if is_shared(config):
+        _check_shared(config, where)
+    else:
+        folder_of(where("ledger.url"), config.ledger.url)
+        if config.registry.url not in ("", config.ledger.url):
+            _refuse("registry", where("registry.url"), config.registry.url)
+        if _scheme(config.ranks.url) in REDIS:
+            raise InvalidValue(
+                where("ranks.url"), "must be engine: where the ledger is SQLite; Redis ranks what PostgreSQL holds"
+            )
+        if config.ranks.url != "engine:":
+            _refuse("ranks", where("ranks.url"), config.ranks.url)
     if config.outbox.url != "none":
         _refuse("outbox", where("outbox.url"), config.outbox.url)
+
+
+def is_shared(config: Config) -> bool:
+    """Tell whether several processes work on one ledger."""
+    return _scheme(config.ledger.url) in POSTGRES
+
+
+def _check_shared(config: Config, where: Where) -> None:
+    if config.registry.url and _scheme(config.registry.url) not in POSTGRES:
+        _refuse("registry", where("registry.url"), config.registry.url)
+    if config.ranks.url == "engine:":
+        raise InvalidValue(where("ranks.url"), "must be redis://… or redis+cluster://… where the ledger is PostgreSQL")
+    if _scheme(config.ranks.url) not in REDIS:
+        _refuse("ranks", where("ranks.url"), config.ranks.url)
+
+
+def _scheme(url: str) -> str:
+    return url.partition(":")[0]
 
 
 def folder_of(where: str, url: str) -> Path:
@@ -185,7 +214,7 @@ def folder_of(where: str, url: str) -> Path:
 
 
 def _refuse(section: str, where: str, url: str) -> None:
-    scheme = url.partition(":")[0]
+    scheme = _scheme(url)
     works = f"what works is {_WHAT_WORKS[section]}"
     if scheme in _LATER[section]:
         raise InvalidValue(where, f"this version of rankd has no {scheme}; {works}")

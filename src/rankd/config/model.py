@@ -40,6 +40,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     idempotency_ttl_ms: int = 86_400_000
     checkpoint_bytes: int = 32 * MIB
     checkpoint_bytes_max: int = 256 * MIB
+    partitions: int = 8  # of a PostgreSQL ledger; fixed when it is made
 
 
 class Registry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +59,16 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     scope_values_max: int = 10_000
     metadata_cached_max: int = 100_000
     at_least_wait_ms: int = 1_000
+    cache_ms: int = 100  # how long an answer from Redis is used again; 0: never
+    redis_call_updates_max: int = 5_000  # entries that one call may change: Redis does nothing else meanwhile
+
+
+class Projector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[projector]`: `rankd project`, which ranks a PostgreSQL ledger into Redis."""
+
+    folder: str = "rankd-projector"  # checkpoints and archives of windows
+    checkpoint_events: int = 2_000_000
+    checkpoints_kept: int = 2
 
 
 class Outbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +123,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ledger: Ledger = Ledger()
     registry: Registry = Registry()
     ranks: Ranks = Ranks()
+    projector: Projector = Projector()
     outbox: Outbox = Outbox()
     auth: Auth = Auth()
     limits: Limits = Limits()

@@ -118,7 +118,9 @@ class Commit:
     def note_scope_values(self) -> None:
         """Note the values of scopes as seen, where no applier does: the commit is durable."""
         for (board_id, name), values in self._fresh_values.items():
-            self._state.boards[board_id].scope_values.setdefault(name, set()).update(values)
+            live = self._state.boards.get(board_id)
+            if live is not None:  # it may have been deleted meanwhile
+                live.scope_values.setdefault(name, set()).update(values)
 
     def questions(self, stretch: Stretch) -> list[Question]:
         """Return what is asked about the events of a stretch: where somebody stands before and after it."""

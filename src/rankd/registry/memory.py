@@ -5,7 +5,9 @@ moment → read from the database → keep: not what was forgotten after that mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -28,6 +30,7 @@ class Memory(Generic[V]):
         self._weight = 0
         self._moment = 0
         self._forgotten: dict[str, int] = {}  # the last moment each was forgotten at, since `_blank`
+        self._changing: Counter[str] = Counter()
         self._blank = 0  # whoever read before this moment keeps nothing
 
     def __len__(self) -> int:
@@ -50,7 +53,7 @@ class Memory(Generic[V]):
                 return
             for key, value in values.items():
                 weight = self._weigh(value)
-                if self._forgotten.get(key, 0) > moment or weight > self._weight_max:
+                if self._forgotten.get(key, 0) > moment or key in self._changing or weight > self._weight_max:
                     continue
                 self._drop(key)
                 while self._weight + weight > self._weight_max:
@@ -68,6 +71,22 @@ class Memory(Generic[V]):
             if len(self._forgotten) > FORGOTTEN_MAX:
                 self._forgotten.clear()
                 self._blank = self._moment
+
+    @contextmanager
+    def changing(self, key: str) -> Iterator[None]:
+        """Hold something not before the block has ended: it changes meanwhile."""
+        self._count(key, 1)
+        try:
+            yield
+        finally:
+            self._count(key, -1)
+
+    def _count(self, key: str, more: int) -> None:
+        with self._lock:
+            self._changing[key] += more
+            if not self._changing[key]:
+                del self._changing[key]
+        self.forget([key])
 
     def forget_all(self) -> None:
         """Hold nothing: anything may have changed."""

@@ -215,12 +215,11 @@ class PostgresRegistry:
 
     @contextmanager
     def _changing(self, memory: Memory[Any], player: str) -> Iterator[Connection]:
+        self._has_profiles = True
         try:
-            with self._writers.using() as connection:
+            with memory.changing(player), self._writers.using() as connection:
                 yield connection
         finally:  # also after a failure: it may be stored all the same
-            self._has_profiles = True
-            memory.forget([player])
             self._count_change()
 
 

@@ -14,12 +14,9 @@ May be imported by: what reads while the rank store is away, the projector. See 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg import IsolationLevel
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import TIE_FIELD_MAX, Kept, Order, Ranking, Ties
@@ -32,21 +29,45 @@ ANSWER_WAIT_S = 5.0
 RANK_WAIT_MS = 500
 
 POSITIONS = "SELECT partition, epoch, sequence, at FROM standings_positions ORDER BY partition"
-_INSTANCE = "SELECT number, ordering, ties, total FROM standings_instances WHERE instance = %s"
-_SCORE = "SELECT score_key, tie_key FROM standings WHERE instance = %s AND player = %s"
-_TOP = """
-SELECT player, score_key, tie_key
-FROM standings
-WHERE instance = %s
-ORDER BY instance, score_key, tie_key, player
-LIMIT %s
+# One statement sees one moment: the positions are those of the standings beside them. Each has exactly one row.
+_SCORE = """
+SELECT as_of.*, instance.ordering, instance.ties, instance.total, held.score_key, held.tie_key
+FROM (SELECT max(epoch), array_agg(partition), array_agg(sequence), max(at) FROM standings_positions) AS as_of
+     LEFT JOIN standings_instances AS instance ON instance.instance = %(instance)s
+     LEFT JOIN standings AS held ON held.instance = instance.number AND held.player = %(player)s
 """
-_BETTER = "SELECT count(*) FROM standings WHERE instance = %s AND score_key < %s"
-_BETTER_SCORES = "SELECT count(DISTINCT score_key) FROM standings WHERE instance = %s AND score_key < %s"
-_BEFORE_WITH_THE_SAME_SCORE = """
-SELECT count(*)
-FROM standings
-WHERE instance = %s AND score_key = %s AND (tie_key, player) < (%s, %s)
+_TOP = """
+SELECT as_of.*, instance.ordering, instance.ties, instance.total, top.*
+FROM (SELECT max(epoch), array_agg(partition), array_agg(sequence), max(at) FROM standings_positions) AS as_of
+     LEFT JOIN standings_instances AS instance ON instance.instance = %(instance)s
+     LEFT JOIN LATERAL (
+       SELECT array_agg(player ORDER BY score_key, tie_key, player),
+              array_agg(score_key ORDER BY score_key, tie_key, player),
+              array_agg(tie_key ORDER BY score_key, tie_key, player)
+       FROM (SELECT player, score_key, tie_key
+             FROM standings
+             WHERE standings.instance = instance.number
+             ORDER BY instance, score_key, tie_key, player
+             LIMIT %(limit)s) AS first
+     ) AS top ON true
+"""
+_RANK = """
+SELECT as_of.*, instance.ordering, instance.ties, instance.total, held.score_key, held.tie_key,
+       (SELECT count(*) FROM standings WHERE instance = held.instance AND score_key < held.score_key),
+       CASE %(ranking)s
+       WHEN 'ordinal' THEN (
+         SELECT count(*)
+         FROM standings
+         WHERE instance = held.instance AND score_key = held.score_key
+           AND (tie_key, player) < (held.tie_key, held.player))
+       WHEN 'dense' THEN (
+         SELECT count(DISTINCT score_key)
+         FROM standings
+         WHERE instance = held.instance AND score_key < held.score_key)
+       END
+FROM (SELECT max(epoch), array_agg(partition), array_agg(sequence), max(at) FROM standings_positions) AS as_of
+     LEFT JOIN standings_instances AS instance ON instance.instance = %(instance)s
+     LEFT JOIN standings AS held ON held.instance = instance.number AND held.player = %(player)s
 """
 
 
@@ -100,18 +121,6 @@ class Ranked(NamedTuple):
     as_of: AsOf
 
 
-class _Instance(NamedTuple):
-    number: int
-    order: Order
-    ties: Ties
-    total: int
-
-    def kept(self, score_key: int, tie_key: int) -> Kept:
-        """Return what keys stand for."""
-        score = ~score_key if self.order is Order.DESC else score_key
-        return Kept(score, tie_key if self.ties in (Ties.EARLIEST, Ties.PLAYER) else TIE_FIELD_MAX - tie_key)
-
-
 class Standings:
     """Reads standings; may be called from any thread."""
 
@@ -135,54 +144,66 @@ class Standings:
 
     def score(self, key: InstanceKey, player: str) -> Own:
         """Return what is kept of a player."""
-        with self._reading() as (connection, as_of):
-            instance = _instance(connection, key)
-            return Own(None if instance is None else _kept(connection, instance, player), as_of)
+        with self._connections.using() as connection:
+            found = _found(connection.execute(_SCORE, {"instance": key.text, "player": player}))
+        score_key, tie_key = found.rest
+        return Own(None if score_key is None else found.kept(score_key, tie_key), found.as_of)
 
     def top(self, key: InstanceKey, limit: int, ranking: Ranking = Ranking.ORDINAL) -> Top:
         """Return the first `limit` in standing order."""
-        with self._reading() as (connection, as_of):
-            instance = _instance(connection, key)
-            if instance is None:
-                return Top([], 0, as_of)
-            rows = connection.execute(_TOP, (instance.number, limit)).fetchall()
-        kept = [instance.kept(score_key, tie_key) for _, score_key, tie_key in rows]
-        lines = [
-            Line(rank, player, *one)
-            for rank, (player, _, _), one in zip(_ranks([one.score for one in kept], ranking), rows, kept, strict=True)
-        ]
-        return Top(lines, instance.total, as_of)
+        with self._connections.using() as connection:
+            found = _found(connection.execute(_TOP, {"instance": key.text, "limit": limit}))
+        players, score_keys, tie_keys = (column or () for column in found.rest)
+        kept = [found.kept(*keys) for keys in zip(score_keys, tie_keys, strict=True)]
+        ranks = _ranks([one.score for one in kept], ranking)
+        lines = [Line(rank, player, *one) for rank, player, one in zip(ranks, players, kept, strict=True)]
+        return Top(lines, found.total, found.as_of)
 
     def rank(
         self, key: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL, timeout_ms: int = RANK_WAIT_MS
     ) -> Ranked:
         """Return where a player stands; LedgerUnavailable when counting takes longer than the limit."""
-        with self._reading() as (connection, as_of):
-            instance = _instance(connection, key)
-            kept = None if instance is None else connection.execute(_SCORE, (instance.number, player)).fetchone()
-            if instance is None or kept is None:
-                return Ranked(None, as_of)
-            connection.execute("SELECT set_config('statement_timeout', %s, true)", (str(timeout_ms),))
+        asked = {"instance": key.text, "player": player, "ranking": ranking.value}
+        with self._connections.using() as connection:
             try:
-                rank, better = _count(connection, instance.number, (*kept, player), ranking)
+                with connection.transaction():
+                    connection.execute("SELECT set_config('statement_timeout', %s, true)", (str(timeout_ms),))
+                    found = _found(connection.execute(_RANK, asked))
             except psycopg.errors.QueryCanceled as problem:
                 raise LedgerUnavailable(
                     f"a place far from the top is not counted within {timeout_ms} ms while the rank store is away;"
                     " ask again later, or for the score alone"
                 ) from problem
-            return Ranked(Rank(rank, player, *instance.kept(*kept), better, instance.total), as_of)
+        score_key, tie_key, better, more = found.rest
+        if score_key is None:
+            return Ranked(None, found.as_of)
+        before = more if ranking is Ranking.DENSE else better + (more or 0)
+        return Ranked(Rank(1 + before, player, *found.kept(score_key, tie_key), better, found.total), found.as_of)
 
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[Connection, AsOf]]:
-        """Read one moment of the standings."""
-        with self._connections.using() as connection:
-            connection.isolation_level = IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-            with connection.transaction():
-                as_of = read_positions(connection)
-                if as_of is None:
-                    raise LedgerUnavailable("PostgreSQL holds no standings yet; ask again when a projector has run")
-                yield connection, as_of
+
+class _Found(NamedTuple):
+    """What a statement's one row says."""
+
+    as_of: AsOf
+    order: Order
+    ties: Ties
+    total: int
+    rest: tuple[Any, ...]
+
+    def kept(self, score_key: int, tie_key: int) -> Kept:
+        """Return what keys stand for."""
+        score = ~score_key if self.order is Order.DESC else score_key
+        return Kept(score, tie_key if self.ties in (Ties.EARLIEST, Ties.PLAYER) else TIE_FIELD_MAX - tie_key)
+
+
+def _found(cursor: psycopg.Cursor[tuple[Any, ...]]) -> _Found:
+    ((epoch, partitions, sequences, at, order, ties, total, *rest),) = cursor.fetchall()
+    if epoch is None:
+        raise LedgerUnavailable("PostgreSQL holds no standings yet; ask again when a projector has run")
+    as_of = AsOf(epoch, dict(zip(partitions, sequences, strict=True)), at)
+    if order is None:  # nobody stands there
+        return _Found(as_of, Order.DESC, Ties.PLAYER, 0, tuple(rest))
+    return _Found(as_of, Order(order), Ties(ties), total, tuple(rest))
 
 
 def migrate_standings(url: str) -> int:
@@ -202,36 +223,6 @@ def read_positions(connection: Connection) -> AsOf | None:
         return None
     epoch = max(epoch for _, epoch, _, _ in rows)
     return AsOf(epoch, {partition: sequence for partition, _, sequence, _ in rows}, max(at for *_, at in rows))
-
-
-def _instance(connection: Connection, key: InstanceKey) -> _Instance | None:
-    row = connection.execute(_INSTANCE, (key.text,)).fetchone()
-    return None if row is None else _Instance(row[0], Order(row[1]), Ties(row[2]), row[3])
-
-
-def _kept(connection: Connection, instance: _Instance, player: str) -> Kept | None:
-    row = connection.execute(_SCORE, (instance.number, player)).fetchone()
-    return None if row is None else instance.kept(*row)
-
-
-def _count(connection: Connection, number: int, key: tuple[int, int, str], ranking: Ranking) -> tuple[int, int]:
-    """Return the rank, and how many have a better score."""
-    score_key, tie_key, player = key
-    better = _number(connection.execute(_BETTER, (number, score_key)))
-    match ranking:
-        case Ranking.ORDINAL:
-            level = (number, score_key, tie_key, player)
-            return 1 + better + _number(connection.execute(_BEFORE_WITH_THE_SAME_SCORE, level)), better
-        case Ranking.COMPETITION:
-            return 1 + better, better
-        case Ranking.DENSE:
-            return 1 + _number(connection.execute(_BETTER_SCORES, (number, score_key))), better
-
-
-def _number(cursor: psycopg.Cursor[tuple[Any, ...]]) -> int:
-    number: int
-    ((number,),) = cursor.fetchall()
-    return number
 
 
 def _ranks(scores: list[int], ranking: Ranking) -> list[int]:

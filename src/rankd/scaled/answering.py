@@ -18,10 +18,19 @@ from rankd.domain.board import Board
 from rankd.domain.position import parse_positions, tokens
 from rankd.errors import Unavailable
 from rankd.intake.queue import Task
-from rankd.intake.results import Accepted, Batched, Question, Submitted, question_about, submitted_of
+from rankd.intake.results import (
+    NOWHERE,
+    Accepted,
+    Batched,
+    Question,
+    Submitted,
+    question_about,
+    submitted,
+    submitted_of,
+)
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import Sender
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.partitioned import Heads, PartitionedLedger
 from rankd.projection.port import Standing
 from rankd.reads.looking import Looking
 from rankd.scaled.writer import SharedWriter
@@ -42,6 +51,7 @@ class Answering:
         self._clock = clock
         self._wait_ms = wait_ms
         self.check_open = writer.check_open
+        self.position_token = tokens(dict(enumerate(ledger.heads().sequences)))  # as of the last look
 
     @property
     def boards(self) -> Mapping[str, Board]:
@@ -53,10 +63,11 @@ class Answering:
         """The ledger's time."""
         return self._writer.at
 
-    @property
-    def position_token(self) -> str:
-        """How far the ledger is."""
-        return tokens(dict(enumerate(self._ledger.heads().sequences)))
+    def look_at_ledger(self) -> Heads:
+        """Find out how far the ledger is, for those who ask and do not wait for it."""
+        heads = self._ledger.heads()
+        self.position_token = tokens(dict(enumerate(heads.sequences)))
+        return heads
 
     def is_due(self, _now: int) -> bool:
         """Roll-overs are the projector's work."""
@@ -66,9 +77,16 @@ class Answering:
         """Roll-overs are the projector's work."""
 
     def submit(self, task: ScoreTask) -> object:
-        """Count scores; once they are durable, wait for their rank."""
+        """Count scores; once they are durable, wait for their rank. What is not ranked in time is answered without."""
         before = self.standing_before(task)
-        return self.answer(task, self._writer.submit(task), before, self._wait_ms)
+        accepted = self._writer.submit(task)
+        if not task.answers:
+            return Batched(accepted.position, accepted.count, accepted.repeated)
+        answer = self.ranked(task, accepted, before, self._wait_ms)
+        if answer is None:
+            board = self._writer.board(task.board_id)
+            answer = submitted(accepted.position, board, task.players[0], None, NOWHERE, now=self._clock.now())
+        return answer
 
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers; their results are Accepted."""
@@ -86,23 +104,23 @@ class Answering:
         board = self.boards.get(task.board_id)
         if not task.answers or board is None:
             return None
-        at = task.at[0] if task.at and task.at[0] >= 0 else self._clock.now()
-        attributes = (task.attributes[0] if task.attributes else None) or {}
-        question = question_about(board, board.read_clock(at), task.players[0], attributes)
+        player, sent = task.players[0], task.attributes[0] if task.attributes else None
+        at = task.at[0] if task.at and task.at[0] >= 0 else max(self._writer.at, self._clock.now())
         try:
+            attributes = self._writer.attributes_of(board, player, sent)
+            question = question_about(board, board.read_clock(at), player, attributes)
             return None if question is None else self._stand(question)
         except Unavailable:
             return None  # a score is taken whether or not ranks can be read
 
-    def answer(self, task: ScoreTask, accepted: Accepted, before: Standing | None, wait_ms: int) -> Submitted | Batched:
-        """Answer scores that are durable: with ranks, if they come in time."""
-        if not task.answers:
-            return Batched(accepted.position, accepted.count, accepted.repeated)
-        board, player = self._writer.board(task.board_id), task.players[0]
-        question = accepted.question
+    def ranked(self, task: ScoreTask, accepted: Accepted, before: Standing | None, wait_ms: int) -> Submitted | None:
+        """Answer one score that is durable when it is ranked; None when that takes longer."""
+        if not self.wait_for(accepted.position, task.board_id, wait_ms):
+            return None
+        board, player, question = self._writer.board(task.board_id), task.players[0], accepted.question
         if question is None and accepted.repeated:
             question = question_about(board, board.read_clock(self._clock.now()), player, {})
-        if question is not None and self.wait_for(accepted.position, task.board_id, wait_ms):
+        if question is not None:
             after = self._stand(question)
             question.answer(after if accepted.repeated else before, after)
         answer = submitted_of(accepted.position, board, player, question, self._clock.now())

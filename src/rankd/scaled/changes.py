@@ -12,8 +12,9 @@ from rankd.domain.board import Board
 from rankd.domain.change import change
 from rankd.domain.consistency import check_feeds
 from rankd.domain.definition import define_board, definition_of
+from rankd.domain.order import Ranking
 from rankd.domain.position import tokens
-from rankd.errors import BoardInUse, WindowUnknown
+from rankd.errors import BoardInUse, InvalidValue, WindowUnknown
 from rankd.intake.results import Changed
 from rankd.intake.scores import fingerprint_of
 from rankd.intake.sender import Sender
@@ -115,7 +116,9 @@ class SharedChanges:
                 heads = self._ledger.heads()
                 return Changed(tokens(dict(enumerate(heads.sequences))), changed=False)
             request = None if sender.key is None else Keyed(sender.account, sender.key, fingerprint, 0, 1)
-            (made,) = self._ledger.append_control([event], seen, request)
+            (made,) = self._ledger.append_control(
+                [event], seen, request, forgotten_before=self._writer.forgotten_before
+            )
             self._writer.catch_up()
             return Changed(tokens(dict(enumerate(made.sequences))))
 
@@ -130,6 +133,8 @@ class SharedChanges:
         old = boards.get(board.id)
         if old is not None and not change(old, board):
             return None
+        if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
+            raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
         check_feeds({**boards, board.id: board})
         version = self._definitions.next_version(board.id)
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)

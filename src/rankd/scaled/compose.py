@@ -15,14 +15,18 @@ from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
 from rankd.projection.port import RankStore
 from rankd.projection.redis.client import connect
+from rankd.projection.redis.mirror import Mirror
+from rankd.projection.redis.reader import RedisReader
 from rankd.registry.postgres import PostgresRegistry, migrate_registry
 from rankd.registry.standings import migrate_standings
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.lease import Lease
 from rankd.scaled.mirroring import shards_of
 from rankd.scaled.projector import Projector, ProjectorSettings
+from rankd.scaled.rebuilding import Rebuilding, Rebuilt
 from rankd.scaled.running import SharedRunning
 from rankd.scaled.served import Heartbeat, LookAtRedis, NothingRanked
+from rankd.scaled.verifying import Progress, Verified, Verifying
 from rankd.settings import Settings, read_settings
 
 PROJECTOR = "projector"
@@ -94,3 +98,27 @@ def make_projector(
         folder=folder,
         settings=settings or ProjectorSettings(),
     )
+
+
+def verify_shared(ledger_url: str, ranks_url: str, progress: Progress | None = None) -> Verified:
+    """Compare Redis with what the ledger says, while traffic runs."""
+    with ExitStack() as opened:
+        ledger = PostgresLedger(ledger_url)
+        opened.callback(ledger.close)
+        client = connect(ranks_url)
+        opened.callback(client.close)
+        verifying = Verifying(ledger, progress)
+        return verifying.run(RedisReader(client, verifying.shards_of))
+
+
+def rebuild_shared(
+    ledger_url: str, ranks_url: str, progress: Progress | None = None, board: str | None = None
+) -> Rebuilt:
+    """Fill Redis anew from the ledger, beside what is served, and switch."""
+    with ExitStack() as opened:
+        ledger = PostgresLedger(ledger_url)
+        opened.callback(ledger.close)
+        client = connect(ranks_url)
+        opened.callback(client.close)
+        rebuilding = Rebuilding(ledger, lambda follower: Mirror(client, whole=follower.whole), progress)
+        return rebuilding.run(SystemClock().now(), board)

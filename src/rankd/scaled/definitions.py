@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any, cast
 
 from rankd.domain.board import Board
+from rankd.errors import LedgerUnavailable
 from rankd.ledger.event import Context, Stretch
 from rankd.ledger.partitioned import ControlEvent, PartitionedLedger
 from rankd.projection.applier import Applier
@@ -20,7 +24,22 @@ from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import RankStore
 from rankd.projection.state import State
 
+LOOK_EVERY_S = 0.1
 _NUMBER = 0  # control events bring their context along
+
+
+class _KnownBoards(dict[str, Board]):
+    """The boards by id; one that is not there may have been defined by another process a moment ago."""
+
+    def __init__(self, boards: Mapping[str, Board], look: Callable[[], Mapping[str, Board]]) -> None:
+        super().__init__(boards)
+        self._look = look
+
+    def get(self, board_id: str, default: Any = None) -> Any:
+        found = super().get(board_id)
+        if found is None:
+            found = dict.get(cast(dict[str, Board], self._look()), board_id, default)
+        return found
 
 
 class Definitions:
@@ -32,7 +51,8 @@ class Definitions:
         self._lock = threading.Lock()
         self._context: Context | None = None
         self.applier = Applier(store, State(), Catalogue(), self._context_of)
-        self.boards: Mapping[str, Board] = {}
+        self._looked_at = 0.0  # for a board that was not known
+        self.boards: Mapping[str, Board] = _KnownBoards({}, self._look_for_more)
         self.seen = 0
         self.at = 0  # the ledger's time at the last control event
         self.catch_up()
@@ -45,10 +65,19 @@ class Definitions:
                 self._apply(event)
             if found:
                 live = self.applier.state.boards
-                self.boards = self.applier.catalogue.current({one: state.version for one, state in live.items()})
+                current = self.applier.catalogue.current({one: state.version for one, state in live.items()})
+                self.boards = _KnownBoards(current, self._look_for_more)
                 self.seen = found[-1].number
                 self.at = max(self.at, found[-1].at)
             return bool(found)
+
+    def _look_for_more(self) -> Mapping[str, Board]:
+        """Look whether there are other boards by now, unless somebody did a moment ago."""
+        if monotonic() - self._looked_at >= LOOK_EVERY_S and not self._lock.locked():
+            self._looked_at = monotonic()
+            with suppress(LedgerUnavailable):
+                self.catch_up()
+        return self.boards
 
     def version_of(self, board_id: str) -> int:
         """Return the version that a board is defined under."""

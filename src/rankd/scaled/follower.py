@@ -7,12 +7,17 @@ Whoever reads the same ledger comes to the same ranks, whatever was read in betw
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from rankd.domain.board import Board
+from rankd.domain.instance import InstanceKey
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import Batch
+from rankd.projection.redis.changes import InstanceChange, whole_instance
 from rankd.projection.rows import send
-from rankd.projection.state import State
+from rankd.projection.state import BoardState, State
 from rankd.scaled.merging import Merging, Step
 from rankd.scaled.recording import RecordingStore
 
@@ -55,6 +60,16 @@ class Follower:
     def ordinal(self) -> int:
         """The ordinal of the last event applied that has one."""
         return self._merging.ordinal
+
+    def board(self, board_id: str) -> tuple[Board, BoardState]:
+        """Return a board as it is defined, and what became of it."""
+        live = self.applier.state.boards[board_id]
+        return self.applier.catalogue.board(board_id, live.version), live
+
+    def whole(self, key: InstanceKey) -> Iterable[InstanceChange]:
+        """Return everybody in an instance, for one whose form in Redis has to change."""
+        board, _ = self.board(key.board)
+        return whole_instance(self.store, key, board.rules_for(board.window_of(key.window)), board.tie_resolution_ms)
 
     def follow(self, events_max: int) -> int:
         """Read some more and apply what can be; return how many events were read or applied."""

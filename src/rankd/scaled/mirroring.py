@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from time import monotonic
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -41,9 +42,9 @@ class _Mirrored:
 
     __slots__ = ("moved_at", "stored")
 
-    def __init__(self, stored: list[Vector | None], moved_at: int) -> None:
+    def __init__(self, stored: list[Vector | None]) -> None:
         self.stored = stored  # by shard; None where it is not there
-        self.moved_at = moved_at
+        self.moved_at = monotonic()
 
 
 class Mirroring:
@@ -59,6 +60,7 @@ class Mirroring:
         self._boards: dict[str, _Mirrored] = {}
         self._sent: dict[str, Vector] = {}  # up to where a board's changes were sent; what came later is noted
         self._shards: dict[str, int] = {}  # of boards that were there
+        self._dense: dict[str, bool] = {}  # whether distinct scores were kept of all instances
         self.rows = 0  # sent since the start
         self.loads = 0  # boards that were loaded anew
 
@@ -71,30 +73,32 @@ class Mirroring:
                     del changes.boards[board_id]
             for board_id in list(self._follower.applier.state.boards):
                 known = self._boards.get(board_id)
-                if board_id not in changes.boards and (known is None or now_ms - known.moved_at >= idle_ms):
+                if board_id not in changes.boards and (
+                    known is None or monotonic() - known.moved_at >= idle_ms / 1_000
+                ):
                     self._send_board(board_id, {}, now_ms)
         finally:
             self._store.give_back(changes)
 
     def load(self, board_id: str, now_ms: int) -> None:
         """Load a board anew, beside what is there."""
-        board, live = self._board(board_id)
+        board, live = self._follower.board(board_id)
         ours = self._follower.positions
         loading = self._mirror.begin(board_id, shards_of(board), self._epoch)
         if loading is None:
             raise Fenced(f"board {board_id} is written by another projector")
-        for key, rules in _instances(board, live):
+        for key, rules in instances_of(board, live):
             is_first = True
             for page in whole_instance(self._store, key, rules, board.tie_resolution_ms):
                 if is_first and key.text in live.captured:
                     page.captured = captured_places(self._store, key)
                 is_first = False
-                page.metadata = _metadata(live, key, page.players)
-                loading.load([page], dense=_is_dense(board))
+                page.metadata = metadata_of(live, key, page.players)
+                loading.load([page], dense=is_dense(board))
                 self.rows += len(page.players)
         answers = loading.finish(list(enumerate(ours)), time_ms=now_ms, forced=True)
         self._check_fenced(board_id, answers)
-        self._note_sent(board, ours, now_ms)
+        self._note_sent(board, ours)
         self.loads += 1
         _log.info("board %s was loaded into Redis anew", board_id)
 
@@ -106,13 +110,17 @@ class Mirroring:
             self._mirror.drop(board_id, self._shards.pop(board_id, 1), self._epoch)
             self._boards.pop(board_id, None)
             self._sent.pop(board_id, None)
+            self._dense.pop(board_id, None)
             return True
-        board, live = self._board(board_id)
+        board, live = self._follower.board(board_id)
         shards, sent = shards_of(board), self._sent.get(board_id, self._follower.recorded_since)
+        if self._dense.get(board_id) is not is_dense(board):
+            for key, rules in instances_of(board, live):  # each is written anew if it is not so already
+                touched.setdefault(key.text, Touched(key, rules))
         for _ in range(ATTEMPTS_MAX):
             known = self._boards.get(board_id)
             if known is None or len(known.stored) != shards:
-                known = self._boards[board_id] = self._ask(board, now_ms)
+                known = self._boards[board_id] = self._ask(board)
             ours = self._follower.positions
             stored = [one for one in known.stored if one is not None]
             if len(stored) != shards:
@@ -125,7 +133,7 @@ class Mirroring:
                 self.load(board_id, now_ms)
                 return True
             if self._write(board, live, known, touched, now_ms):
-                self._note_sent(board, ours, now_ms)
+                self._note_sent(board, ours)
                 return True
             self._boards.pop(board_id)  # it is not where we thought: ask
         return False
@@ -146,7 +154,7 @@ class Mirroring:
                 [Move(one, *after_upto) for one, after_upto in enumerate(zip(stored, ours, strict=True))],
                 changes,
                 time_ms=now_ms,
-                dense=_is_dense(board),
+                dense=is_dense(board),
             )
             self._check_fenced(board.id, answers)
             for shard, answer in enumerate(answers):
@@ -159,24 +167,21 @@ class Mirroring:
         if any(answer.verdict is Verdict.FENCED for answer in answers):
             raise Fenced(f"board {board_id} is written by another projector")
 
-    def _ask(self, board: Board, now_ms: int) -> _Mirrored:
+    def _ask(self, board: Board) -> _Mirrored:
         partitions = range(self._ledger.partitions)
         found = self._mirror.positions(board.id, shards_of(board))
         stored = [
             None if one is None else tuple(one[number].sequence if number in one else 0 for number in partitions)
             for one in found
         ]
-        return _Mirrored(stored, now_ms)
+        return _Mirrored(stored)
 
-    def _note_sent(self, board: Board, ours: Vector, now_ms: int) -> None:
+    def _note_sent(self, board: Board, ours: Vector) -> None:
         shards = shards_of(board)
-        self._boards[board.id] = _Mirrored([ours] * shards, now_ms)
+        self._boards[board.id] = _Mirrored([ours] * shards)
         self._sent[board.id] = ours
         self._shards[board.id] = shards
-
-    def _board(self, board_id: str) -> tuple[Board, BoardState]:
-        live = self._follower.applier.state.boards[board_id]
-        return self._follower.applier.catalogue.board(board_id, live.version), live
+        self._dense[board.id] = is_dense(board)
 
     # What was missed
 
@@ -203,7 +208,7 @@ class Mirroring:
                     missed.update(dict.fromkeys(stretch.players))
             if len(missed) > MISSED_EVENTS_MAX:
                 return False
-        for key, rules in _instances(board, live):
+        for key, rules in instances_of(board, live):
             found = touched.setdefault(key.text, Touched(key, rules))
             found.players.update(missed)
         _log.info("board %s: %d players are sent again, Redis was behind", board.id, len(missed))
@@ -220,18 +225,20 @@ class Mirroring:
         if touched.captured:
             change.captured = captured_places(self._store, key)
             change.forget_captured = not change.captured
-        change.metadata = _metadata(live, key, change.players)
+        change.metadata = metadata_of(live, key, change.players)
         return change
 
 
-def _metadata(live: BoardState, key: InstanceKey, players: Sequence[str]) -> dict[str, tuple[int, int] | None] | None:
+def metadata_of(live: BoardState, key: InstanceKey, players: Sequence[str]) -> dict[str, tuple[int, int] | None] | None:
+    """Return the events that metadata of some players came with; None where no event came with any."""
     noted = live.metadata.get(key.text)
     if noted is None:
         return None
     return {one: place_of(noted[one]) if one in noted else None for one in players}
 
 
-def _is_dense(board: Board) -> bool:
+def is_dense(board: Board) -> bool:
+    """Tell whether distinct scores of a board are kept in Redis, to count dense places by."""
     return board.ranking is Ranking.DENSE and shards_of(board) == 1
 
 
@@ -240,7 +247,8 @@ def shards_of(board: Board) -> int:
     return 1 if board.team is not None else board.shards
 
 
-def _instances(board: Board, live: BoardState) -> Iterator[tuple[InstanceKey, Rules]]:
+def instances_of(board: Board, live: BoardState) -> Iterator[tuple[InstanceKey, Rules]]:
+    """Go through the instances of a board that are read by anybody."""
     for window, scopes in list(live.windows.items()):
         rules = board.rules_for(board.window_of(window))
         for scope in visible_scopes(scopes):

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 import msgspec
 
 from rankd.clock import Clock
-from rankd.domain.instance import InstanceKey
 from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.redis.changes import InstanceChange, whole_instance
 from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import Beat, write_beat
 from rankd.projection.redis.mirror import Mirror
@@ -79,7 +77,7 @@ class Projector:
         self._checkpoint_at = 0
         self._lease_seen = 0.0
         self._saving: threading.Thread | None = None
-        self._beaten_at = 0
+        self._beaten_at = 0.0
         self.is_active = False
 
     @property
@@ -144,28 +142,24 @@ class Projector:
     def _stand_by(self) -> None:
         self.is_active = False
         self._mirroring = None
+        self.follower.begin_recording()  # what was sent is known no longer
         self._lease.release()
 
     def _need_mirroring(self) -> Mirroring:
         if self._mirroring is None:
             if self._client is None:
                 self._client = self._connect()
-            mirror = Mirror(self._client, whole=self._whole, call_updates_max=self._settings.redis_call_updates_max)
+            mirror = Mirror(
+                self._client, whole=self.follower.whole, call_updates_max=self._settings.redis_call_updates_max
+            )
             self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
             self._roll_overs = RollOvers(self._ledger, self._clock, self._archive_folder)
         return self._mirroring
 
-    def _whole(self, key: InstanceKey) -> Iterable[InstanceChange]:
-        """Return everybody in an instance, for one whose form in Redis has to change."""
-        applier = self.follower.applier
-        board = applier.catalogue.board(key.board, applier.state.boards[key.board].version)
-        rules = board.rules_for(board.window_of(key.window))
-        return whole_instance(self.follower.store, key, rules, board.tie_resolution_ms)
-
     def _beat(self, now: int, done: int) -> None:
         """Tell readers that all that was in the ledger is in Redis."""
-        if self._client is not None and done < READ_EVENTS and now - self._beaten_at >= BEAT_MS:
-            self._beaten_at = now
+        if self._client is not None and done < READ_EVENTS and monotonic() - self._beaten_at >= BEAT_MS / 1_000:
+            self._beaten_at = monotonic()
             if not write_beat(self._client, Beat(self._lease.epoch, now, self.follower.positions)):
                 raise Fenced("another projector has a higher epoch")
 

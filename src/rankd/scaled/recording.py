@@ -59,6 +59,8 @@ class RecordingStore(EngineStore):
         batch.partition = self.partition
         applied = super().apply(batch)
         if applied.verdict is Verdict.APPLIED and len(applied):
+            for key, _ in batch.instances:  # whoever waits for an event that changed nothing waits for its board
+                self._touched.setdefault(key.board, {})
             self._note(batch, applied)
         return applied
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
-from rankd.errors import LedgerUnavailable, Refused
+from rankd.errors import LedgerUnavailable, Refused, Unavailable
 from rankd.ledger.event import event_id, place_of
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.ledger.port import PastEvent
@@ -72,6 +72,8 @@ class SharedRunning:
         self.writer = Answering(self._shared, ledger, looking, clock, settings.at_least_wait_ms)
         self.changes = SharedChanges(self._shared, ledger, definitions, self._is_there)
         self.joined = Joined(self.applier.state, EventMetadata(ledger), registry, settings.metadata_cached_max)
+        self.remote = self.writer
+        self._events = sum(self.writer.look_at_ledger().sequences)
         self._let_go = let_go
         self._closing = threading.Event()
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
@@ -79,7 +81,7 @@ class SharedRunning:
 
     def figures(self) -> Figures:
         """Return how much there is."""
-        return Figures(sum(self._ledger.heads().sequences), None, 0, 0)
+        return Figures(self._events, None, 0, 0)
 
     def entries_by_board(self, _boards_max: int) -> dict[str, int]:
         """Return nothing: what is ranked is counted where it is ranked."""
@@ -97,7 +99,7 @@ class SharedRunning:
         """Know the newest definitions."""
         self._definitions.catch_up()
 
-    def verify(self) -> Report:
+    def verify(self, _progress: Callable[[int], None] = lambda _sequence: None) -> Report:
         """Refuse: that is a role of its own."""
         raise Refused("use `rankd verify`, which compares Redis with the ledger")
 
@@ -112,12 +114,16 @@ class SharedRunning:
     def _is_there(self, board_id: str, player: str) -> bool:
         board: Board = self._shared.board(board_id)
         keys = [InstanceKey(board_id, one) for _, one in board.instances_of(board.read_clock(self._shared.at))]
-        return any(self.looking.look(key).store.score(key, player) is not None for key in keys)
+        try:
+            return any(self.looking.look(key).store.score(key, player) is not None for key in keys)
+        except Unavailable:
+            return True  # a player is taken out whether or not ranks can be read
 
     def _keep_up(self) -> None:
         while not self._closing.wait(UPKEEP_EVERY_S):
             try:
                 self._definitions.catch_up()
+                self._events = sum(self.writer.look_at_ledger().sequences)
                 self._ledger.forget_requests(
                     self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE
                 )

@@ -77,7 +77,7 @@ class SharedWriter:
             self._commit, settings.commit_wait_ms, settings.commit_events_max
         )
         self._closed = False
-        self.at = definitions.at
+        self.at = max(definitions.at, ledger.heads().at)
         self.commits = 0
 
     @property
@@ -91,6 +91,14 @@ class SharedWriter:
         if board is None:
             raise BoardUnknown(f"board: there is no board {board_id!r:.80}; define it first")
         return board
+
+    def attributes_of(self, board: Board, player: str, sent: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return the attributes that a score is ranked by: those it came with, else those of the player's profile."""
+        given = sent or {}
+        wanted = board.scopes if board.team is None else (*board.scopes, board.team.attribute)
+        if all(name in given for name in wanted):
+            return given
+        return {**self._registry.attributes(player), **given}
 
     def submit(self, task: ScoreTask) -> Accepted:
         """Make scores durable."""
@@ -161,11 +169,17 @@ class SharedWriter:
                 requests,
                 commit.origins,
                 frozenset(number for number in contexts if self._is_ordered(number)),
+                self.forgotten_before,
             )
         )
         commit.note_scope_values()
         self.commits += 1
         return appended
+
+    @property
+    def forgotten_before(self) -> int:
+        """A request that came before this instant is no longer recognised, and its key is free."""
+        return self.at - self._settings.idempotency_ttl_ms + 1
 
     def retrying(self, work: Callable[[int], Result]) -> Result:
         """Do what names the control events seen, again when there are others by then."""
@@ -184,7 +198,7 @@ class SharedWriter:
         if sender.key is None:
             return None
         found = self._ledger.request(sender.account, sender.key)
-        if found is None or found.at + self._settings.idempotency_ttl_ms <= self.at:
+        if found is None or found.at < self.forgotten_before:
             return None
         check_same(sender, fingerprint, found.fingerprint)
         return found

@@ -120,20 +120,29 @@ def test_all_origins_are_all() -> None:
         (
             "ledger_url",
             "postgresql://db/rankd",
-            "this version of rankd has no postgresql; what works is sqlite:<folder>",
+            "must be redis://… or redis+cluster://… where the ledger is PostgreSQL",
         ),
         ("ledger_url", "kafka://k:9092/scores", "this version of rankd has no kafka"),
         ("ledger_url", "mysql://db", "'mysql://db' is no address rankd knows; what works is sqlite:<folder>"),
         ("ledger_url", "rankd-data", "'rankd-data' is no address rankd knows"),
         ("ledger_url", "sqlite:", "must name a folder, such as sqlite:rankd-data"),
         ("ledger_url", "sqlite:///var/lib/rankd", "without slashes of a host: sqlite:/var/lib/rankd"),
-        ("registry_url", "postgresql://db", "this version of rankd has no postgresql; what works is nothing"),
-        ("ranks_url", "redis+cluster://r", "this version of rankd has no redis+cluster; what works is engine:"),
+        ("registry_url", "postgresql://db", "is no address rankd knows; what works is nothing"),
+        ("ranks_url", "redis+cluster://r", "must be engine: where the ledger is SQLite"),
         ("outbox_url", "kafka://k", "this version of rankd has no kafka; what works is none"),
     ],
 )
 def test_what_this_version_does_not_have_is_said(name: str, url: str, said: str) -> None:
     assert said in refusal(**{name: url})
+
+
+def test_a_ledger_in_postgresql_goes_with_ranks_in_redis() -> None:
+    config = loaded(ledger_url="postgresql://db/rankd", ranks_url="redis+cluster://a:7000,b:7000")
+    assert config.ledger.partitions == 8
+    assert "no address rankd knows" in refusal(ledger_url="postgresql://db/rankd", ranks_url="memcached://r")
+    assert "is no address rankd knows" in refusal(
+        ledger_url="postgresql://db/rankd", ranks_url="redis://r", registry_url="sqlite:d"
+    )
 
 
 def test_profiles_may_be_said_to_live_with_the_ledger() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import psycopg
+from psycopg.types.numeric import Int8
 
 from rankd.domain.partition import partition_of
 from rankd.ledger.event import Stretch, encode_detail
@@ -69,8 +70,8 @@ class Arranged:
         elif not counts:
             counts = {0: 0}  # a request without events: its time is the ledger's
         return [
-            draft.seen,
-            draft.at,
+            Int8(draft.seen),
+            Int8(draft.at),
             Smallints(list(counts)),
             Bigints(list(counts.values())),
             *self._columns(ordinals),
@@ -81,7 +82,8 @@ class Arranged:
 
     def _columns(self, ordinals: list[int | None] | None) -> list[Any]:
         if not self.count:
-            return [None] * 8
+            nothing = (Smallints, Integers, Bigints, Texts, Bigints, Bigints, Bigints, Texts)
+            return [kind(None) for kind in nothing]
         stretches = self.draft.stretches
         pick = _picker(self.order)
         details = _details(stretches)
@@ -92,8 +94,8 @@ class Arranged:
             Texts([player.encode() for player in pick(self.players)]),
             Bigints(pick(_joined([one.score for one in stretches]))),
             Bigints(pick(_joined([one.tiebreak for one in stretches]))),
-            None if ordinals is None else SparseBigints(pick(ordinals)),
-            None if details is None else Texts(pick(details)),
+            Bigints(None) if ordinals is None else SparseBigints(pick(ordinals)),
+            Texts(None) if details is None else Texts(pick(details)),
         ]
 
     def _ordinals(self) -> list[int | None] | None:
@@ -114,8 +116,10 @@ class Arranged:
     def _requests(self) -> list[Any]:
         # In the order of their keys, as everybody's are: so nobody waits for somebody who waits for him.
         requests = sorted(self.draft.requests, key=itemgetter(0, 1))
+        forgotten_before = Int8(self.draft.forgotten_before)
         if not requests:
-            return [None, None, None, None, self.draft.forgotten_before, None, None, None]
+            no_keys, no_places = packed_keys(None), (Integers(None), Smallints(None), Bigints(None))
+            return [*no_keys, Integers(None), forgotten_before, *no_places]
         check_keys(requests)
         places = [
             (number, partition, place)
@@ -125,7 +129,7 @@ class Arranged:
         return [
             *packed_keys(requests),
             Integers([request.events for request in requests]),
-            self.draft.forgotten_before,
+            forgotten_before,
             Integers([number for number, _, _ in places]),
             Smallints([partition for _, partition, _ in places]),
             Bigints([place for _, _, place in places]),
@@ -143,7 +147,7 @@ class Arranged:
     def _metadata(self) -> list[Any]:
         found = self.draft.metadata
         if not found:
-            return [None, None, None]
+            return [Smallints(None), Bigints(None), Texts(None)]
         return [
             Smallints([self.partition[index] for index in found]),
             Bigints([self.place[index] for index in found]),
@@ -157,7 +161,7 @@ class Arranged:
             for partition, (first, upto) in self._span(start, count).items()
         ]
         if not spans:
-            return [None, None, None, None]
+            return [Smallints(None), Bigints(None), Bigints(None), Texts(None)]
         return [
             Smallints([span[0] for span in spans]),
             Bigints([span[1] for span in spans]),
@@ -183,13 +187,13 @@ def control_arguments(
     """Return what `append_control_1` is called with."""
     details = [None if event.detail is None else encode_detail(event.detail) for event in events]
     return [
-        seen,
-        max([at, *(event.at for event in events)]),
+        Int8(seen),
+        Int8(max([at, *(event.at for event in events)])),
         Integers(contexts),
         Bigints([event.at for event in events]),
         Texts(details),
-        *([None, None, None] if request is None else packed_keys([request])),
-        forgotten_before,
+        *packed_keys(None if request is None else [request]),
+        Int8(forgotten_before),
     ]
 
 
@@ -209,8 +213,10 @@ def check_keys(requests: Sequence[Keyed]) -> None:
             raise ValueError(f"two requests of one draft have the key {one.key!r}")
 
 
-def packed_keys(requests: Sequence[Keyed]) -> list[Any]:
+def packed_keys(requests: Sequence[Keyed] | None) -> list[Any]:
     """Return senders, keys and fingerprints."""
+    if requests is None:
+        return [Texts(None), Texts(None), Bytes(None)]
     return [
         Texts([request.sender.encode() for request in requests]),
         Texts([request.key.encode() for request in requests]),

@@ -106,7 +106,7 @@ class Connections:
         raise Closed("the connections to PostgreSQL were closed; open them again")
 
     def _give_back(self, connection: Connection) -> None:
-        if self._closed or connection.closed or connection.pgconn.transaction_status is not TransactionStatus.IDLE:
+        if self._closed or connection.closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             connection.close()
         else:
             self._idle.append(connection)
@@ -131,9 +131,11 @@ def with_limits(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
         return make_conninfo(url, **{name: value for name, value in limits.items() if name not in given})
-    except psycopg.Error as problem:
-        # The URL holds a password: what libpq says names the part that is wrong, not the whole.
-        raise InvalidValue("url", f"cannot be read as the address of a PostgreSQL: {problem}") from None
+    except psycopg.Error:
+        # What libpq says repeats the URL, and with it the password.
+        raise InvalidValue(
+            "url", "cannot be read as the address of a PostgreSQL; it is like postgresql://user@host:5432/database"
+        ) from None
 
 
 def connected(

@@ -170,7 +170,7 @@ class PostgresLedger:
         ]
 
     def _call(self, statement: str, arguments: Sequence[Any]) -> Any:
-        _, at, *_ = arguments
+        at = int(arguments[1])
         for _ in range(_APPEND_ATTEMPTS_MAX):
             with self._connections.using() as connection:
                 try:

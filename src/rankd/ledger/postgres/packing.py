@@ -1,4 +1,7 @@
-"""Columns as PostgreSQL's binary arrays: ten thousand numbers are packed at once and not one by one."""
+"""Columns as PostgreSQL's binary arrays: ten thousand numbers are packed at once and not one by one.
+
+Null has a type too: so a statement has the same types whatever it is called with, and is prepared once.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,26 @@ from psycopg import adapters
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 
-_HEADER = Struct(">iiIii")  # dimensions, whether there are nulls, the elements' type, how many, and the first's index
+_HEADER = Struct(">iiI")  # dimensions, whether there are nulls, the elements' type
+_DIMENSION = Struct(">ii")  # how many, and the first's index
 _NULL = b"\xff\xff\xff\xff"
 
 
 class Packed:
-    """An array as it goes over the wire; which type it has is said by the class."""
+    """An array as it goes over the wire, or null; which type it has is said by the class."""
 
     __slots__ = ("data",)
 
     element_oid = 0
     array_oid = 0
 
-    def __init__(self, count: int, body: bytes, has_nulls: bool = False) -> None:
-        """`body` are the elements, each with its length."""
-        header = (
-            _HEADER.pack(1, has_nulls, self.element_oid, count, 1) if count else pack(">iiI", 0, 0, self.element_oid)
-        )
-        self.data = header + body
+    def __init__(self, body: bytes | None, count: int = 0, has_nulls: bool = False) -> None:
+        """`body` are the elements, each with its length; None is no array at all."""
+        self.data = None
+        if body is not None:
+            # One without elements has no dimensions either.
+            dimensions = _DIMENSION.pack(count, 1) if count else b""
+            self.data = _HEADER.pack(bool(count), has_nulls, self.element_oid) + dimensions + body
 
 
 class Smallints(Packed):
@@ -35,9 +40,9 @@ class Smallints(Packed):
     __slots__ = ()
     element_oid, array_oid = 21, 1005
 
-    def __init__(self, values: Sequence[int]) -> None:
+    def __init__(self, values: Sequence[int] | None) -> None:
         """Pack the values, none of them null."""
-        super().__init__(len(values), _numbers(values, 2, "h"))
+        super().__init__(_numbers(values, 2, "h"), len(values or ()))
 
 
 class Integers(Packed):
@@ -46,9 +51,9 @@ class Integers(Packed):
     __slots__ = ()
     element_oid, array_oid = 23, 1007
 
-    def __init__(self, values: Sequence[int]) -> None:
+    def __init__(self, values: Sequence[int] | None) -> None:
         """Pack the values, none of them null."""
-        super().__init__(len(values), _numbers(values, 4, "i"))
+        super().__init__(_numbers(values, 4, "i"), len(values or ()))
 
 
 class Bigints(Packed):
@@ -57,9 +62,9 @@ class Bigints(Packed):
     __slots__ = ()
     element_oid, array_oid = 20, 1016
 
-    def __init__(self, values: Sequence[int]) -> None:
+    def __init__(self, values: Sequence[int] | None) -> None:
         """Pack the values, none of them null."""
-        super().__init__(len(values), _numbers(values, 8, "q"))
+        super().__init__(_numbers(values, 8, "q"), len(values or ()))
 
 
 class SparseBigints(Packed):
@@ -71,7 +76,7 @@ class SparseBigints(Packed):
     def __init__(self, values: Sequence[int | None]) -> None:
         """Pack the values."""
         packed = (_NULL if value is None else pack(">iq", 8, value) for value in values)
-        super().__init__(len(values), b"".join(packed), has_nulls=True)
+        super().__init__(b"".join(packed), len(values), has_nulls=True)
 
 
 class Texts(Packed):
@@ -80,9 +85,9 @@ class Texts(Packed):
     __slots__ = ()
     element_oid, array_oid = 25, 1009
 
-    def __init__(self, values: Sequence[bytes | None]) -> None:
+    def __init__(self, values: Sequence[bytes | None] | None) -> None:
         """Pack the values."""
-        super().__init__(len(values), _strings(values), has_nulls=None in values)
+        super().__init__(_strings(values), len(values or ()), has_nulls=None in (values or ()))
 
 
 class Bytes(Packed):
@@ -91,18 +96,22 @@ class Bytes(Packed):
     __slots__ = ()
     element_oid, array_oid = 17, 1001
 
-    def __init__(self, values: Sequence[bytes]) -> None:
+    def __init__(self, values: Sequence[bytes] | None) -> None:
         """Pack the values."""
-        super().__init__(len(values), _strings(values))
+        super().__init__(_strings(values), len(values or ()))
 
 
-def _numbers(values: Sequence[int], size: int, code: str) -> bytes:
+def _numbers(values: Sequence[int] | None, size: int, code: str) -> bytes | None:
+    if values is None:
+        return None
     with_sizes = [size] * (2 * len(values))
     with_sizes[1::2] = values
     return pack(f">{f'i{code}' * len(values)}", *with_sizes)
 
 
-def _strings(values: Iterable[bytes | None]) -> bytes:
+def _strings(values: Iterable[bytes | None] | None) -> bytes | None:
+    if values is None:
+        return None
     parts: list[bytes] = []
     for value in values:
         if value is None:
@@ -116,7 +125,7 @@ def _strings(values: Iterable[bytes | None]) -> bytes:
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Packed) -> bytes:
+    def dump(self, obj: Packed) -> bytes | None:
         """Return it as it is."""
         return obj.data
 

@@ -5,7 +5,7 @@ Asking.every / Asking.some → Client.call_all (one round trip) → Reply of eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from rankd.domain.instance import InstanceKey
@@ -79,6 +79,23 @@ class Asking:
             self._totals[shard] = reply.total
             replies.append(reply)
         return replies
+
+    def at_once(
+        self, function: str, pieces: Mapping[int, Sequence[Arguments]], whole: Callable[[int], Arguments]
+    ) -> dict[int, list[Reply]]:
+        """Ask shards in several calls each, so that none keeps Redis busy for long, for answers of one instant.
+
+        One round trip. Where something was written to a shard between its calls, it is asked `whole` in another.
+        """
+        questions = [(shard, piece) for shard, several in pieces.items() for piece in several]
+        answers: dict[int, list[Reply]] = {shard: [] for shard in pieces}
+        for reply in self.some(function, questions):
+            answers[reply.shard].append(reply)
+        torn = [shard for shard, replies in answers.items() if len({reply.head.line for reply in replies}) > 1]
+        if torn:
+            for reply in self.some(function, [(shard, whole(shard)) for shard in torn]):
+                answers[reply.shard] = [reply]
+        return answers
 
     @property
     def total(self) -> int:

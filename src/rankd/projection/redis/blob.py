@@ -1,104 +1,31 @@
-"""Changes as arguments of rankd_write: operations in MessagePack, cut into calls of a bounded size.
+"""Changes as calls of rankd_write, each of a bounded size.
 
-functions/write_shard.lua and functions/write_instance.lua say what the arguments mean.
+InstanceChange → split over shards → ShardCalls.add → operations of one call after the other
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import compress
-from typing import Any
-
-import msgspec
 
 from rankd.domain.instance import InstanceKey
-from rankd.projection.redis.changes import InstanceChange, Move
+from rankd.projection.redis.changes import InstanceChange
 from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, describe, written_described
-from rankd.projection.redis.keys import (
-    LAYOUT_VERSION,
-    Kind,
-    ShardKeys,
-    bucket_hash,
-    buckets_for,
-    instance_name,
-    player_hash,
+from rankd.projection.redis.keys import Kind, ShardKeys, bucket_hash, buckets_for, instance_name, player_hash
+from rankd.projection.redis.operations import (
+    CAPTURED_SLOT,
+    METADATA_SLOT,
+    NOBODY_LEFT,
+    ROW_KINDS,
+    Head,
+    Operation,
+    ShardCall,
+    encode,
 )
 
-WRITE = "rankd_write"
-LIVE, LOADING, BESIDE = 0, 1, 2
-_NO_CAPTURED: list[Any] = []
-_FORGET_CAPTURED = [1]
-_encode = msgspec.msgpack.Encoder().encode
-_ROW_KINDS = (Kind.STANDING, Kind.PREFIXES, Kind.DISTINCT, Kind.DISTINCT_COUNTS)
-
-
-class Head(msgspec.Struct, frozen=True):
-    """What all calls of one write to one shard say of it."""
-
-    epoch: int
-    time_ms: int
-    moves: Sequence[Move]
-    token: str
-    mode: int = LIVE
-
-
-class ShardCall:
-    """One call in the making: keys and arguments are named by their index, from 1."""
-
-    __slots__ = ("_arguments", "_generation", "_indexes", "_keys", "_operations", "_shard", "weight")
-
-    def __init__(self, shard: ShardKeys, generation: int) -> None:
-        """Begin without operations."""
-        self._shard = shard
-        self._generation = generation
-        self._keys = [shard.meta, shard.described(generation)]
-        self._indexes: dict[bytes, int] = {}
-        self._arguments: list[bytes] = [b""]  # the head comes last
-        self._operations: list[int] = []
-        self.weight = 0
-
-    def key(self, kind: Kind, name: bytes, *, beside: bool = False) -> int:
-        """Declare a key of an instance and return its index; `beside`: that which is to take its place."""
-        full = self._shard.of(kind, self._generation, name)
-        if beside:
-            full = full.replace(b":%b:" % kind.encode(), b":%b~:" % kind.encode(), 1)
-        index = self._indexes.get(full)
-        if index is None:
-            self._keys.append(full)
-            index = self._indexes[full] = len(self._keys)
-        return index
-
-    def blob(self, value: bytes) -> int:
-        """Add an argument and return its index."""
-        self._arguments.append(value)
-        return len(self._arguments)
-
-    def add(self, operation: list[Any], weight: int) -> None:
-        """Add an operation of so many updates."""
-        self._operations.append(self.blob(_encode(operation)))
-        self.weight += weight
-
-    def made(self, head: Head, cut: int, cuts: int) -> Call:
-        """Return the call, part `cut` of `cuts` of its write."""
-        moves: list[str] = []
-        for partition, after, upto in head.moves:
-            moves += str(partition), str(after), str(upto)
-        self._arguments[0] = _encode(
-            (
-                str(LAYOUT_VERSION),
-                str(self._generation),
-                str(head.epoch),
-                str(head.time_ms),
-                moves,
-                cut,
-                cuts,
-                head.token,
-                self._operations,
-                head.mode,
-            )
-        )
-        return Call(WRITE, self._keys, self._arguments)
+_BUCKET_WEIGHT = 8  # a bucket of captured places costs about as much as so many rows
 
 
 class ShardCalls:
@@ -115,42 +42,58 @@ class ShardCalls:
         """Return the calls, in order."""
         return [call.made(head, cut, len(self._calls)) for cut, call in enumerate(self._calls, start=1)]
 
-    def add(self, change: InstanceChange, form: Form, *, dense: bool, whole: bool = False) -> None:
-        """Add what changed of an instance on this shard. `whole`: rows gather beside those there are, see `swap`."""
+    def add(self, change: InstanceChange, form: Form, *, dense: bool) -> None:
+        """Add what changed of an instance on this shard."""
         if change.total == 0:
             self._add_end(change.key, form)
             return
-        for first, last in self._parts(len(change.players)):
-            self._add_rows(change, form, first, last, dense=dense, whole=whole)
+        for part, first, last in self._parts(change):
+            self._add_part(part, form, dense=dense, first=first, last=last)
         if change.metadata:
-            self._add_metadata(change, form, dense=dense)
-        if change.captured is not None and change.total:
+            self._add_metadata(change, form, change.metadata, dense=dense)
+        if change.captured is not None:
             self._add_captured(change, form, change.captured, dense=dense)
+
+    def add_beside(self, change: InstanceChange, form: Form, *, dense: bool) -> None:
+        """Add rows that gather beside those there are, until `swap`; a cleared change begins anew."""
+        name = instance_name(change.key)
+        for part, first, _ in self._parts(change):
+            call = self._call(max(1, len(part.players)))
+            operation = call.operation(name, form, dense=dense, beside=True)
+            if change.cleared and first:
+                operation.unlink = [call.key(kind, name, beside=True) for kind in ROW_KINDS]
+            _set_rows(call, operation, part, form)
+            call.add(operation, max(1, len(part.players)))
 
     def swap(self, key: InstanceKey, form: Form, described: bytes, *, dense: bool) -> None:
         """Let the rows that gathered beside take the place of those there were, in whatever form."""
         call, name = self._call(1), instance_name(key)
-        slots = _slots(call, name, form, dense=dense, beside=True)
-        operation = _operation(name, form, slots, described=call.blob(described))
-        operation[14] = [call.key(kind, name) for kind in _ROW_KINDS]
+        operation = call.operation(name, form, dense=dense, beside=True)
+        operation.described = call.blob(described)
+        operation.swap = [call.key(kind, name) for kind in ROW_KINDS]
         call.add(operation, 1)
 
-    def _add_end(self, key: InstanceKey, form: Form) -> None:
-        call, name = self._call(1), instance_name(key)
-        operation = _operation(name, form, _slots(call, name, form, dense=False, beside=False), described=-1)
-        operation[4] = _all_of(call, name)
-        call.add(operation, 1)
+    def _parts(self, change: InstanceChange) -> Iterator[tuple[InstanceChange, bool, bool]]:
+        """Cut a change so that its rows fit a call, and say which part is the first and which the last.
 
-    def _parts(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Cut rows so that each part fits a call; whole instances stay together where they can."""
+        What fits a call is not cut: an instance then changes at once.
+        """
+        rows = len(change.players)
         if rows <= self._updates_max:
-            yield 0, rows
+            yield change, True, True
             return
         first = 0
         while first < rows:
             room = self._updates_max - self._calls[-1].weight
             last = min(rows, first + (room if room > 0 else self._updates_max))
-            yield first, last
+            part = replace(
+                change,
+                players=change.players[first:last],
+                score=change.score[first:last],
+                tie=change.tie[first:last],
+                gone=change.gone[first:last],
+            )
+            yield part, first == 0, last == rows
             first = last
 
     def _call(self, weight: int) -> ShardCall:
@@ -160,62 +103,51 @@ class ShardCalls:
             self._calls.append(call)
         return call
 
-    def _add_rows(self, change: InstanceChange, form: Form, first: int, last: int, *, dense: bool, whole: bool) -> None:
-        name = instance_name(change.key)
-        players, score, tie, gone = change.players, change.score, change.tie, change.gone
-        is_last = last == len(players)
-        if first or not is_last:
-            players, score, tie, gone = players[first:last], score[first:last], tie[first:last], gone[first:last]
-        call = self._call(max(1, len(players)))
-        left: list[str] = []
-        if 1 in gone:
-            left = list(compress(players, gone))
-            stays = bytes(1 - one for one in gone)
-            players = list(compress(players, stays))
-            score, tie = type(score)("q", compress(score, stays)), type(tie)("q", compress(tie, stays))
-        slots = _slots(call, name, form, dense=dense, beside=whole)
-        if left or (is_last and change.forget_captured) or change.expire_at_ms is not None:
-            slots[4] = call.key(Kind.CAPTURED, name)
-        if change.expire_at_ms is not None:
-            slots[5] = call.key(Kind.METADATA, name)
-        operation = _operation(name, form, slots)
-        if not whole:
-            operation[1] = call.blob(written_described(describe(form, change.digest, change.total, dense=dense)))
-            operation[2] = int(is_last)
-        if change.cleared and first == 0:
-            operation[4] = [call.key(kind, name, beside=True) for kind in _ROW_KINDS] if whole else _all_of(call, name)
-        if players:
-            flat: list[str] = [""] * (2 * len(players))
-            if form.is_packed:
-                flat[::2] = form.encode_packed(score, tie)
-            else:
-                flat[::2], prefixes = form.encode_prefixed(score, tie)
-                operation[7] = call.blob(prefixes)
-            flat[1::2] = players
-            operation[6] = flat
-        if left:
-            operation[8] = left
-            operation[9] = [bucket_hash(player) for player in left]
-        if is_last and change.forget_captured:
-            operation[12] = _FORGET_CAPTURED
-        if change.expire_at_ms is not None:
-            operation[13] = str(change.expire_at_ms)
-        call.add(operation, max(1, len(players) + len(left)))
+    def _add_end(self, key: InstanceKey, form: Form) -> None:
+        call, name = self._call(1), instance_name(key)
+        operation = call.operation(name, form, dense=False)
+        operation.described = NOBODY_LEFT
+        operation.unlink = _all_of(call, name)
+        call.add(operation, 1)
 
-    def _add_metadata(self, change: InstanceChange, form: Form, *, dense: bool) -> None:
+    def _add_part(self, change: InstanceChange, form: Form, *, dense: bool, first: bool, last: bool) -> None:
+        weight = max(1, len(change.players))
+        call, name = self._call(weight), instance_name(change.key)
+        operation = call.operation(name, form, dense=dense)
+        operation.described = call.blob(written_described(describe(form, change.digest, change.total, dense=dense)))
+        operation.last = last
+        if change.cleared and first:
+            operation.unlink = _all_of(call, name)
+        stays = change
+        if 1 in change.gone:
+            operation.gone = list(compress(change.players, change.gone))
+            stays = without_gone(change)
+        _set_rows(call, operation, stays, form)
+        placeless = [*operation.gone, *change.returned] if first else operation.gone
+        if placeless or change.forget_captured:
+            operation.keys[CAPTURED_SLOT] = call.key(Kind.CAPTURED, name)
+        if placeless:
+            operation.places_gone = [part for player in placeless for part in (player, bucket_hash(player))]
+        if change.forget_captured:
+            operation.captured = [1]
+        _set_expiry(call, operation, change)
+        call.add(operation, weight)
+
+    def _add_metadata(
+        self, change: InstanceChange, form: Form, metadata: Mapping[str, tuple[int, int] | None], *, dense: bool
+    ) -> None:
         name = instance_name(change.key)
-        listed = list((change.metadata or {}).items())
+        listed = list(metadata.items())
         for first in range(0, len(listed), self._updates_max):
             some = listed[first : first + self._updates_max]
             call = self._call(len(some))
-            slots = _slots(call, name, form, dense=dense, beside=False)
-            slots[5] = call.key(Kind.METADATA, name)
-            operation = _operation(name, form, slots)
-            for player, event in some:
-                if event is None:
-                    operation[11].append(player)
-                else:
-                    operation[10] += player, f"{event[0]}:{event[1]}"
+            operation = call.operation(name, form, dense=dense)
+            operation.keys[METADATA_SLOT] = call.key(Kind.METADATA, name)
+            operation.metadata = [
+                part for player, event in some if event for part in (player, f"{event[0]}:{event[1]}")
+            ]
+            operation.metadata_gone = [player for player, event in some if event is None]
+            _set_expiry(call, operation, change)
             call.add(operation, len(some))
 
     def _add_captured(self, change: InstanceChange, form: Form, captured: Mapping[str, int], *, dense: bool) -> None:
@@ -225,41 +157,53 @@ class ShardCalls:
         for player, place in captured.items():
             buckets.setdefault(bucket_hash(player) % count, {})[player] = place
         listed = list(buckets.items())
-        # A bucket costs about as much as a few rows: its players are not looked at one by one.
-        step = max(1, self._updates_max // 8)
+        step = max(1, self._updates_max // _BUCKET_WEIGHT)
         for first in range(0, max(1, len(listed)), step):
             some = listed[first : first + step]
-            call = self._call(8 * len(some))
-            slots = _slots(call, name, form, dense=dense, beside=False)
-            slots[4] = call.key(Kind.CAPTURED, name)
-            operation = _operation(name, form, slots)
+            weight = max(1, _BUCKET_WEIGHT * len(some))
+            call = self._call(weight)
+            operation = call.operation(name, form, dense=dense)
+            operation.keys[CAPTURED_SLOT] = call.key(Kind.CAPTURED, name)
             gathering = call.key(Kind.CAPTURED, name, beside=True)
+            indexes = [call.blob(encode(places)) for _, places in some]
             is_last = first + step >= len(listed)
-            indexes = [call.blob(_encode(places)) for _, places in some]
-            operation[12] = [2, str(count), int(first == 0), int(is_last), gathering, indexes[0] if indexes else 0]
-            operation[12] += [str(bucket) for bucket, _ in some]
-            if change.expire_at_ms is not None:
-                operation[13] = str(change.expire_at_ms)
-            call.add(operation, 8 * len(some) or 1)
+            operation.captured = [2, str(count), int(first == 0), int(is_last), gathering, indexes[0] if indexes else 0]
+            operation.captured += [str(bucket) for bucket, _ in some]
+            _set_expiry(call, operation, change)
+            call.add(operation, weight)
 
 
-def _operation(name: bytes, form: Form, slots: list[int], described: int = 0) -> list[Any]:
-    scale = 1 << form.tie_bits if form.is_packed else 0
-    return [name.decode(), described, 1, scale, [], slots, [], 0, [], [], [], [], _NO_CAPTURED, "", []]
+def without_gone(change: InstanceChange) -> InstanceChange:
+    """Return a change with the rows of those alone who are still there."""
+    stays = bytes(not one for one in change.gone)
+    return replace(
+        change,
+        players=list(compress(change.players, stays)),
+        score=type(change.score)("q", compress(change.score, stays)),
+        tie=type(change.tie)("q", compress(change.tie, stays)),
+        gone=b"",
+    )
 
 
-def _row_kinds(form: Form, *, dense: bool) -> list[Kind]:
-    kinds = [Kind.STANDING]
-    if not form.is_packed:
-        kinds.append(Kind.PREFIXES)
-    if dense:
-        kinds += [Kind.DISTINCT, Kind.DISTINCT_COUNTS]
-    return kinds
+def _set_rows(call: ShardCall, operation: Operation, change: InstanceChange, form: Form) -> None:
+    if not change.players:
+        return
+    rows: list[str] = [""] * (2 * len(change.players))
+    if form.is_packed:
+        rows[::2] = form.encode_packed(change.score, change.tie)
+    else:
+        rows[::2], prefixes = form.encode_prefixed(change.score, change.tie)
+        operation.prefixes = call.blob(prefixes)
+    rows[1::2] = change.players
+    operation.rows = rows
 
 
-def _slots(call: ShardCall, name: bytes, form: Form, *, dense: bool, beside: bool) -> list[int]:
-    kinds = _row_kinds(form, dense=dense)
-    return [call.key(kind, name, beside=beside) if kind in kinds else 0 for kind in _ROW_KINDS] + [0, 0]
+def _set_expiry(call: ShardCall, operation: Operation, change: InstanceChange) -> None:
+    if change.expire_at_ms is not None:
+        operation.expire = str(change.expire_at_ms)
+        name = instance_name(change.key)
+        operation.keys[CAPTURED_SLOT] = call.key(Kind.CAPTURED, name)
+        operation.keys[METADATA_SLOT] = call.key(Kind.METADATA, name)
 
 
 def _all_of(call: ShardCall, name: bytes) -> list[int]:
@@ -290,6 +234,7 @@ def split(change: InstanceChange, shards: int, seen: dict[str, int]) -> list[Ins
             type(change.tie)("q", [change.tie[row] for row in rows[shard]]),
             bytes(change.gone[row] for row in rows[shard]) if change.gone else b"",
             change.cleared,
+            [player for player in change.returned if _shard(player, shards, seen) == shard],
             change.digest,
             change.total,
             None if change.captured is None else captured[shard],

@@ -47,6 +47,7 @@ class InstanceChange:
     tie: array[int] = field(default_factory=lambda: array("q"))
     gone: bytes = b""  # one byte a player, 1: no longer there; left empty, nobody is gone
     cleared: bool = False  # everybody left before what follows
+    returned: Sequence[str] = ()  # who left and came back within this change: their captured places are forgotten
     digest: int = 0  # of the whole instance, after this change
     total: int = 0  # who stand in the whole instance after this change; 0: the instance leaves Redis
     captured: Mapping[str, int] | None = None  # places to remember in place of all before; None: leave them
@@ -74,6 +75,7 @@ def changed(
     tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT,
     *,
     cleared: bool = False,
+    returned: Sequence[str] = (),
 ) -> InstanceChange:
     """Return what the store keeps now of these players, each named once."""
     kept: list[Kept | None] = []
@@ -93,6 +95,7 @@ def changed(
         array("q", tie),
         gone,
         cleared,
+        returned,
         store.digest(key),
         store.total(key),
     )

@@ -28,14 +28,14 @@ from redis.exceptions import (
     MasterDownError,
     MovedError,
     ReadOnlyError,
-    RedisError,
+    RedisClusterException,
     ResponseError,
     TryAgainError,
 )
 from redis.retry import Retry
 
 from rankd.errors import InvalidValue, RanksUnavailable, RanksUnfit
-from rankd.projection.redis.lanes import LOST, Call, Channel, Pending
+from rankd.projection.redis.lanes import FAILED, LOST, Call, Channel, Pending
 from rankd.projection.redis.library import ensure_library
 
 __all__ = ["Call", "Channel", "Client", "Pending", "connect", "unavailable"]
@@ -71,7 +71,7 @@ def connect(url: str, *, answer_wait_s: float = ANSWER_WAIT_S, connections_max: 
         else:
             raise InvalidValue("url", f"must begin with redis://, rediss://, unix:// or redis+cluster://; got {scheme}")
         client.prepare()
-    except (RedisError, OSError) as problem:
+    except FAILED as problem:
         raise RanksUnavailable(f"Redis cannot be reached: {_short(problem)}; is it running there?") from None
     return client
 
@@ -89,7 +89,7 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     for host in hosts.split(","):
         name, _, port = host.rpartition(":")
         nodes.append(node(name or host, int(port) if name else 6379))
-    return RedisCluster(startup_nodes=nodes, cluster_error_retry_attempts=0, **options)
+    return RedisCluster(startup_nodes=nodes, **options)
 
 
 class Client:
@@ -140,14 +140,14 @@ class Client:
                 raise unavailable(problem) from None
             try:
                 return self._once(call, asking)
-            except (RedisError, OSError) as latest:
+            except FAILED as latest:
                 problem = latest
 
     def _repair(self, problem: Exception) -> str | None:
         """Do what the problem asks for before the next attempt; return the node to ask, for a slot on the move."""
         if isinstance(problem, AskError):
             return str(problem.node_addr[0]) + ":" + str(problem.node_addr[1])
-        if isinstance(problem, (MovedError, ReadOnlyError, ClusterDownError, *LOST)):
+        if isinstance(problem, (MovedError, ReadOnlyError, ClusterDownError, RedisClusterException, *LOST)):
             if isinstance(problem, (AuthenticationError, AuthorizationError)):
                 raise unavailable(problem)
             self._learn_nodes()
@@ -220,7 +220,7 @@ class Client:
         if self._cluster is None:
             return
         # Where nobody knows at present, the caller's deadline decides how long that may last.
-        with suppress(RedisError, OSError):
+        with suppress(*FAILED):
             self._cluster.nodes_manager.initialize()
 
     def close(self) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
-from redis.exceptions import ClusterDownError, RedisError, ResponseError, TryAgainError
+from redis.exceptions import ClusterDownError, RedisClusterException, RedisError, ResponseError, TryAgainError
 
 if TYPE_CHECKING:
     from rankd.projection.redis.client import Client
 
 LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
+FAILED = (RedisError, RedisClusterException, OSError)  # whatever the driver may raise
 
 
 class Call(NamedTuple):
@@ -48,7 +49,7 @@ class Lane:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
             self._connection.send_command(*call.command)
-        except (RedisError, OSError) as problem:
+        except FAILED as problem:
             pending.failed(index, problem)
             self._break(problem)
         else:
@@ -101,7 +102,7 @@ class Pending:
         for index, call in enumerate(calls):
             try:
                 pool = client.pool_of(call.keys[0])
-            except RedisError as problem:  # a slot that nobody serves at present
+            except FAILED as problem:  # a slot that nobody serves at present
                 self._problems[index] = ClusterDownError(str(problem))
                 continue
             lane = lanes.get(id(pool))

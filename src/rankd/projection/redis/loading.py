@@ -9,12 +9,13 @@ from typing import Self
 
 from rankd.errors import RanksUnavailable
 from rankd.projection.port import Position, Verdict
-from rankd.projection.redis.blob import LOADING, Head, ShardCalls, split
+from rankd.projection.redis.blob import ShardCalls, split
 from rankd.projection.redis.changes import InstanceChange, Move, Written
 from rankd.projection.redis.client import Call, Client, Pending
 from rankd.projection.redis.forms import Form, prefixed_form
 from rankd.projection.redis.keys import ShardKeys, instance_name
 from rankd.projection.redis.known import positions_in
+from rankd.projection.redis.operations import LOADING, Head
 from rankd.projection.redis.writing import Whole, fits, fitting_form
 
 _UNDER_WAY_MAX = 4  # calls that Redis may be behind: it works while the next ones are made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rankd.domain.order import Kept, Ranking
 from rankd.projection.port import Friend, Standing
@@ -16,7 +16,7 @@ from rankd.projection.redis.asking import Asking, Reply
 from rankd.projection.redis.keys import bucket_hash, shard_of
 from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
 
-PLAYERS_PER_CALL = 1_000  # looked up and counted in about 5 ms
+PLAYERS_PER_CALL = 500  # looked up and counted within 5 ms
 KEYS_PER_CALL = 500  # counted on a shard they may not be in, which takes longer
 
 
@@ -35,57 +35,46 @@ def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool
     More than PLAYERS_PER_CALL of one shard are asked for in several calls; where something was written to the shard
     between these, they are asked for again in a single one, which keeps Redis busy for longer: a second round trip.
     """
+    by_shard: dict[int, list[tuple[int, bytes]]] = {}
+    for index, player in enumerate(players):
+        if (id_bytes := encoded_id(player)) is not None:
+            by_shard.setdefault(shard_of(player, asking.shards), []).append((index, id_bytes))
+    by_shard = by_shard or {0: []}  # one shard at least says how old the answer is
+
+    def question(some: Sequence[tuple[int, bytes]]) -> list[bytes | int | str]:
+        buckets = [bucket_hash(players[index]) for index, _ in some] if captured else []
+        return [options + ("p" if captured else ""), len(some), *(id_bytes for _, id_bytes in some), *buckets]
+
+    pieces = {
+        shard: [
+            question(some[first : first + PLAYERS_PER_CALL]) for first in range(0, len(some) or 1, PLAYERS_PER_CALL)
+        ]
+        for shard, some in by_shard.items()
+    }
     found: list[Found | None] = [None] * len(players)
-    by_shard: dict[int, list[int]] = {shard: [] for shard in range(asking.shards)} if not players else {}
-    encoded = [encoded_id(player) for player in players]
-    for index, (player, id_bytes) in enumerate(zip(players, encoded, strict=True)):
-        by_shard.setdefault(0 if id_bytes is None else shard_of(player, asking.shards), []).append(index)
-
-    def ask(pieces: Sequence[tuple[int, list[int]]]) -> list[Reply]:
-        questions: list[tuple[int, list[Any]]] = []
-        for shard, indexes in pieces:
-            buckets = (
-                [bucket_hash(players[index]) for index in indexes if encoded[index] is not None] if captured else []
-            )
-            ids = [encoded[index] for index in indexes if encoded[index] is not None]
-            questions.append((shard, [options + ("p" if captured else ""), len(ids), *ids, *buckets]))
-        return asking.some("rankd_read_players", questions)
-
-    pieces = [
-        (shard, indexes[first : first + PLAYERS_PER_CALL])
-        for shard, indexes in by_shard.items()
-        for first in range(0, len(indexes) or 1, PLAYERS_PER_CALL)
-    ]
-    replies = ask(pieces)
-    instants: dict[int, set[bytes]] = {}
-    for reply in replies:
-        instants.setdefault(reply.shard, set()).add(reply.head.line)
-    torn = [shard for shard, lines in instants.items() if len(lines) > 1]
-    if torn:
-        whole = [(shard, by_shard[shard]) for shard in torn]
-        kept = [pair for pair in zip(pieces, replies, strict=True) if pair[0][0] not in torn]
-        pairs = [*kept, *zip(whole, ask(whole), strict=True)]
-    else:
-        pairs = list(zip(pieces, replies, strict=True))
-    for (_, indexes), reply in pairs:
-        present = [index for index in indexes if encoded[index] is not None]
-        for index, one in zip(present, _read(asking, reply, [players[index] for index in present]), strict=True):
-            found[index] = one
+    replies = asking.at_once("rankd_read_players", pieces, lambda shard: question(by_shard[shard]))
+    for shard, some in by_shard.items():
+        rest = iter(some)
+        for reply in replies[shard]:
+            if reply.values:
+                part = list(islice(rest, len(reply.values[1])))
+                for (index, _), one in zip(part, _read(asking, reply, part, players), strict=True):
+                    found[index] = one
     return found
 
 
-def _read(asking: Asking, reply: Reply, players: Sequence[str]) -> list[Found | None]:
-    if not reply.values:
-        return [None] * len(players)
+def _read(
+    asking: Asking, reply: Reply, some: Sequence[tuple[int, bytes]], players: Sequence[str]
+) -> list[Found | None]:
     _, rows, captured, metadata = reply.values
     if metadata is not None:
-        asking.note_metadata(players, metadata)
+        asking.note_metadata([players[index] for index, _ in some], metadata)
     if captured is not None:
         asking.captured.update(
-            (player, place) for player, place in zip(players, captured, strict=True) if place is not None
+            (players[index], place) for (index, _), place in zip(some, captured, strict=True) if place is not None
         )
-    there = [(player.encode(), row) for player, row in zip(players, rows, strict=True) if row is not None]
-    lines = iter(lines_of(reply.form, [row[1] + player for player, row in there], [row[0] for _, row in there]))
+    there = [(id_bytes, row) for (_, id_bytes), row in zip(some, rows, strict=True) if row is not None]
+    lines = iter(lines_of(reply.form, [row[1] + id_bytes for id_bytes, row in there], [row[0] for _, row in there]))
     return [None if row is None else Found(next(lines), row[2] or 0, row[3] or 0, row[4]) for row in rows]
 
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 from rankd.errors import RanksUnavailable
 from rankd.projection.port import Position, Verdict
-from rankd.projection.redis.blob import Head
 from rankd.projection.redis.changes import InstanceChange, Move, Written
 from rankd.projection.redis.client import Call, Client, Pending
 from rankd.projection.redis.keys import ShardKeys
 from rankd.projection.redis.known import KnownBoard, look_at, positions_in
 from rankd.projection.redis.loading import Loading, sweep
+from rankd.projection.redis.operations import Head
 from rankd.projection.redis.writing import Whole, Writing
 
 CALL_UPDATES_MAX = 5_000

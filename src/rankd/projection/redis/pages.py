@@ -12,9 +12,10 @@ from rankd.projection.redis.keys import bucket_hash
 from rankd.projection.redis.lines import Line, MarkKind, mark
 from rankd.projection.redis.lookups import encoded_id, find_lines
 from rankd.projection.redis.selection import Bracket, bracket_of_place
-from rankd.projection.redis.window import Block, Window, block_of, quota
+from rankd.projection.redis.window import NO_BLOCK, Window, block_of, quota
 
-TOP_ENTRIES_MAX = 2_000  # of each shard; a page that ends deeper is looked for by samples
+TOP_ENTRIES_MAX = 2_000  # of each shard; a page that begins deeper is looked for by samples
+ENTRIES_PER_CALL = 2_000  # sent within 5 ms
 ATTEMPTS_MAX = 5
 _SLACK = 16  # entries that may come or go between two round trips
 _COUNTING = {Ranking.ORDINAL: "", Ranking.COMPETITION: "b", Ranking.DENSE: "d"}
@@ -37,9 +38,8 @@ def by_place(asking: Asking, first: int, count: int, ranking: Ranking, *, metada
         return Page([], instance_total(asking))
     if asking.shards == 1:
         return _page(asking, _all(asking, options, 0, count, ("index", start)), start, stop, ranking)
-    near = quota(stop, asking.shards)
-    if near <= TOP_ENTRIES_MAX:
-        window = _all(asking, options, 0, near, ("index", 0))
+    if quota(start, asking.shards) <= TOP_ENTRIES_MAX:
+        window = _all(asking, options, 0, quota(stop, asking.shards), ("index", 0))
         if window.has(start, stop):
             return _page(asking, window, start, stop, ranking)
     for _ in range(ATTEMPTS_MAX):
@@ -87,9 +87,8 @@ def around(
             instance_total(asking)  # only for how old the answer is
             return None
         bucket = (bucket_hash(player),) if captured else ()
-        (reply,) = asking.every("rankd_read_page", options, above, below + 1, "player", id_bytes, *bucket)
-        block = block_of(reply, asking)
-        return _around(asking, Window([block]), above, below, ranking) if block is not None and block.lines else None
+        window = _all(asking, options, above, below + 1, ("player", id_bytes, *bucket))
+        return _around(asking, window, above, below, ranking) if window.lines else None
     for _ in range(ATTEMPTS_MAX):
         (line,) = find_lines(asking, [player], captured=captured)
         if line is None:
@@ -116,13 +115,19 @@ def _page(asking: Asking, window: Window, start: int, stop: int, ranking: Rankin
 
 
 def _all(asking: Asking, options: str, above: int, below: int, origin: Origin) -> Window:
-    return _window(asking, lambda _: (options, above, below, *origin))
+    return _window(asking, lambda _: (options, above, below), origin)
 
 
-def _window(asking: Asking, arguments: Callable[[int], Arguments]) -> Window:
-    replies = asking.some("rankd_read_page", [(shard, arguments(shard)) for shard in range(asking.shards)])
-    blocks: list[Block] = [block for reply in replies if (block := block_of(reply, asking)) is not None]
-    return Window(blocks)
+def _window(asking: Asking, stretch: Callable[[int], tuple[str, int, int]], origin: Origin) -> Window:
+    """Ask each shard for its stretch, options and entries before and from the origin on, and merge what comes."""
+    pieces: dict[int, list[Arguments]] = {}
+    for shard in range(asking.shards):
+        options, above, below = stretch(shard)
+        starts = range(-above, max(below, 1 - above), ENTRIES_PER_CALL)
+        pieces[shard] = [(options, -start, min(start + ENTRIES_PER_CALL, below), *origin) for start in starts]
+    replies = asking.at_once("rankd_read_page", pieces, lambda shard: (*stretch(shard), *origin))
+    blocks = [block_of(replies[shard], asking) for shard in range(asking.shards)]
+    return Window([NO_BLOCK if block is None else block for block in blocks])
 
 
 def _enough(asking: Asking, options: str, above: int, below: int, origin: Origin) -> Window:
@@ -141,7 +146,7 @@ def _around_bracket(asking: Asking, options: str, bracket: Bracket, more: int) -
     origin: Origin = ("index", 0)
     if low is not None:
         origin = ("mark", *mark(MarkKind.AT, low.score, low.tie, low.player_bytes))
-    return _window(asking, lambda shard: (options, _SLACK, bracket.spans[shard] + more + _SLACK, *origin))
+    return _window(asking, lambda shard: (options, _SLACK, bracket.spans[shard] + more + _SLACK), origin)
 
 
 def _restless(asking: Asking) -> RanksUnavailable:

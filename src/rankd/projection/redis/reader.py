@@ -127,8 +127,8 @@ class RedisReader(PlainReads):
     ) -> Seen[Page]:
         """Return the places `first` … `last`: one round trip.
 
-        Over several shards one as well for a page that ends within pages.TOP_ENTRIES_MAX entries of each shard (one
-        in a million takes a second), else two: samples, then the entries. Boards whose players a hash does not spread
+        Over several shards one as well for a page that begins within pages.TOP_ENTRIES_MAX entries of each shard (one
+        in a million takes more), else two: samples, then the entries. Boards whose players a hash does not spread
         evenly may take further ones, each of which makes what is left smaller by selection.SAMPLES / 2 and more.
         """
         arguments.check_ranking(ranking)

@@ -96,7 +96,7 @@ def _entries_at_shares(asking: Asking, ppm: Sequence[int]) -> list[Line] | None:
     lines = []
     for number, place in enumerate(places):
         part = answers[number * asking.shards : (number + 1) * asking.shards]
-        window = Window([block for reply in part if (block := block_of(reply, asking)) is not None])
+        window = Window([block for reply in part if (block := block_of([reply], asking)) is not None])
         if window.total == 0 or place >= window.total or not window.has(place, place + 1):
             return None
         lines += window.between(place, place + 1)

@@ -40,20 +40,26 @@ class Block(NamedTuple):
 NO_BLOCK = Block(0, 0, 0, 0, 0, [])
 
 
-def block_of(reply: Reply, asking: Asking) -> Block | None:
-    """Read a reply to rankd_read_page; None where it asked for a player who is absent."""
-    if not reply.values:
-        return NO_BLOCK
-    total, origin, *rest = reply.values
-    if origin is None:
-        return None
-    start, better, distinct, flat, metadata, captured = rest
-    lines = lines_of(reply.form, flat[::2], flat[1::2])
-    if metadata is not None:
-        asking.note_metadata([line.player for line in lines], metadata)
-    if captured is not None:
-        asking.captured[lines[origin - start].player] = captured
-    return Block(total, origin, start, better or 0, distinct, lines)
+def block_of(replies: Sequence[Reply], asking: Asking) -> Block | None:
+    """Read the replies of one shard to rankd_read_page, one for each stretch; None where a player is absent."""
+    blocks: list[Block] = []
+    for reply in replies:
+        if not reply.values:
+            return NO_BLOCK
+        total, origin, *rest = reply.values
+        if origin is None:
+            return None
+        start, better, distinct, flat, metadata, captured = rest
+        lines = lines_of(reply.form, flat[::2], flat[1::2])
+        if metadata is not None:
+            asking.note_metadata([line.player for line in lines], metadata)
+        if captured is not None:
+            asking.captured[lines[origin - start].player] = captured
+        blocks.append(Block(total, origin, start, better or 0, distinct, lines))
+    first, *others = [block for block in blocks if block.lines] or blocks[:1]
+    for other in others:
+        first.lines.extend(other.lines)
+    return first
 
 
 class Window:

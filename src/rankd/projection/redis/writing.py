@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from rankd.domain.instance import InstanceKey
 from rankd.errors import RanksUnavailable
-from rankd.projection.redis.blob import BESIDE, Head, ShardCalls, split
+from rankd.projection.redis.blob import ShardCalls, split, without_gone
 from rankd.projection.redis.changes import InstanceChange, Move
 from rankd.projection.redis.client import Call, Client
 from rankd.projection.redis.forms import Form, choose_form, describe, prefixed_form, written_described
 from rankd.projection.redis.keys import ShardKeys, instance_name
 from rankd.projection.redis.known import KnownBoard
+from rankd.projection.redis.operations import BESIDE, Head
 
 Whole = Callable[[InstanceKey], Iterable[InstanceChange]]
 
@@ -102,7 +103,7 @@ class Writing:
         batches = self._empty()
         for shard, part in enumerate(self._split(page)):
             if shard in self._shards:
-                batches[shard].add(part, form, dense=self._dense, whole=True)
+                batches[shard].add_beside(part, form, dense=self._dense)
                 calls += batches[shard].made(head)
         if any(answer[0] != b"applied" for answer in self._client.call_all(calls)):
             raise RanksUnavailable(f"somebody else writes the ranks of {page.key.board}: look at positions again")
@@ -123,7 +124,5 @@ def fitting_form(change: InstanceChange) -> Form:
 
 def fits(form: Form, change: InstanceChange) -> bool:
     """Say whether the rows of a change can be written in a form; who is gone has no row."""
-    if 1 not in change.gone:
-        return form.fits_all(change.score, change.tie)
-    stays = [row for row, left in enumerate(change.gone) if not left]
-    return form.fits_all([change.score[row] for row in stays], [change.tie[row] for row in stays])
+    stays = without_gone(change) if 1 in change.gone else change
+    return form.fits_all(stays.score, stays.tie)

@@ -111,7 +111,8 @@ BEGIN
     name := 'events_' || to_char(month, 'YYYY_MM');
     IF to_regclass(name) IS NULL THEN
       PERFORM pg_advisory_xact_lock(hashtextextended('rankd.make_months', 0));
-      IF to_regclass(name) IS NULL THEN
+      -- Asked of the table: what to_regclass remembers may be from before we waited.
+      IF NOT EXISTS (SELECT FROM pg_class WHERE relname = name AND relnamespace = 'rankd'::regnamespace) THEN
         EXECUTE format('CREATE TABLE %I (LIKE events INCLUDING ALL)', name);
         EXECUTE format(
           'ALTER TABLE events ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', name,

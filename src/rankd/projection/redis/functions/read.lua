@@ -86,8 +86,8 @@ function read.bound(number)
   return string.format('%.17g', number)
 end
 
--- How many members of a sorted set stand before (number, rest).
-function read.before(key, number, rest)
+-- How many members of a sorted set stand before (number, rest); at most `most`, where the caller knows that.
+function read.before(key, number, rest, most)
   if number >= read.NUMBERS then
     return redis.call('ZCARD', key)
   end
@@ -96,7 +96,7 @@ function read.before(key, number, rest)
   if rest == '' then
     return low
   end
-  local high = low + redis.call('ZCOUNT', key, bound, bound)
+  local high = most or low + redis.call('ZCOUNT', key, bound, bound)
   while low < high do
     local middle = math.floor((low + high) / 2)
     if read.is_less(redis.call('ZRANGE', key, middle, middle)[1], rest) then
@@ -207,9 +207,10 @@ function read.score_start(view, number, member)
   return number, string.sub(member, 1, 2)
 end
 
--- How many have a strictly better score than this entry.
-function read.better(view, number, member)
-  return read.before(view.z, read.score_start(view, number, member))
+-- How many have a strictly better score than this entry; `place` is how many stand before it, nil where not known.
+function read.better(view, number, member, place)
+  local start, rest = read.score_start(view, number, member)
+  return read.before(view.z, start, rest, place)
 end
 
 -- How many distinct scores stand before a mark of `z`; false where distinct scores are not kept. Packed, their numbers

@@ -28,11 +28,11 @@ end
 -- Counts for many entries, each distinct score once.
 function read.counted_once(count, view)
   local known = {}
-  return function(number, member)
+  return function(number, member, place)
     local start, rest = read.score_start(view, number, member)
     local key = start .. '/' .. rest
     if known[key] == nil then
-      known[key] = count(view, number, member)
+      known[key] = count(view, number, member, place)
     end
     return known[key]
   end
@@ -60,11 +60,12 @@ local function read_players(keys, args)
     local text = numbers[index]
     if text then
       local number = tonumber(text)
+      local place = places and redis.call('ZRANK', view.z, member)
       found[index] = {
         text,
         view.packed and '' or string.sub(member, 1, 8),
-        places and redis.call('ZRANK', view.z, member) or false,
-        better and better(number, member) or false,
+        place or false,
+        better and better(number, member, place) or false,
         distinct and distinct(number, member) or false,
       }
     else
@@ -118,7 +119,7 @@ local function read_page(keys, args)
   end
   local member, number = entries[1], tonumber(entries[2])
   reply[5] = start
-  reply[6] = member and string.find(options, 'b') and read.better(view, number, member) or false
+  reply[6] = member and string.find(options, 'b') and read.better(view, number, member, start) or false
   reply[7] = member and string.find(options, 'd') and read.distinct_better(view, number, member) or false
   reply[8] = entries
   local players = {}
@@ -128,7 +129,8 @@ local function read_page(keys, args)
     end
   end
   reply[9] = read.metadata(view, options, players)
-  reply[10] = string.find(options, 'p') and read.captured(view, args[6], args[7]) or false
+  local has_origin = start <= origin and origin < stop
+  reply[10] = has_origin and string.find(options, 'p') and read.captured(view, args[6], args[7]) or false
   return reply
 end
 

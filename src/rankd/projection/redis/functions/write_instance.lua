@@ -1,15 +1,15 @@
 -- One operation of rankd_write: what becomes of one instance on this shard.
 --
 --  1 name            "<window>@<scope>"
---  2 described       index in ARGV of what the `i` hash is to say; 0: leave it, -1: nobody stands there any more
---  3 last            1: the last part of this instance's change; parts before it only describe what is not described yet
---  4 scale           packed: 2^tie_bits; prefixed: 0
---  5 unlink          indexes in KEYS of what ends before anything is written: everybody has left, or rows begin anew
---  6 keys            indexes in KEYS of {z, h, d, n, c, m}; 0 where the instance has no such key
+--  2 scale           packed: 2^tie_bits; prefixed: 0
+--  3 keys            indexes in KEYS of {z, h, d, n, c, m}; 0 where the instance has no such key, or it is not needed
+--  4 described       index in ARGV of what the `i` hash is to say; 0: leave it, -1: nobody stands there any more
+--  5 last            the last part of this instance's change; parts before it only describe what is not described yet
+--  6 unlink          indexes in KEYS of what ends before anything is written: everybody has left, or rows begin anew
 --  7 rows            {number, player, number, player, …}, numbers as texts; each player at most once
 --  8 prefixes        index in ARGV of the players' prefixes, 8 bytes each; 0 in the packed form
 --  9 gone            {player, …} who are no longer there
--- 10 gone hashes     {bucket hash, …} of those
+-- 10 places gone     {player, bucket hash, …} whose captured places are forgotten
 -- 11 metadata        {player, "<partition>:<sequence>", …}
 -- 12 metadata gone   {player, …}
 -- 13 captured        {} leave; {1} forget; {2, buckets, first, last, key, index, bucket, …}: the blobs of these buckets are
@@ -25,10 +25,10 @@ local function write_problem(operation, keys, args)
   if type(operation) ~= 'table' or #operation ~= WRITE_FIELDS then
     return 'it has not ' .. WRITE_FIELDS .. ' parts'
   end
-  if #operation[6] ~= 6 then
+  if #operation[3] ~= 6 then
     return 'it names not six keys'
   end
-  for _, list in ipairs({operation[5], operation[6], operation[15]}) do
+  for _, list in ipairs({operation[6], operation[3], operation[15]}) do
     for _, index in ipairs(list) do
       if index ~= 0 and not keys[index] then
         return 'key ' .. index .. ' is missing'
@@ -36,15 +36,15 @@ local function write_problem(operation, keys, args)
     end
   end
   local rows = #operation[7]
-  if rows % 2 ~= 0 or #operation[11] % 2 ~= 0 or #operation[9] ~= #operation[10] then
+  if rows % 2 ~= 0 or #operation[11] % 2 ~= 0 or #operation[10] % 2 ~= 0 then
     return 'a list has a wrong length'
   end
-  if operation[4] == 0 and (operation[6][WRITE_H] == 0 or not args[operation[8]] or #args[operation[8]] ~= 4 * rows) then
-    if rows > 0 or operation[6][WRITE_H] == 0 then
+  if operation[2] == 0 and (operation[3][WRITE_H] == 0 or not args[operation[8]] or #args[operation[8]] ~= 4 * rows) then
+    if rows > 0 or operation[3][WRITE_H] == 0 then
       return 'prefixes are missing'
     end
   end
-  if operation[6][WRITE_Z] == 0 or (operation[2] > 0 and not args[operation[2]]) then
+  if operation[3][WRITE_Z] == 0 or (#operation[10] > 0 and operation[3][WRITE_C] == 0) or (operation[4] > 0 and not args[operation[4]]) then
     return 'an argument is missing'
   end
   local captured = operation[13]
@@ -112,7 +112,7 @@ local function write_count(changes, member, by)
 end
 
 local function write_packed(operation, keys)
-  local slots, scale, rows, gone = operation[6], operation[4], operation[7], operation[9]
+  local slots, scale, rows, gone = operation[3], operation[2], operation[7], operation[9]
   local standing = keys[slots[WRITE_Z]]
   if slots[WRITE_D] ~= 0 then
     local changes = {}
@@ -135,7 +135,7 @@ local function write_packed(operation, keys)
 end
 
 local function write_prefixed(operation, keys, args)
-  local slots, rows, gone = operation[6], operation[7], operation[9]
+  local slots, rows, gone = operation[3], operation[7], operation[9]
   local standing, prefixes = keys[slots[WRITE_Z]], keys[slots[WRITE_H]]
   local with_distinct = slots[WRITE_D] ~= 0
   local players = write_players(rows)
@@ -188,13 +188,13 @@ end
 
 -- Captured places
 
-local function write_forget_places(captured, gone, hashes)
+local function write_forget_places(captured, gone)
   local buckets = tonumber(redis.call('HGET', captured, 'n') or '0')
   if buckets == 0 then
     return
   end
-  for index, player in ipairs(gone) do
-    local bucket = string.format('%.0f', hashes[index] % buckets)
+  for index = 1, #gone, 2 do
+    local player, bucket = gone[index], string.format('%.0f', gone[index + 1] % buckets)
     local blob = redis.call('HGET', captured, bucket)
     if blob then
       local places = cmsgpack.unpack(blob)
@@ -212,7 +212,7 @@ end
 
 local function write_captured(operation, keys, args)
   local captured = operation[13]
-  local key = keys[operation[6][WRITE_C]]
+  local key = keys[operation[3][WRITE_C]]
   if captured[1] == 1 then
     redis.call('UNLINK', key)
   elseif captured[1] == 2 then
@@ -233,11 +233,11 @@ local function write_captured(operation, keys, args)
 end
 
 local function write_operation(operation, keys, args)
-  local slots = operation[6]
-  for _, index in ipairs(operation[5]) do
+  local slots = operation[3]
+  for _, index in ipairs(operation[6]) do
     redis.call('UNLINK', keys[index])
   end
-  if operation[4] > 0 then
+  if operation[2] > 0 then
     write_packed(operation, keys)
   else
     write_prefixed(operation, keys, args)
@@ -253,8 +253,8 @@ local function write_operation(operation, keys, args)
       end
     end
   end
-  if #operation[9] > 0 and slots[WRITE_C] ~= 0 then
-    write_forget_places(keys[slots[WRITE_C]], operation[9], operation[10])
+  if #operation[10] > 0 then
+    write_forget_places(keys[slots[WRITE_C]], operation[10])
   end
   write_captured(operation, keys, args)
   if #operation[12] > 0 then
@@ -263,10 +263,10 @@ local function write_operation(operation, keys, args)
   if #operation[11] > 0 then
     write_in_parts('HSET', keys[slots[WRITE_M]], operation[11])
   end
-  if operation[2] == -1 then
+  if operation[4] == -1 then
     redis.call('HDEL', keys[2], operation[1])
-  elseif operation[2] > 0 then
-    redis.call(operation[3] == 1 and 'HSET' or 'HSETNX', keys[2], operation[1], args[operation[2]])
+  elseif operation[4] > 0 then
+    redis.call(operation[5] and 'HSET' or 'HSETNX', keys[2], operation[1], args[operation[4]])
   end
   if operation[14] ~= '' then
     for _, list in ipairs({slots, operation[15]}) do

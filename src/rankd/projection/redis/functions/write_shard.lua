@@ -6,7 +6,7 @@
 --              moves: {partition, after, upto, …} as texts; cut … cuts: which part of one write this is, from 1; token: the
 --              same for all parts; operations: {index in ARGV, …}; mode: 0 live, 1 a new
 --              generation is filled, 2 rows gather beside live ones: no position moves, only the epoch is looked at
---   operation  {name, described, last, scale, clear, keys, rows, prefixes, gone, gone hashes, metadata, metadata gone,
+--   operation  {name, scale, keys, described, last, unlink, rows, prefixes, gone, places gone, metadata, metadata gone,
 --              captured, expire, swap}; write_instance.lua says what each means
 -- Answer {"applied"}, or {"dup" | "gap" | "fenced" | "other", generation, loading, positions as field, value, …}: nothing
 -- was written, and this is what is stored. "other": another generation is live, or another one is being loaded.

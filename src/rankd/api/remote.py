@@ -1,0 +1,108 @@
+"""Reads whose ranks are in another process: made in threads, shared by those who ask the same at once, used again.
+
+    request → in memory and young enough? → somebody asking already? → a thread, one call to Redis → memory
+
+An answer is kept for `cache_ms`, give or take a part of it, so that what was asked together is not asked again
+together. Whoever wrote through this process, or waits for a position, is not given what was read before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from random import uniform
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from rankd.api.caching import matches
+from rankd.api.exchange import Response
+
+ANSWERS_MAX = 10_000
+BYTES_MAX = 64 * 1024 * 1024
+JITTER = 0.25  # of the lifetime
+KEPT_CALLS = frozenset({"top", "range", "rank", "around", "distribution"})
+TAG_BYTES = 12
+NOT_COMPARED = {"position": "", "as_of": 0}
+
+Key = tuple[str, str, int]  # call, board, and a hash of path and query
+_encode = msgspec.json.Encoder().encode
+
+
+class _Kept(NamedTuple):
+    """An answer, until when it is used, and how often its board had been written to."""
+
+    response: Response
+    until: float
+    writes: int
+
+
+class RemoteReads:
+    """Answers that may be used again; on the event loop."""
+
+    def __init__(self, cache_ms: int, in_thread: Callable[[Callable[[], Response]], Awaitable[Response]]) -> None:
+        """`cache_ms` 0 keeps nothing: then only those who ask at the same moment share an answer."""
+        self._lifetime_s = cache_ms / 1_000
+        self._in_thread = in_thread
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._asked: dict[tuple[Key, int], asyncio.Task[Response]] = {}
+        self._writes: dict[str, int] = {}  # by board, through this process
+        self.hits = 0
+        self.misses = 0
+
+    def wrote(self, board: str) -> None:
+        """Note that a board was written to: what was read before is not given any more."""
+        self._writes[board] = self._writes.get(board, 0) + 1
+
+    async def answer(self, key: Key, read: Callable[[], Response]) -> Response:
+        """Return what a read answers: from memory, from somebody who asks the same now, or by asking."""
+        writes = self._writes.get(key[1], 0)
+        kept = self._kept.get(key)
+        if kept is not None and kept.writes == writes and kept.until > monotonic():
+            self.hits += 1
+            return kept.response
+        asked = self._asked.get((key, writes))
+        if asked is None:
+            self.misses += 1
+            asked = self._asked[key, writes] = asyncio.ensure_future(self._ask(key, writes, read))
+            asked.add_done_callback(lambda _: self._asked.pop((key, writes), None))
+        else:
+            self.hits += 1
+        return await asyncio.shield(asked)  # one of them who goes away takes nothing from the others
+
+    async def _ask(self, key: Key, writes: int, read: Callable[[], Response]) -> Response:
+        response = await self._in_thread(read)
+        if self._lifetime_s:
+            lifetime_s = self._lifetime_s * uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nobody guesses it
+            self._keep(key, _Kept(response, monotonic() + lifetime_s, writes))
+        return response
+
+    def _keep(self, key: Key, kept: _Kept) -> None:
+        before = self._kept.pop(key, None)
+        if before is not None:
+            self._bytes -= len(before.response.body)
+        self._kept[key] = kept
+        self._bytes += len(kept.response.body)
+        while len(self._kept) > ANSWERS_MAX or self._bytes > BYTES_MAX:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest.response.body)
+
+
+def tag_of(answer: msgspec.Struct) -> bytes:
+    """Return a tag of what an answer shows, whenever it was asked for."""
+    same = msgspec.structs.replace(answer, **NOT_COMPARED)
+    return b'W/"%s"' % blake2b(_encode(same), digest_size=TAG_BYTES).hexdigest().encode()
+
+
+def not_modified(response: Response, if_none_match: bytes | None) -> Response:
+    """Return an answer, or that the client has it already."""
+    if if_none_match is None:
+        return response
+    tag = next((value for name, value in response.headers if name == b"etag"), None)
+    if tag is None or not matches(if_none_match, tag):
+        return response
+    return Response(b"", response.headers, 304)

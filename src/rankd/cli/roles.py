@@ -1,0 +1,126 @@
+"""`rankd migrate` and `rankd project`: what a scaled-out installation needs beside its servers."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.text import Text
+
+from rankd.api import logs
+from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
+from rankd.cli.output import answer, progress
+from rankd.cli.target import Target, check_folder
+from rankd.cli.texts import counted
+from rankd.config.checks import is_shared
+from rankd.config.loading import data_folder
+from rankd.config.masking import masked_url, secrets_of
+from rankd.config.model import Config
+from rankd.errors import Refused
+from rankd.installation import installation_of
+from rankd.ledger.database import FILE_NAME, migrations
+
+_VERSION_AT = 60  # of SQLite's `user_version` in the file, four bytes
+_log = logging.getLogger("rankd")
+app = typer.Typer()
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """What `rankd migrate` did."""
+
+    folder: str  # or the address of the database
+    version_before: int
+    version: int
+    events: int
+
+
+@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate", "rankd migrate --data scores"))
+def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
+    """Bring a data folder, or a PostgreSQL database, up to date; a database is made ready by it the first time.
+
+    A folder is also brought up to date by every start. For a database it may be run twice, and from several places.
+    """
+    target = Target.folder_of(data, config)
+    loaded = target.config()
+    done = _migrate_shared(loaded) if is_shared(loaded) else _migrate_folder(target, data_folder(loaded))
+    what = f"{done.folder}, with {counted(done.events, 'event')}, "
+    if done.version_before == done.version:
+        what += f"is at version {done.version}, the newest there is"
+    elif done.version_before == 0:
+        what += f"was made, at version {done.version}"
+    else:
+        what += f"was brought from version {done.version_before} to {done.version}"
+    answer(
+        done,
+        as_json,
+        lambda: Text.assemble(("✓ ", "green"), what),
+        lambda: [(done.folder, done.version_before, done.version, done.events)],
+    )
+
+
+def _migrate_folder(target: Target, folder: Path) -> Migrated:
+    check_folder(folder)
+    before = _version_of(folder / FILE_NAME)
+    with progress("opening") as told, target.opened_folder(progress=told) as boards:
+        events = boards.started.position
+    return Migrated(str(folder), before, len(migrations()), events)
+
+
+def _migrate_shared(config: Config) -> Migrated:
+    installation_of(config)  # says so where drivers are missing
+    from rankd.ledger.postgres.ledger import PostgresLedger  # noqa: PLC0415 - its driver is an extra
+    from rankd.ledger.postgres.migrations import scripts_of  # noqa: PLC0415
+    from rankd.scaled.compose import migrate as migrate_all  # noqa: PLC0415
+
+    before = migrate_all(config.ledger.url, config.registry.url, config.ledger.partitions)
+    ledger = PostgresLedger(config.ledger.url)
+    try:
+        events = sum(ledger.heads().sequences)
+    finally:
+        ledger.close()
+    version = len(scripts_of("rankd.ledger.postgres"))
+    return Migrated(masked_url(config.ledger.url), before, version, events)
+
+
+def _version_of(file: Path) -> int:
+    with file.open("rb") as opened:
+        opened.seek(_VERSION_AT)
+        return int.from_bytes(opened.read(4), "big")
+
+
+@app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd project", "rankd project --config production.toml"))
+def project(*, config: ConfigFile = None) -> None:
+    """Rank what a PostgreSQL ledger holds into Redis, until it is stopped; an embedded one ranks in the server itself.
+
+    Run two or more: one ranks, the others follow and take over when it dies.
+    """
+    loaded = Target.folder_of(None, config).config()
+    if not is_shared(loaded):
+        raise Refused(
+            f"there is nothing to project: this installation is embedded ({loaded.ledger.url}), "
+            "where `rankd serve` ranks every score"
+        )
+    installation_of(loaded)
+    from rankd.scaled.compose import make_projector  # noqa: PLC0415 - its drivers are an extra
+    from rankd.scaled.projector import ProjectorSettings  # noqa: PLC0415
+
+    logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, logs.masking(secrets_of(loaded)))
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    projector = make_projector(
+        loaded.ledger.url,
+        loaded.ranks.url,
+        Path(loaded.projector.folder).expanduser(),
+        settings=ProjectorSettings(
+            checkpoint_events=loaded.projector.checkpoint_events,
+            checkpoints_kept=loaded.projector.checkpoints_kept,
+            redis_call_updates_max=loaded.ranks.redis_call_updates_max,
+        ),
+    )
+    projector.run(stop)
+    _log.info("stopped")

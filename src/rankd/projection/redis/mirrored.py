@@ -1,0 +1,174 @@
+"""The rank store as the port has it, kept in Redis: the engine decides, the mirror writes, the reader reads.
+
+    apply → EngineStore → what is kept now of those whom a row touched → Mirror → Redis → RedisReader → reads
+
+It shows that mirror and reader together keep the promises of port.py, and serves tests and small tools. Scaled out, the
+projector has engine and mirror, and API processes have the reader.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking, Rules
+from rankd.projection import arguments
+from rankd.projection.engine import EngineStore
+from rankd.projection.port import START, Applied, Batch, One, Op, Position, Table, Verdict
+from rankd.projection.redis.asking import Asking
+from rankd.projection.redis.changes import (
+    InstanceChange,
+    Move,
+    captured_places,
+    changed,
+    dropped,
+    whole_instance,
+)
+from rankd.projection.redis.client import Client
+from rankd.projection.redis.mirror import CALL_UPDATES_MAX, Mirror
+from rankd.projection.redis.reader import RedisReader
+
+
+class MirroredStore(RedisReader):
+    """Any number of boards in Redis, each of `shards` shards; one process writes them."""
+
+    def __init__(self, client: Client, shards: int = 1, *, call_updates_max: int = CALL_UPDATES_MAX) -> None:
+        """Begin with boards that nobody else has written."""
+        super().__init__(client, lambda _board: shards)
+        self.engine = EngineStore()
+        self.mirror = Mirror(client, whole=self._whole, call_updates_max=call_updates_max)
+        self._shards = shards
+        self._rules: dict[InstanceKey, Rules] = {}
+        self._positions: dict[int, Position] = {}  # as far as every board is written
+        self._epoch = 0
+        self._boards: set[str] = set()
+        self._lock = threading.RLock()
+
+    # Writing
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither."""
+        with self._lock:
+            applied = self.engine.apply(batch)
+            if applied.verdict is Verdict.APPLIED:
+                self._epoch = max(self._epoch, applied.position.epoch)
+                self._write(self._changes(batch), Move(batch.partition, batch.after, batch.upto))
+                self._positions[batch.partition] = applied.position
+            return applied
+
+    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+        """Apply one event, a row for each entry of a table, and say what the first row did."""
+        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out; False when it is not in the store."""
+        with self._lock:
+            found = self.engine.drop(instance)
+            if found:
+                self._write_beside(dropped(instance, self._rules[instance]))
+            return found
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's place as it is now, instead of what was remembered before."""
+        with self._lock:
+            self.engine.capture(instance)
+            if self.engine.total(instance):
+                change = changed(self.engine, instance, self._rules[instance], ())
+                change.captured = captured_places(self.engine, instance)
+                self._write_beside(change)
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance, if there are any."""
+        with self._lock:
+            self.engine.forget_capture(instance)
+            if self.engine.total(instance):
+                change = changed(self.engine, instance, self._rules[instance], ())
+                change.forget_captured = True
+                self._write_beside(change)
+
+    # Reading: what is not an instance's
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far this partition is written; START when nothing was."""
+        arguments.check_partition(partition)
+        return self._positions.get(partition, START)
+
+    def instances(self) -> Iterator[InstanceKey]:
+        """Go through the instances in which somebody stands, in no particular order."""
+        for board in sorted(self._boards):
+            yield from self.read_instances(board).result
+
+    def _ask(self, instance: InstanceKey) -> Asking:
+        self._make(instance.board)
+        return super()._ask(instance)
+
+    # Boards
+
+    def _make(self, board: str) -> None:
+        """Bring a board's shards to where the others are, empty, when it is met for the first time."""
+        if board in self._boards:
+            return
+        with self._lock:
+            loading = self.mirror.begin(board, self._shards, self._epoch)
+            if loading is None:
+                raise AssertionError(f"somebody else writes {board}")
+            reached = {0: START, **self._positions}
+            loading.finish([(partition, one.sequence) for partition, one in reached.items()], time_ms=_now_ms())
+            self._boards.add(board)
+
+    def _changes(self, batch: Batch) -> list[InstanceChange]:
+        touched: dict[InstanceKey, dict[str, None]] = {}
+        cleared: set[InstanceKey] = set()
+        returned: dict[InstanceKey, dict[str, None]] = {}
+        columns = arguments.check_batch(batch)
+        for op, instance, player, _, _ in arguments.rows_of(columns):
+            key, rules = batch.instances[instance]
+            if key not in touched:
+                touched[key] = {}
+                if not self.engine.total(key) or key not in self._rules:
+                    self._rules.setdefault(key, rules)
+            if op == Op.CLEAR:
+                cleared.add(key)
+                touched[key].clear()  # who comes after is written after
+                self._rules[key] = rules
+            else:
+                touched[key][batch.players[player]] = None
+                if op == Op.REMOVE:
+                    returned.setdefault(key, {})[batch.players[player]] = None
+        return [
+            changed(
+                self.engine,
+                key,
+                self._rules[key],
+                list(players),
+                cleared=key in cleared,
+                returned=list(returned.get(key, ())),
+            )
+            for key, players in touched.items()
+        ]
+
+    def _write_beside(self, change: InstanceChange) -> None:
+        at = self.position().sequence
+        self._write([change], Move(0, at, at))
+
+    def _write(self, changes: list[InstanceChange], move: Move) -> None:
+        by_board: dict[str, list[InstanceChange]] = {}
+        for change in changes:
+            self._make(change.key.board)
+            by_board.setdefault(change.key.board, []).append(change)
+        for board in self._boards:
+            answers = self.mirror.write(
+                board, self._shards, self._epoch, [move], by_board.get(board, []), time_ms=_now_ms(), dense=True
+            )
+            if any(answer.verdict is not Verdict.APPLIED for answer in answers):
+                raise AssertionError(f"{board} was answered with {answers}")
+
+    def _whole(self, key: InstanceKey) -> Iterator[InstanceChange]:
+        return whole_instance(self.engine, key, self._rules[key])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,192 @@
+"""Proof, while traffic runs, that Redis holds what the ledger says: every entry compared with a recomputation.
+
+    ledger → Follower (from the first event) → compared with what Redis holds, instance by instance
+
+Both move on meanwhile. Whoever changed between two looks is looked at again, by one call that says as of when it
+answers, until nobody is left whose entry could differ for being newer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept
+from rankd.errors import RanksUnavailable, VerificationFailed
+from rankd.ledger.partitioned import PartitionedLedger
+from rankd.projection.catalogue import Catalogue
+from rankd.projection.placement import visible_scopes
+from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX, Position
+from rankd.projection.redis.reader import RedisReader
+from rankd.projection.state import State
+from rankd.scaled.follower import Follower
+from rankd.scaled.mirroring import shards_of
+from rankd.scaled.recording import RecordingStore
+
+FOLLOW_EVENTS = 50_000
+LOOKS_MAX = 50  # at players who keep changing
+CATCH_UP_S = 30.0  # for Redis, to come as far as the recomputation
+_POLL_S = 0.01
+Progress = Callable[[int, int], None]
+Table = dict[str, Kept]
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What was compared."""
+
+    events: int
+    instances: int
+    entries: int
+    looked_at_again: int  # entries that changed meanwhile
+
+
+class Verifying:
+    """Compares Redis with a recomputation; used by one thread."""
+
+    def __init__(self, ledger: PartitionedLedger, progress: Progress | None = None) -> None:
+        """Nothing is read yet."""
+        self._ledger = ledger
+        self._progress = progress or (lambda _done, _all: None)
+        self._follower = Follower(ledger, RecordingStore(), State(), Catalogue())
+        self._again = 0
+
+    def shards_of(self, board_id: str) -> int:
+        """Return how many shards a board has, as far as the ledger was followed."""
+        return shards_of(self._follower.board(board_id)[0])
+
+    def run(self, reader: RedisReader) -> Verified:
+        """Compare everything; VerificationFailed names the first difference."""
+        self._reader = reader
+        self._follow_to_the_end()
+        instances = entries = 0
+        for board_id in sorted(self._follower.applier.state.boards):
+            for key in self._instances(board_id):
+                entries += self._compare(key)
+                instances += 1
+        return Verified(self._follower.events, instances, entries, self._again)
+
+    def _instances(self, board_id: str) -> Iterator[InstanceKey]:
+        live = self._follower.applier.state.boards[board_id]
+        ours = {
+            InstanceKey(board_id, window, scope).text
+            for window, scopes in live.windows.items()
+            for scope in visible_scopes(scopes)
+        }
+        self._wait_for_redis(board_id)
+        theirs = {key.text for key in self._reader.read_instances(board_id).result}
+        yield from (InstanceKey.parse(text) for text in sorted(ours | theirs))
+
+    def _compare(self, key: InstanceKey) -> int:
+        self._wait_for_redis(key.board)
+        self._follower.begin_recording()
+        found, positions = self._entries(key)
+        self._follow_to(positions)
+        changed = self._changed(key)
+        store = self._follower.store
+        ours = self._ours(key)
+        doubtful = [player for player in {*found, *ours} if found.get(player) != ours.get(player)]
+        for player in doubtful:
+            if player not in changed:
+                raise _differs(key, player, ours.get(player), found.get(player))
+        for _ in range(LOOKS_MAX):
+            if not doubtful:
+                return store.total(key)
+            doubtful = self._look_again(key, doubtful)
+        raise RanksUnavailable(f"{key.text} changes too fast to be compared; verify when less is written")
+
+    def _look_again(self, key: InstanceKey, players: list[str]) -> list[str]:
+        """Compare some players again, and return those who may differ for being newer."""
+        doubtful: list[str] = []
+        for start in range(0, len(players), READ_PLAYERS_MAX):
+            some = players[start : start + READ_PLAYERS_MAX]
+            self._again += len(some)
+            self._follow_to_the_end()
+            self._wait_for_redis(key.board)
+            self._follower.begin_recording()
+            seen = self._reader.read_scores(key, some)
+            self._follow_to(seen.positions)
+            changed = self._changed(key)
+            for player, theirs, ours in zip(some, seen.result, self._follower.store.scores(key, some), strict=True):
+                if theirs != ours:
+                    if player not in changed:
+                        raise _differs(key, player, ours, theirs)
+                    doubtful.append(player)
+        return doubtful
+
+    # Both sides
+
+    def _entries(self, key: InstanceKey) -> tuple[Table, dict[int, Position]]:
+        """Return everybody in Redis, and how far it was at the end of reading."""
+        found: Table = {}
+        after: tuple[Kept, str] | None = None
+        while True:
+            seen = self._reader.read_following(key, after, READ_ENTRIES_MAX)
+            entries = seen.result.entries
+            found.update((entry.player, Kept(entry.score, entry.tie)) for entry in entries)
+            if len(entries) < READ_ENTRIES_MAX:
+                return found, seen.positions
+            after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
+
+    def _ours(self, key: InstanceKey) -> Table:
+        store = self._follower.store
+        found: Table = {}
+        after: tuple[Kept, str] | None = None
+        while entries := store.following(key, after, READ_ENTRIES_MAX).entries:
+            found.update((entry.player, Kept(entry.score, entry.tie)) for entry in entries)
+            after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
+        return found
+
+    def _changed(self, key: InstanceKey) -> set[str]:
+        """Return who changed since the recording began; everybody, where all left at once."""
+        touched = self._follower.store.take().boards.get(key.board, {}).get(key.text)
+        if touched is None:
+            return set()
+        return _Everybody() if touched.cleared else set(touched.players)
+
+    def _follow_to_the_end(self) -> None:
+        total = sum(self._ledger.heads().sequences)
+        while self._follower.follow(FOLLOW_EVENTS):
+            done = sum(self._follower.positions)
+            self._progress(done, max(done, total))
+
+    def _follow_to(self, positions: dict[int, Position]) -> None:
+        while any(
+            ours < positions[partition].sequence
+            for partition, ours in enumerate(self._follower.positions)
+            if partition in positions
+        ):
+            self._follower.follow(FOLLOW_EVENTS)
+
+    def _wait_for_redis(self, board_id: str) -> None:
+        ours, deadline = self._follower.positions, time.monotonic() + CATCH_UP_S
+        while not _reaches(self._reader.positions(board_id), ours):
+            if time.monotonic() > deadline:
+                raise RanksUnavailable(
+                    f"Redis is not as far as the ledger on board {board_id}: does a projector run? (`rankd project`)"
+                )
+            time.sleep(_POLL_S)
+
+
+class _Everybody(set[str]):
+    """Whoever one asks for."""
+
+    def __contains__(self, _player: object) -> bool:
+        return True
+
+
+def _reaches(stored: dict[int, Position], ours: Sequence[int]) -> bool:
+    return all(stored.get(partition, Position(0, 0)).sequence >= one for partition, one in enumerate(ours))
+
+
+def _differs(key: InstanceKey, player: str, ours: Kept | None, theirs: Kept | None) -> VerificationFailed:
+    return VerificationFailed(
+        f"{key.board} in {key.window}, {key.scope!r}: {player!r} has {_told(theirs)} in Redis and {_told(ours)} by the "
+        "ledger; `rankd rebuild` puts it right"
+    )
+
+
+def _told(kept: Kept | None) -> str:
+    return "no score" if kept is None else f"{kept.score} (tie field {kept.tie})"

@@ -1,0 +1,1 @@
+"""Servers that tests start for themselves, on free ports and in folders of their own."""

@@ -1,0 +1,18 @@
+"""Waiting for what other threads and servers do: for a condition, with a deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+WAIT_S = 20.0
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Return when a condition holds; fail when it does not in time."""
+    deadline = time.monotonic() + WAIT_S
+    pause = threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        pause.wait(0.005)

@@ -143,7 +143,8 @@ class Hub:
             await self._wake(watched)
 
     async def _refresh(self, watched: Watched, *, until_settled: bool = False) -> None:
-        if watched.topic.kind is Kind.FRIENDS:  # up to a thousand of them, and their list is on disk
+        # Friends are up to a thousand, and their list is on disk; and ranks may be in another process.
+        if watched.topic.kind is Kind.FRIENDS or self._boards.remote is not None:
             watched.take(await self._in_thread(lambda: watched.look(until_settled=until_settled)))
         else:
             watched.take(watched.look(until_settled=until_settled))

@@ -76,7 +76,6 @@ class Meaning:
         self._looking = looking
         self._look = looking.look
         self._applier = applier
-        self._store = applier.store
         self._state = applier.state
         self._boards = boards
         self._clock = clock

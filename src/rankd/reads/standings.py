@@ -201,14 +201,16 @@ class Standings(Meaning):
         climbed since midnight, while the window lasts.
         """
         key, live = meant.key, self._state.boards.get(meant.board.id)
-        seen, is_over = 0, False
+        look = self._look(key)
+        digest = look.store.digest(key)
+        seen, is_over = "0", False
         if live is not None:
             if key.text in live.metadata:  # which may change while the scores come back to what they were
-                seen = self._store.position().sequence
+                seen = look.position
             if key.text in live.captured:
                 is_over = not meant.window.span(key.window).holds(meant.now)
-        digest, changes, others = self._store.digest(key), self._joined.changes, self._applier.others
-        return f"{key.window}-{digest:x}-{changes:x}-{others:x}-{seen:x}-{is_over:d}"
+        changes, others = self._joined.changes, self._applier.others
+        return f"{key.window}-{digest:x}-{changes:x}-{others:x}-{seen}-{is_over:d}"
 
     def is_final(self, meant: Meant) -> bool:
         """Tell whether an instance takes no more events; somebody may still be removed from it."""

@@ -140,8 +140,12 @@ class StandingsWriter:
     def __init__(self, url: str) -> None:
         """The database has to be migrated."""
         self._connections = Connections(url, 1, answer_wait_s=ANSWER_WAIT_S)
-        with self._connections.using() as connection:
-            check_component(connection, COMPONENT, len(standings_scripts()))
+        try:
+            with self._connections.using() as connection:
+                check_component(connection, COMPONENT, len(standings_scripts()))
+        except BaseException:
+            self._connections.close()
+            raise
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -246,7 +250,7 @@ def _numbers(connection: Connection, changes: Sequence[Changed]) -> dict[str, in
         orders[key] = order, ties
     for change in changes:
         asked = change.rules.order.value, change.rules.ties.value
-        if orders.get(change.key.text, asked) != asked:
+        if change.players and orders.get(change.key.text, asked) != asked:
             raise AssertionError(f"{change.key.text} is ordered otherwise: it has to be cleared first")
     new = {change.key.text: change for change in changes if change.players and change.key.text not in numbers}
     return numbers | _add_instances(connection, list(new.values()))

@@ -18,18 +18,21 @@ from rankd.projection.redis.client import connect
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.redis.reader import RedisReader
 from rankd.registry.postgres import PostgresRegistry, migrate_registry
-from rankd.registry.standings import migrate_standings
+from rankd.registry.standings import Standings, migrate_standings
+from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.definitions import Definitions
+from rankd.scaled.fallback import LookWithFallback
 from rankd.scaled.lease import Lease
 from rankd.scaled.mirroring import shards_of
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.rebuilding import Rebuilding, Rebuilt
 from rankd.scaled.running import SharedRunning
-from rankd.scaled.served import Heartbeat, LookAtRedis, NothingRanked
+from rankd.scaled.served import Heartbeat, NothingRanked
 from rankd.scaled.verifying import Progress, Verified, Verifying
 from rankd.settings import Settings, read_settings
 
 PROJECTOR = "projector"
+READ_WAIT_S = 0.3  # how long a read waits for Redis before it is answered otherwise
 
 
 def migrate(ledger_url: str, registry_url: str = "", partitions: int | None = None) -> int:
@@ -59,7 +62,9 @@ def open_shared(
         registry = PostgresRegistry(registry_url or ledger_url, chosen.profiles_cached_max)
         opened.callback(registry.close)
         definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
-        client = connect(ranks_url)
+        standings = Standings(ledger_url)
+        opened.callback(standings.close)
+        client = connect(ranks_url, answer_wait_s=READ_WAIT_S)
         opened.callback(client.close)
         heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
         opened.callback(heartbeat.close)
@@ -72,7 +77,7 @@ def open_shared(
             ledger,
             definitions,
             registry,
-            LookAtRedis(client, shards, heartbeat),
+            LookWithFallback(client, shards, heartbeat, standings=standings, boards=lambda: definitions.boards),
             clock=time,
             settings=chosen,
             let_go=opened.pop_all().close,
@@ -97,6 +102,7 @@ def make_projector(
         clock=clock or SystemClock(),
         folder=folder,
         settings=settings or ProjectorSettings(),
+        standings=lambda: StandingsWriter(ledger_url),
     )
 
 

@@ -24,7 +24,7 @@ from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import BoardState
 from rankd.scaled.follower import Follower
 from rankd.scaled.merging import CONTROLS
-from rankd.scaled.recording import Touched
+from rankd.scaled.recording import Changes, Touched
 
 MISSED_EVENTS_MAX = 500_000  # more than that, and the board is loaded anew
 READ_EVENTS = 20_000
@@ -64,9 +64,8 @@ class Mirroring:
         self.rows = 0  # sent since the start
         self.loads = 0  # boards that were loaded anew
 
-    def send(self, now_ms: int, idle_ms: int) -> None:
+    def send(self, changes: Changes, now_ms: int, idle_ms: int) -> None:
         """Send what changed; a board that nothing happened on is moved on when it was not for `idle_ms`."""
-        changes = self._store.take()
         try:
             for board_id in list(changes.boards):
                 if self._send_board(board_id, changes.boards[board_id], now_ms):

@@ -24,8 +24,10 @@ from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import Beat, write_beat
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import State
+from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.checkpoints import Checkpoints
 from rankd.scaled.follower import Follower
+from rankd.scaled.keeping import Keeping
 from rankd.scaled.lease import Lease
 from rankd.scaled.mirroring import Fenced, Mirroring
 from rankd.scaled.recording import RecordingStore
@@ -61,8 +63,9 @@ class Projector:
         clock: Clock,
         folder: Path,
         settings: ProjectorSettings,
+        standings: Callable[[], StandingsWriter] | None = None,
     ) -> None:
-        """`connect` opens Redis; nothing is read before `run`."""
+        """`connect` opens Redis, `standings` what is kept for when it is away; nothing is read before `run`."""
         self._ledger = ledger
         self._connect = connect
         self._lease = lease
@@ -73,6 +76,8 @@ class Projector:
         self._follower: Follower | None = None
         self._mirroring: Mirroring | None = None
         self._client: Client | None = None
+        self._standings = standings
+        self._keeping: Keeping | None = None
         self._roll_overs: RollOvers | None = None
         self._checkpoint_at = 0
         self._lease_seen = 0.0
@@ -111,7 +116,12 @@ class Projector:
             self._follower.begin_recording()  # the one that ranks sends it
             return done
         now = self._clock.now()
-        self._need_mirroring().send(now, BOARD_IDLE_MS)
+        mirroring = self._need_mirroring()
+        changes = self._follower.store.take()
+        if self._keeping is not None:
+            self._keeping.note(changes)
+            self._keeping.keep(now, now)
+        mirroring.send(changes, now, BOARD_IDLE_MS)
         self._beat(now, done)
         if done == 0 and self._roll_overs is not None:
             done = self._roll_overs.roll_over(self._follower)
@@ -145,6 +155,11 @@ class Projector:
         self.follower.begin_recording()  # what was sent is known no longer
         self._lease.release()
 
+    def _stop_keeping(self) -> None:
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.close()
+
     def _need_mirroring(self) -> Mirroring:
         if self._mirroring is None:
             if self._client is None:
@@ -153,6 +168,8 @@ class Projector:
                 self._client, whole=self.follower.whole, call_updates_max=self._settings.redis_call_updates_max
             )
             self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
+            if self._standings is not None:
+                self._keeping = Keeping(self.follower, self._standings(), self._lease.epoch)
             self._roll_overs = RollOvers(self._ledger, self._clock, self._archive_folder)
         return self._mirroring
 
@@ -183,6 +200,7 @@ class Projector:
             self._saving.start()
 
     def _finish(self) -> None:
+        self._stop_keeping()
         self._lease.release()
         if self._saving is not None:
             self._saving.join()

@@ -41,7 +41,8 @@ class RollOvers:
         """Append what is due by now; return how many events that were."""
         schedule = self._of(follower)
         now = self._clock.now()
-        due = schedule.due(now) if schedule.is_due(now) else self._retired(follower, now)
+        at = max(now, self._ledger.heads().at)  # the ledger's time does not go back when a clock does
+        due = schedule.due(at) if schedule.is_due(at) else self._retired(follower, now)
         if not due:
             return 0
         events = [self._event(follower, one) for one in due[:EVENTS_AT_ONCE]]

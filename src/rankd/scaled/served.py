@@ -138,7 +138,7 @@ class RedisLook(RedisReader):
 class LookAtRedis:
     """Where reads of an API process look."""
 
-    def __init__(self, client: Client, shards_of: Callable[[str], int], heartbeat: Heartbeat) -> None:
+    def __init__(self, client: Caller, shards_of: Callable[[str], int], heartbeat: Heartbeat) -> None:
         """`shards_of` tells how many shards a board has."""
         self._client = client
         self._shards_of = shards_of

@@ -57,8 +57,8 @@ def connect(url: str, *, answer_wait_s: float = ANSWER_WAIT_S, connections_max: 
     """
     options: dict[str, Any] = {
         "protocol": 2,
-        "socket_timeout": CONNECTION_WAIT_S,
-        "socket_connect_timeout": CONNECTION_WAIT_S,
+        "socket_timeout": min(CONNECTION_WAIT_S, answer_wait_s),
+        "socket_connect_timeout": min(CONNECTION_WAIT_S, answer_wait_s),
         "max_connections": connections_max,
         "retry": Retry(NoBackoff(), 0),  # here, calls are made again, knowing what went wrong
     }

@@ -9,6 +9,7 @@
 local read = {}
 
 read.TIE_MAX = 281474976710655 -- 2^48 - 1
+read.POSITION = 112 -- "p", which only the fields of positions begin with
 read.NUMBERS = 9007199254740992 -- 2^53: packed numbers are below
 
 -- Returns meta as one line of fields and values, and as a table; "" where the shard is not there.
@@ -20,7 +21,7 @@ function read.head(meta)
       fields[field] = values[index + 1]
       line[#line + 1] = field
       line[#line + 1] = values[index + 1]
-      present = present or string.find(field, '^p%d') ~= nil
+      present = present or string.byte(field) == read.POSITION
     end
   end
   return present and table.concat(line, ' ') or '', fields
@@ -54,11 +55,9 @@ function read.open(meta, instance)
     lowest_high, lowest_low = read.exact_lowest(form)
   end
   local view = {
+    prefix = prefix,
+    instance = instance,
     z = prefix .. 'z:' .. instance,
-    h = prefix .. 'h:' .. instance,
-    d = prefix .. 'd:' .. instance,
-    c = prefix .. 'c:' .. instance,
-    m = prefix .. 'm:' .. instance,
     packed = name == 'packed',
     desc = order == 'desc',
     ties = ties,
@@ -68,6 +67,11 @@ function read.open(meta, instance)
   }
   view.total = redis.call('ZCARD', view.z)
   return { line, form }, view.total > 0 and view or nil
+end
+
+-- Returns another key of the instance, by its letter.
+function read.key(view, letter)
+  return view.prefix .. letter .. ':' .. view.instance
 end
 
 -- Bytewise, as sorted sets compare members: Lua's own `<` goes by the server's locale.
@@ -216,10 +220,11 @@ end
 -- How many distinct scores stand before a mark of `z`; false where distinct scores are not kept. Packed, their numbers
 -- are without tie fields; prefixed, their members begin with the two bytes that scores differ in.
 function read.distinct_before(view, number, rest)
-  if redis.call('EXISTS', view.d) == 0 then
+  local distinct = read.key(view, 'd')
+  if redis.call('EXISTS', distinct) == 0 then
     return false
   end
-  return read.before(view.d, view.packed and math.ceil(number / view.step) or number, string.sub(rest, 1, 2))
+  return read.before(distinct, view.packed and math.ceil(number / view.step) or number, string.sub(rest, 1, 2))
 end
 
 function read.distinct_better(view, number, member)
@@ -247,12 +252,13 @@ end
 
 -- Returns the captured place of a player: places lie in buckets, found by a hash that only the reader can make.
 function read.captured(view, player, hash)
-  local buckets = tonumber(redis.call('HGET', view.c, 'n') or 0)
-  local bucket = buckets > 0 and redis.call('HGET', view.c, read.bound(tonumber(hash) % buckets))
+  local places = read.key(view, 'c')
+  local buckets = tonumber(redis.call('HGET', places, 'n') or 0)
+  local bucket = buckets > 0 and redis.call('HGET', places, read.bound(tonumber(hash) % buckets))
   return bucket and cmsgpack.unpack(bucket)[player] or false
 end
 
 -- Returns the events that the metadata of these players' scores came with, false where it was not asked for.
 function read.metadata(view, options, players)
-  return string.find(options, 'm') and read.fields(view.m, players) or false
+  return string.find(options, 'm') and read.fields(read.key(view, 'm'), players) or false
 end

@@ -6,6 +6,9 @@
 -- Returns the members of players and their numbers as text, false where absent.
 function read.members_of(view, players)
   if view.packed then
+    if #players == 1 then
+      return players, { redis.call('ZSCORE', view.z, players[1]) }
+    end
     local numbers = {}
     for first = 1, #players, VALUES_A_CALL do
       local last = math.min(first + VALUES_A_CALL - 1, #players)
@@ -16,7 +19,7 @@ function read.members_of(view, players)
     return players, numbers
   end
   local members, numbers = {}, {}
-  local prefixes = read.fields(view.h, players)
+  local prefixes = read.fields(read.key(view, 'h'), players)
   for index, player in ipairs(players) do
     local prefix = prefixes and prefixes[index]
     members[index] = prefix and prefix .. player

@@ -287,8 +287,7 @@ class Boards(Reads):
         )
 
         def store() -> None:
-            known = self._registry.profile(given.player) if only_given else None
-            self._registry.set_profile(given if known is None else _filled(given, known))
+            self._registry.set_profile(given, only_given=only_given)
 
         self._changes.register(store, [given, only_given], sender_of(sender, key))
         return self._registry.profile(given.player) or given
@@ -380,17 +379,6 @@ def _sent_of(event: object, index: int) -> _Sent:
             f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent._fields)}"
         )
     return _Sent(**event)
-
-
-def _filled(given: Profile, known: Profile) -> Profile:
-    """Return a profile with what was not given as it was."""
-    return Profile(
-        given.player,
-        given.name if given.name is not None else known.name,
-        given.avatar_url if given.avatar_url is not None else known.avatar_url,
-        given.country if given.country is not None else known.country,
-        given.attributes or known.attributes,
-    )
 
 
 def _later(_board: object) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -88,8 +88,8 @@ class Writes(Protocol):
         ...
 
 
-class WaitsForRanks(Protocol):
-    """How one score is answered where ranking is another process's work."""
+class Remote(Protocol):
+    """What an API process needs where ranking is another process's work."""
 
     def standing_before(self, task: ScoreTask) -> Standing | None:
         """Return where its player stands before it is committed."""
@@ -97,6 +97,13 @@ class WaitsForRanks(Protocol):
 
     def ranked(self, task: ScoreTask, accepted: Accepted, before: Standing | None, wait_ms: int) -> Submitted | None:
         """Answer a score that is durable when it is ranked; None when that takes longer."""
+        ...
+
+    def share_rates(self, spent: list[tuple[str, str, float]]) -> Sequence[int]:
+        """Add what callers spent of their limits here, in ms, to what they spent anywhere; return what each owes.
+
+        Nothing is returned when nobody can be asked: then each process holds its own limits.
+        """
         ...
 
 
@@ -154,7 +161,7 @@ class Parts(Protocol):
         ...
 
     @property
-    def remote(self) -> WaitsForRanks | None:
+    def remote(self) -> Remote | None:
         """What waits for ranks, where another process makes them."""
         ...
 

@@ -117,6 +117,7 @@ class _Serving:
         service.description = msgspec.json.encode(description)
         service.docs_page, service.docs_policy = docs_page(description), docs_policy()
         refreshing = asyncio.create_task(_refresh(loop, credentials))
+        sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
         self._app.start(service)
         _log.info("ready on %s", self._address)
@@ -131,8 +132,15 @@ class _Serving:
             if playing is not None:
                 await playing
             refreshing.cancel()
+            sharing.cancel()
             live.stop()
             await loop.run_in_executor(None, service.stop)
+
+    async def _share_rates(self, service: Service) -> None:
+        """Hold rate limits over all processes, where there are several."""
+        remote = service.boards.remote
+        if remote is not None:
+            await self._app.rates.share(lambda spent: service.in_thread(lambda: remote.share_rates(spent)))
 
     async def _drain(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
         """Let open requests end; new ones are still taken while somebody sends them on an open connection."""

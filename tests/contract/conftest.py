@@ -18,15 +18,19 @@ from rankd.projection.port import Applied, Batch, Change, Entry, Op, RankStore, 
 STORES = {
     "reference": "rankd.projection.reference:ReferenceStore",
     "engine": "rankd.projection.engine:EngineStore",
+    "redis": "rankd.projection.redis.mirrored:MirroredStore",
+    "redis-cluster": "rankd.projection.redis.mirrored:MirroredStore",
 }
+CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
 
 Row = tuple[str, int] | tuple[str, int, int]
 
 
-@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
+@pytest.fixture(params=list(STORES))
 def store(request: pytest.FixtureRequest) -> RankStore:
     """An empty store."""
-    empty: RankStore = pkgutil.resolve_name(request.param)()
+    clients = [request.getfixturevalue(CLIENTS[request.param])] if request.param in CLIENTS else []
+    empty: RankStore = pkgutil.resolve_name(STORES[request.param])(*clients)
     return empty
 
 

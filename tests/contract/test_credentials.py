@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from rankd.clock import ManualClock
 from rankd.errors import InvalidValue
 from rankd.registry.credentials import Credentials, Scope
+from rankd.registry.postgres_credentials import PostgresCredentials
 from rankd.registry.sqlite_credentials import SqliteCredentials
 
 NOW = 1_777_896_000_000
@@ -25,18 +27,18 @@ def clock() -> ManualClock:
     return ManualClock(NOW)
 
 
-@pytest.fixture
-def open_credentials(tmp_path: Path, clock: ManualClock) -> Iterator[OpenCredentials]:
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_credentials(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[OpenCredentials]:
     """Open the same credentials once more, as another process would."""
-    opened: list[SqliteCredentials] = []
+    with ExitStack() as closing:
 
-    def make() -> Credentials:
-        opened.append(SqliteCredentials(tmp_path, clock))
-        return opened[-1]
+        def open_sqlite() -> Credentials:
+            return closing.enter_context(SqliteCredentials(tmp_path, clock))
 
-    yield make
-    for one in opened:
-        one.close()
+        def open_postgres() -> Credentials:
+            return closing.enter_context(PostgresCredentials(request.getfixturevalue("registry_url"), clock))
+
+        yield open_sqlite if request.param == "sqlite" else open_postgres
 
 
 @pytest.fixture
@@ -255,7 +257,7 @@ def test_keys_are_found_while_others_come_and_go(credentials: Credentials, open_
 
     def look(step: Callable[[], None]) -> None:
         try:
-            while not done.is_set():
+            while not done.wait(0.0002):
                 step()
         except BaseException as problem:
             problems.append(problem)

@@ -200,9 +200,9 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres(settings: Sequence[str] = UNSYNCED) -> Iterator[PostgresServer]:
-    """Run a server for as long as the block lasts."""
-    with tempfile.TemporaryDirectory(prefix="rankd-pg-", ignore_cleanup_errors=True) as name:
+def running_postgres(settings: Sequence[str] = UNSYNCED, parent: Path | None = None) -> Iterator[PostgresServer]:
+    """Run a server for as long as the block lasts; `parent` is where its folder is made, and others may pass."""
+    with tempfile.TemporaryDirectory(prefix="rankd-pg-", dir=parent, ignore_cleanup_errors=True) as name:
         server = PostgresServer(Path(name), settings)
         try:
             server.start()

@@ -124,11 +124,11 @@ class RedisCluster:
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
         for client in clients[1:]:
             client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port)
-        self._wait(lambda: all(_info(client)["cluster_known_nodes"] == str(len(clients)) for client in clients))
+        self._wait(lambda: all(cluster_info(client)["cluster_known_nodes"] == str(len(clients)) for client in clients))
         for master, replica in zip(clients[:MASTERS], clients[MASTERS:], strict=True):
             name = master.execute_command("CLUSTER", "MYID").decode()
             self._wait(lambda name=name, replica=replica: _follow(replica, name))
-        self._wait(lambda: all(_info(client)["cluster_state"] == "ok" for client in clients))
+        self._wait(lambda: all(cluster_info(client)["cluster_state"] == "ok" for client in clients))
         self._wait(lambda: all(_slot_owners(client) == MASTERS for client in clients))
         for client in clients[MASTERS:]:
             self._wait(lambda client=client: client.info("replication").get("master_link_status") == "up")
@@ -218,7 +218,8 @@ def _is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def _info(client: Any) -> dict[str, str]:
+def cluster_info(client: Any) -> dict[str, str]:
+    """What a server says of its cluster."""
     answer: Any = client.execute_command("CLUSTER", "INFO")
     if isinstance(answer, dict):
         return {str(name): str(value) for name, value in answer.items()}

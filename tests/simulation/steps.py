@@ -40,6 +40,18 @@ class World:
         limit = self.oracle.scope_values_max
         self.boards = rankd.open(self.folder, clock=self.clock, commit_wait_ms=0, scope_values_max=limit)
 
+    def close(self) -> None:
+        self.boards.close()
+
+    def restart(self, start: str) -> None:
+        """Close the library and open it again: from the newest snapshot, the one before it, or the first event."""
+        self.boards.close()
+        snapshots = sorted((self.folder / "snapshots").iterdir())
+        lost = {"newest": [], "older": snapshots[-1:], "none": snapshots}[start]
+        for snapshot in lost:
+            shutil.rmtree(snapshot)
+        self.open()
+
     def check_position(self, key: str | None, position: str, repeated: bool) -> None:
         """A repeat has the position of what it repeats."""
         if key is not None:
@@ -264,17 +276,12 @@ class TakeSnapshot(Step):
 
 @dataclass(frozen=True)
 class Restart(Step):
-    """Close the library and open it again: from the newest snapshot, the one before it, or the first event."""
+    """End what runs and begin again, with what was saved or without."""
 
     start: str  # newest, older, none
 
     def do(self, world: World) -> None:
-        world.boards.close()
-        snapshots = sorted((world.folder / "snapshots").iterdir())
-        lost = {"newest": [], "older": snapshots[-1:], "none": snapshots}[self.start]
-        for snapshot in lost:
-            shutil.rmtree(snapshot)
-        world.open()
+        world.restart(self.start)
 
 
 @dataclass(frozen=True)

@@ -12,26 +12,28 @@ Only the event loop's thread may call this.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from math import ceil
 
 from rankd.api.addresses import limited_as
 from rankd.api.exchange import Header
 from rankd.config.model import Limits
-from rankd.errors import RateExceeded
+from rankd.errors import RankdError, RateExceeded
 
 BURST_S = 1.0  # how many seconds' worth a bucket holds
 ROUNDING_S = 1e-6  # sums of floats are off by less
 SAID_MAX = 1_000  # headers kept for each limit
+SHARED_EVERY_S = 0.1
 LOOKED_AT_MAX = 8  # buckets, when room is made for another
 
 
 class _Limit:
     """One limit of the configuration, and when each caller's bucket is full again; the least recent is the first."""
 
-    __slots__ = ("_full_at", "_interval_s", "_said", "_tracked_max", "_who", "per_s", "refusals", "setting")
+    __slots__ = ("_full_at", "_interval_s", "_said", "_tracked_max", "_who", "per_s", "refusals", "setting", "spent_s")
 
     def __init__(self, setting: str, who: str, per_s: int, tracked_max: int) -> None:
         self.setting = setting
@@ -42,6 +44,7 @@ class _Limit:
         self._interval_s = 1 / per_s
         self._tracked_max = tracked_max
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+        self.spent_s: dict[Hashable, float] | None = None  # since it was shared last, where it is
 
     @property
     def tracked(self) -> int:
@@ -66,15 +69,24 @@ class _Limit:
             )
         return full
 
-    def grant(self, caller: Hashable, full: float, now: float) -> None:
+    def grant(self, caller: Hashable, full: float, now: float, cost: int) -> None:
         """Charge it."""
         known = self._full_at
+        if self.spent_s is not None:
+            self.spent_s[caller] = self.spent_s.get(caller, 0.0) + cost * self._interval_s
         if caller in known:
             known[caller] = full
             known.move_to_end(caller)
         else:
             self._make_room(now)
             known[caller] = full
+
+    def owe(self, caller: Hashable, full: float, now: float) -> None:
+        """Take into account what a caller spent elsewhere: the bucket is full again no earlier than this."""
+        if full > self._full_at.get(caller, now):
+            if caller not in self._full_at:
+                self._make_room(now)
+            self._full_at[caller] = full
 
     def headers(self, owed_s: float) -> tuple[Header, ...]:
         """Return what a granted request is told of its limit."""
@@ -103,6 +115,8 @@ class _Limit:
             known.popitem(last=False)
 
 
+# (limit, caller, ms of its bucket spent) → ms until each is full again; nothing when nobody can be asked
+Exchange = Callable[[list[tuple[str, str, float]]], Awaitable[Sequence[int]]]
 _ByWhom = tuple[_Limit | None, _Limit | None, _Limit | None]
 
 
@@ -165,7 +179,7 @@ class Rates:
     def _take_one(self, limit: _Limit, caller: Hashable, cost: int) -> tuple[Header, ...]:
         now = self._tell()
         full = limit.full_after(caller, now, cost)
-        limit.grant(caller, full, now)
+        limit.grant(caller, full, now, cost)
         return limit.headers(full - now)
 
     def _take_both(
@@ -174,11 +188,35 @@ class Rates:
         now = self._tell()
         full = first.full_after(caller, now, cost)
         full_too = second.full_after(other, now, cost)
-        first.grant(caller, full, now)
-        second.grant(other, full_too, now)
+        first.grant(caller, full, now, cost)
+        second.grant(other, full_too, now, cost)
         if (BURST_S - full + now) * first.per_s <= (BURST_S - full_too + now) * second.per_s:  # fewer remain
             return first.headers(full - now)
         return second.headers(full_too - now)
+
+    async def share(self, exchange: Exchange, every_s: float = SHARED_EVERY_S) -> None:
+        """Hold the limits over several processes: tell what was spent here and hear what was spent anywhere.
+
+        A bucket that is spent here and elsewhere between two times may be overdrawn, and fills all the later.
+        """
+        for limit in self._limits:
+            limit.spent_s = {}
+        while self._limits:
+            await asyncio.sleep(every_s)
+            spent = [
+                (limit, caller, seconds) for limit in self._limits for caller, seconds in (limit.spent_s or {}).items()
+            ]
+            for limit in self._limits:
+                limit.spent_s = {}
+            if spent:
+                told = [(limit.setting, str(caller), seconds * 1_000) for limit, caller, seconds in spent]
+                try:
+                    owed = await exchange(told)
+                except RankdError:
+                    continue  # each holds its own limits meanwhile
+                now = self._tell()
+                for (limit, caller, _), owed_ms in zip(spent, owed, strict=False):
+                    limit.owe(caller, now + owed_ms / 1_000, now)
 
     def _tell(self) -> float:
         now = self._clock() + self._shift_s

@@ -17,7 +17,7 @@ from rankd.errors import Forbidden, InvalidValue, MalformedRequest, TooLarge
 from rankd.intake.results import Accepted, Batched
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
-from rankd.parts import WaitsForRanks
+from rankd.parts import Remote
 
 SCORES = "scores:write"
 ADMIN = "boards:admin"
@@ -43,7 +43,7 @@ async def submit(service: Service, request: Request) -> Response:
     return json_response(encode(await service.commit(task)))
 
 
-async def _submit_remotely(service: Service, waits: WaitsForRanks, request: Request, task: ScoreTask) -> Response:
+async def _submit_remotely(service: Service, waits: Remote, request: Request, task: ScoreTask) -> Response:
     """Count one score that another process ranks: answered when it is durable, or if asked to wait, ranked."""
     wait_ms = read_wait_ms(request)
     before = None if wait_ms is None else await service.in_thread(lambda: waits.standing_before(task))

@@ -48,7 +48,7 @@ class Joined:
         self, board: Board, key: InstanceKey, player: str, noted: Noted | None = None
     ) -> tuple[Profile | None, dict[str, object] | None]:
         """Return the profile of one player and the metadata of what is kept of them; `noted` as for `entries`."""
-        profile = None if board.team is not None else self._registry.profile(player)
+        profile = None if board.team is not None else self._registry.profiles([player]).get(player)
         return profile, self._metadata(board, key, [player], noted).get(player)
 
     def entries(

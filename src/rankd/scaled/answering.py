@@ -9,7 +9,7 @@ one of the same player meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -35,6 +35,7 @@ from rankd.projection.port import Standing
 from rankd.reads.looking import Looking
 from rankd.scaled.writer import SharedWriter
 
+ShareRates = Callable[[list[tuple[str, str, float]]], Sequence[int]]
 POLL_FIRST_S, POLL_MAX_S = 0.001, 0.02
 
 
@@ -42,9 +43,17 @@ class Answering:
     """The writer that `Boards` uses where ranking is another process's work."""
 
     def __init__(
-        self, writer: SharedWriter, ledger: PartitionedLedger, looking: Looking, clock: Clock, wait_ms: int
+        self,
+        writer: SharedWriter,
+        ledger: PartitionedLedger,
+        looking: Looking,
+        *,
+        clock: Clock,
+        wait_ms: int,
+        share_rates: ShareRates | None = None,
     ) -> None:
-        """`wait_ms` is how long somebody waits for a rank."""
+        """`wait_ms` is how long somebody waits for a rank; `share_rates` asks what callers spent elsewhere."""
+        self._share_rates = share_rates
         self._writer = writer
         self._ledger = ledger
         self._looking = looking
@@ -125,6 +134,15 @@ class Answering:
             question.answer(after if accepted.repeated else before, after)
         answer = submitted_of(accepted.position, board, player, question, self._clock.now())
         return msgspec.structs.replace(answer, repeated=True) if accepted.repeated else answer
+
+    def share_rates(self, spent: list[tuple[str, str, float]]) -> Sequence[int]:
+        """Add what callers spent of their limits here to what they spent anywhere; return what each owes."""
+        if self._share_rates is None:
+            return ()
+        try:
+            return self._share_rates(spent)
+        except Unavailable:
+            return ()
 
     def wait_for(self, position: str, board: str, wait_ms: int) -> bool:
         """Wait until a position is ranked on a board; tell whether it is."""

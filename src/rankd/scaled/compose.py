@@ -17,6 +17,7 @@ from rankd.projection.port import RankStore
 from rankd.projection.redis.client import connect
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.redis.reader import RedisReader
+from rankd.projection.redis.spending import Spent, share_spending
 from rankd.registry.postgres import PostgresRegistry, migrate_registry
 from rankd.registry.standings import Standings, migrate_standings
 from rankd.registry.standings_writer import StandingsWriter
@@ -81,6 +82,7 @@ def open_shared(
             clock=time,
             settings=chosen,
             let_go=opened.pop_all().close,
+            share_rates=lambda spent: share_spending(client, [Spent(*one) for one in spent]),
         )
         return Boards(running)
 

@@ -24,7 +24,7 @@ from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import RankStore
 from rankd.projection.state import State
 
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.005
 _NUMBER = 0  # control events bring their context along
 
 

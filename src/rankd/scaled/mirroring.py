@@ -113,6 +113,9 @@ class Mirroring:
             return True
         board, live = self._follower.board(board_id)
         shards, sent = shards_of(board), self._sent.get(board_id, self._follower.recorded_since)
+        if self._shards.get(board_id, shards) != shards:  # it was deleted and is defined anew
+            self._mirror.drop(board_id, self._shards.pop(board_id), self._epoch)
+            self._boards.pop(board_id, None)
         if self._dense.get(board_id) is not is_dense(board):
             for key, rules in instances_of(board, live):  # each is written anew if it is not so already
                 touched.setdefault(key.text, Touched(key, rules))
@@ -217,15 +220,25 @@ class Mirroring:
 
     def _change(self, board: Board, live: BoardState, touched: Touched) -> InstanceChange:
         key = touched.key
-        rules = touched.rules or board.rules_for(board.window_of(key.window))
         change = changed(
-            self._store, key, rules, list(touched.players), board.tie_resolution_ms, cleared=touched.cleared
+            self._store,
+            key,
+            touched.rules or _rules_of(board, key),
+            list(touched.players),
+            board.tie_resolution_ms,
+            cleared=touched.cleared,
         )
         if touched.captured:
             change.captured = captured_places(self._store, key)
             change.forget_captured = not change.captured
         change.metadata = metadata_of(live, key, change.players)
         return change
+
+
+def _rules_of(board: Board, key: InstanceKey) -> Rules:
+    name = key.window if key.window in board.all_windows else key.window.partition(":")[0]
+    # An instance of a board that was deleted, and defined anew without this window, is empty: any rules will do.
+    return board.rules_for(board.all_windows.get(name, board.first_window))
 
 
 def metadata_of(live: BoardState, key: InstanceKey, players: Sequence[str]) -> dict[str, tuple[int, int] | None] | None:

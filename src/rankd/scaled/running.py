@@ -21,7 +21,7 @@ from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
 from rankd.reads.looking import Looking
 from rankd.registry.port import Registry
-from rankd.scaled.answering import Answering
+from rankd.scaled.answering import Answering, ShareRates
 from rankd.scaled.changes import SharedChanges
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.writer import SharedWriter
@@ -58,6 +58,7 @@ class SharedRunning:
         clock: Clock,
         settings: Settings,
         let_go: Callable[[], None],
+        share_rates: ShareRates | None = None,
     ) -> None:
         """`let_go` closes whatever was opened for it."""
         self.clock = clock
@@ -69,7 +70,14 @@ class SharedRunning:
         self._ledger = ledger
         self._definitions = definitions
         self._shared = SharedWriter(ledger, definitions, registry, clock, settings)
-        self.writer = Answering(self._shared, ledger, looking, clock, settings.at_least_wait_ms)
+        self.writer = Answering(
+            self._shared,
+            ledger,
+            looking,
+            clock=clock,
+            wait_ms=settings.at_least_wait_ms,
+            share_rates=share_rates,
+        )
         self.changes = SharedChanges(self._shared, ledger, definitions, self._is_there)
         self.joined = Joined(self.applier.state, EventMetadata(ledger), registry, settings.metadata_cached_max)
         self.remote = self.writer

@@ -46,6 +46,21 @@ class Connection(psycopg.Connection[Row]):
 
     answer_wait_s: float = ANSWER_WAIT_S
 
+    @contextmanager
+    def waiting_longer(self, more_s: float) -> Iterator[None]:
+        """Let statements take longer for a while, because they have much to do."""
+        usual_s = self.answer_wait_s
+        self._limit(usual_s + more_s)
+        try:
+            yield
+        finally:
+            if not self.closed:
+                self._limit(usual_s)
+
+    def _limit(self, answer_wait_s: float) -> None:
+        self.answer_wait_s = answer_wait_s
+        self.execute("SELECT set_config('statement_timeout', %s, false)", (str(int(answer_wait_s * 1_000)),))
+
     def wait(self, gen: PQGen[_Answer], interval: float = _WAIT_EVERY_S, timeout: float | None = None) -> _Answer:
         """Wait for an answer; a connection that gives none in time is of no use any more."""
         limit_s = self.answer_wait_s if timeout is None else min(timeout, self.answer_wait_s)

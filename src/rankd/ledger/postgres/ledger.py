@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from operator import itemgetter
 from typing import Any
 
@@ -48,6 +49,8 @@ from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, parts_o
 COMPONENT = "ledger"
 PARTITIONS = 8
 MONTHS_AHEAD = 4  # that of now included
+LARGE_EVENTS = 20_000  # of one append; it may take longer than others do,
+EVENT_WAIT_S = 0.0002  # by so much for each
 LOOK_EVERY_S = 0.01  # whether something was appended
 _APPEND_ATTEMPTS_MAX = 3
 _SEQUENCE_MAX = 2**63 - 1
@@ -145,7 +148,7 @@ class PostgresLedger:
     def append(self, draft: PartitionedDraft) -> Appended:
         """Make a draft durable."""
         arranged = Arranged(draft, self._partitions)
-        bases, committed = self._call(CALL_APPEND, arranged.arguments())
+        bases, committed = self._call(CALL_APPEND, arranged.arguments(), arranged.count)
         return arranged.appended(bases, committed)
 
     def append_control(
@@ -169,10 +172,12 @@ class PostgresLedger:
             for event, more in zip(events, behind, strict=True)
         ]
 
-    def _call(self, statement: str, arguments: Sequence[Any]) -> Any:
+    def _call(self, statement: str, arguments: Sequence[Any], events: int = 0) -> Any:
         at = int(arguments[1])
         for _ in range(_APPEND_ATTEMPTS_MAX):
-            with self._connections.using() as connection:
+            with self._connections.using() as connection, ExitStack() as stack:
+                if events > LARGE_EVENTS:
+                    stack.enter_context(connection.waiting_longer(events * EVENT_WAIT_S))
                 try:
                     return connection.execute(statement, arguments, prepare=True, binary=True).fetchone()
                 except psycopg.errors.CheckViolation:

@@ -5,7 +5,7 @@ InstanceChange → split over shards → ShardCalls.add → operations of one ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -19,11 +19,13 @@ from rankd.projection.redis.operations import (
     METADATA_SLOT,
     NOBODY_LEFT,
     ROW_KINDS,
+    SLOTS,
     Head,
     Operation,
     ShardCall,
     encode,
 )
+from rankd.projection.redis.tail import set_tail
 
 _BUCKET_WEIGHT = 8  # a bucket of captured places costs about as much as so many rows
 
@@ -59,18 +61,18 @@ class ShardCalls:
         name = instance_name(change.key)
         for part, first, _ in self._parts(change):
             call = self._call(max(1, len(part.players)))
-            operation = call.operation(name, form, dense=dense, beside=True)
+            operation = call.operation(name, form, dense=dense, tailed=bool(change.exact_top), beside=True)
             if change.cleared and first:
                 operation.unlink = [call.key(kind, name, beside=True) for kind in ROW_KINDS]
             _set_rows(call, operation, part, form)
             call.add(operation, max(1, len(part.players)))
 
-    def swap(self, key: InstanceKey, form: Form, described: bytes, *, dense: bool) -> None:
+    def swap(self, key: InstanceKey, form: Form, described: bytes, *, dense: bool, tailed: bool) -> None:
         """Let the rows that gathered beside take the place of those there were, in whatever form."""
         call, name = self._call(1), instance_name(key)
-        operation = call.operation(name, form, dense=dense, beside=True)
+        operation = call.operation(name, form, dense=dense, tailed=tailed, beside=True)
         operation.described = call.blob(described)
-        operation.swap = [call.key(kind, name) for kind in ROW_KINDS]
+        operation.swap = [call.key(kind, name) if kind in ROW_KINDS else 0 for kind in SLOTS]
         call.add(operation, 1)
 
     def _parts(self, change: InstanceChange) -> Iterator[tuple[InstanceChange, bool, bool]]:
@@ -92,6 +94,7 @@ class ShardCalls:
                 score=change.score[first:last],
                 tie=change.tie[first:last],
                 gone=change.gone[first:last],
+                in_top=change.in_top[first:last],
             )
             yield part, first == 0, last == rows
             first = last
@@ -113,17 +116,19 @@ class ShardCalls:
     def _add_part(self, change: InstanceChange, form: Form, *, dense: bool, first: bool, last: bool) -> None:
         weight = max(1, len(change.players))
         call, name = self._call(weight), instance_name(change.key)
-        operation = call.operation(name, form, dense=dense)
-        operation.described = call.blob(written_described(describe(form, change.digest, change.total, dense=dense)))
+        operation = call.operation(name, form, dense=dense, tailed=bool(change.exact_top))
+        described = describe(form, change.digest, change.total, dense=dense, exact_top=change.exact_top)
+        operation.described = call.blob(written_described(described))
         operation.last = last
         if change.cleared and first:
             operation.unlink = _all_of(call, name)
         stays = change
+        left: list[str] = []
         if 1 in change.gone:
-            operation.gone = list(compress(change.players, change.gone))
+            operation.gone = left = list(compress(change.players, change.gone))
             stays = without_gone(change)
-        _set_rows(call, operation, stays, form)
-        placeless = [*operation.gone, *change.returned] if first else operation.gone
+        _set_rows(call, operation, stays, form, left)
+        placeless = [*left, *change.returned] if first else left
         if placeless or change.forget_captured:
             operation.keys[CAPTURED_SLOT] = call.key(Kind.CAPTURED, name)
         if placeless:
@@ -182,10 +187,18 @@ def without_gone(change: InstanceChange) -> InstanceChange:
         score=type(change.score)("q", compress(change.score, stays)),
         tie=type(change.tie)("q", compress(change.tie, stays)),
         gone=b"",
+        in_top=bytes(compress(change.in_top, stays)),
     )
 
 
-def _set_rows(call: ShardCall, operation: Operation, change: InstanceChange, form: Form) -> None:
+def _set_rows(
+    call: ShardCall, operation: Operation, change: InstanceChange, form: Form, left: Sequence[str] = ()
+) -> None:
+    """Set the rows of those who are there; `left` are gone, which a board with exact_top has to know too."""
+    if change.exact_top:
+        set_tail(call, operation, change, form, left)
+        operation.gone = [*left, *compress(change.players, (not one for one in change.in_top))]
+        change = _top_of(change)
     if not change.players:
         return
     rows: list[str] = [""] * (2 * len(change.players))
@@ -196,6 +209,16 @@ def _set_rows(call: ShardCall, operation: Operation, change: InstanceChange, for
         operation.prefixes = call.blob(prefixes)
     rows[1::2] = change.players
     operation.rows = rows
+
+
+def _top_of(change: InstanceChange) -> InstanceChange:
+    return replace(
+        change,
+        players=list(compress(change.players, change.in_top)),
+        score=type(change.score)("q", compress(change.score, change.in_top)),
+        tie=type(change.tie)("q", compress(change.tie, change.in_top)),
+        in_top=b"",
+    )
 
 
 def _set_expiry(call: ShardCall, operation: Operation, change: InstanceChange) -> None:
@@ -241,6 +264,9 @@ def split(change: InstanceChange, shards: int, seen: dict[str, int]) -> list[Ins
             change.forget_captured,
             metadata[shard] if change.metadata else None,
             change.expire_at_ms,
+            change.exact_top,
+            bytes(change.in_top[row] for row in rows[shard]) if change.in_top else b"",
+            change.last_of_top,
         )
         for shard in range(shards)
     ]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import NamedTuple
 
 from rankd.domain.board import TIE_RESOLUTION_MS_DEFAULT
 from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Kept, Rules
+from rankd.domain.order import Kept, Rules, sort_key
 from rankd.projection.port import READ_ENTRIES_MAX, Position, RankStore, Verdict
 
 
@@ -54,11 +55,15 @@ class InstanceChange:
     forget_captured: bool = False
     metadata: Mapping[str, tuple[int, int] | None] | None = None  # player → (partition, sequence); None: forget
     expire_at_ms: int | None = None  # when Redis itself may let the instance go
+    exact_top: int = 0  # only so many stand in the sorted set; 0: everybody. See `with_top`
+    in_top: bytes = b""  # with exact_top: one byte a player, 1: among the first exact_top
+    last_of_top: tuple[Kept, str] | None = None  # with exact_top: the last of them; None while everybody is among them
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths: rows would slip to other players."""
         count = len(self.players)
-        if len(self.score) != count or len(self.tie) != count or len(self.gone) not in (0, count):
+        flags = {len(self.gone), len(self.in_top)}
+        if len(self.score) != count or len(self.tie) != count or not flags <= {0, count}:
             raise AssertionError(f"columns of {self.key.text} differ in length")
 
 
@@ -98,6 +103,37 @@ def changed(
         returned,
         store.digest(key),
         store.total(key),
+    )
+
+
+def with_top(store: RankStore, change: InstanceChange, exact_top: int) -> InstanceChange:
+    """Return a change that keeps only the first `exact_top` in the sorted set, and says who they are.
+
+    Whoever moves up into the top because others of this change left it is added to the rows.
+    """
+    rules, rows = change.rules, dict(zip(change.players, zip(change.score, change.tie, strict=True), strict=True))
+    gone = set(compress(change.players, change.gone))
+    last = store.range(change.key, exact_top, exact_top).entries
+    limit = sort_key(rules, Kept(last[0].score, last[0].tie), last[0].player) if last else None
+
+    def is_in(player: str) -> bool:
+        return player not in gone and (limit is None or sort_key(rules, Kept(*rows[player]), player) <= limit)
+
+    leaving = sum(not is_in(player) for player in rows)
+    first = max(1, exact_top - leaving + 1)
+    while leaving and first <= exact_top:
+        entries = store.range(change.key, first, min(exact_top, first + READ_ENTRIES_MAX - 1)).entries
+        rows.update((entry.player, (entry.score, entry.tie)) for entry in entries if entry.player not in gone)
+        first += READ_ENTRIES_MAX
+    return replace(
+        change,
+        players=list(rows),
+        score=array("q", [score for score, _ in rows.values()]),
+        tie=array("q", [tie for _, tie in rows.values()]),
+        gone=bytes(player in gone for player in rows) if gone else b"",
+        exact_top=exact_top,
+        in_top=bytes(is_in(player) for player in rows),
+        last_of_top=(Kept(last[0].score, last[0].tie), last[0].player) if last else None,
     )
 
 

@@ -191,6 +191,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     digest: str  # of the whole instance, over all shards: 32 hexadecimal digits
     total: int  # over all shards
     dense: bool = False  # `d` and `n` are kept
+    exact_top: int = 0  # how many stand in the sorted set, the rest being in `s` and `t`; 0: everybody
 
     @property
     def form(self) -> Form:
@@ -198,9 +199,10 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
         return Form(self.kind, self.order, self.ties, self.lowest_key, self.tie_bits)
 
 
-def describe(form: Form, digest: int, total: int, *, dense: bool = False) -> Described:
+def describe(form: Form, digest: int, total: int, *, dense: bool = False, exact_top: int = 0) -> Described:
     """Return what the `i` hash says of an instance in this form."""
-    return Described(form.kind, form.order, form.ties, form.lowest_key, form.tie_bits, f"{digest:032x}", total, dense)
+    told = f"{digest:032x}", total, dense, exact_top
+    return Described(form.kind, form.order, form.ties, form.lowest_key, form.tie_bits, *told)
 
 
 _decoder = msgspec.msgpack.Decoder(Described)

@@ -11,6 +11,8 @@ in one slot and changes in one function call.
     rankd:{arcade#0}:<g>:n:<n>   hash   distinct score → how many have it, beside `d`
     rankd:{arcade#0}:<g>:c:<n>   hash   bucket → MessagePack map player → captured place; "n" → number of buckets
     rankd:{arcade#0}:<g>:m:<n>   hash   player → "<partition>:<sequence>" of the event whose metadata the score has
+    rankd:{arcade#0}:<g>:s:<n>   hash   bucket → scores of all players, packed (boards with exact_top: functions/tail.lua)
+    rankd:{arcade#0}:<g>:t:<n>   hash   step of scores → how many players have one in it (likewise)
 
 where <g> is the generation and <n> the instance, "<window>@<scope>".
 """
@@ -24,6 +26,7 @@ from rankd.domain.instance import SEPARATOR, InstanceKey
 
 LAYOUT_VERSION = 1
 CAPTURE_PLAYERS_PER_BUCKET = 48  # small enough to decode at once, large enough that a bucket's own cost disappears
+TAIL_PLAYERS_PER_BUCKET = 8  # a bucket is written whole for each score in it: few enough to be cheap to write
 _HALF_BITS = 32
 
 
@@ -36,6 +39,8 @@ class Kind(StrEnum):
     DISTINCT_COUNTS = "n"
     CAPTURED = "c"
     METADATA = "m"
+    SCORES = "s"
+    STEPS = "t"
 
 
 def player_hash(player: str) -> int:
@@ -60,6 +65,11 @@ def bucket_hash(player: str) -> int:
 def buckets_for(players: int) -> int:
     """Return into how many buckets so many captured places go."""
     return max(1, -(-players // CAPTURE_PLAYERS_PER_BUCKET))
+
+
+def tail_buckets_for(players: int) -> int:
+    """Return into how many buckets the scores of so many players go, on a board with exact_top."""
+    return max(1, -(-players // TAIL_PLAYERS_PER_BUCKET))
 
 
 def instance_name(instance: InstanceKey) -> bytes:

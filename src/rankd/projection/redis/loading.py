@@ -69,8 +69,13 @@ class Loading:
                     batch.add(part, form, dense=kept_dense)
         calls = [call for batch in batches for call in batch.made(head)]
         while len(self._under_way) >= _UNDER_WAY_MAX:
-            self._settle()
+            self._settle_one()
         self._under_way.append(self._channel.start(calls))
+
+    def settle(self) -> None:
+        """Wait until Redis has all that was loaded so far."""
+        while self._under_way:
+            self._settle_one()
 
     def finish(self, positions: Sequence[tuple[int, int]], *, time_ms: int, forced: bool = False) -> list[Written]:
         """Let the new generation take the live one's place on every shard, at these (partition, sequence) positions.
@@ -78,8 +83,7 @@ class Loading:
         A position may not go back (GAP) unless `forced`: load what is missing and finish again. What was live before is
         then removed in steps.
         """
-        while self._under_way:
-            self._settle()
+        self.settle()
         self._channel.close()
         moves = [text for partition, sequence in positions for text in (str(partition), str(sequence))]
         answers = self._client.call_all(
@@ -110,7 +114,7 @@ class Loading:
         self._client.call_all([Call("rankd_abandon", [keys.meta], [self._epoch, "loading"]) for keys in self._shards])
         sweep(self._client, self._shards)
 
-    def _settle(self) -> None:
+    def _settle_one(self) -> None:
         for answer in self._under_way.popleft().answers():
             if answer[0] != b"applied":
                 raise RanksUnavailable("another rebuild took the place of this one: begin again if it should not have")

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from rankd.domain.order import Kept, Ranking
 from rankd.projection.port import Friend, Standing
-from rankd.projection.redis.asking import Asking, Reply
+from rankd.projection.redis.asking import Arguments, Asking, Reply
 from rankd.projection.redis.keys import bucket_hash, shard_of
 from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
 
 PLAYERS_PER_CALL = 500  # looked up and counted within 5 ms
-KEYS_PER_CALL = 500  # counted on a shard they may not be in, which takes longer
+MARKS_PER_CALL = 500  # counted within 5 ms
 
 
 class Found(NamedTuple):
@@ -140,16 +140,20 @@ def _counted_on_all(asking: Asking, found: list[Found | None], *, better: bool) 
 
 
 def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    """Return how many stand before each mark over all shards: one round trip."""
-    pieces = [marks[first : first + KEYS_PER_CALL] for first in range(0, len(marks), KEYS_PER_CALL)]
-    questions: list[tuple[int, list[bytes | int | str]]] = [
-        (shard, ["", *(part for one in piece for part in one)]) for piece in pieces for shard in range(asking.shards)
-    ]
-    replies = iter(asking.some("rankd_read_counts", questions))
-    counts: list[int] = []
-    for piece in pieces:
-        parts = [reply.values[1] for reply in islice(replies, asking.shards) if reply.values]
-        counts += map(sum, zip(*parts, strict=True)) if parts else [0] * len(piece)
+    """Return how many stand before each mark over all shards, of each shard at one instant: round trips as for `find`."""
+
+    def question(some: Sequence[tuple[bytes, bytes]]) -> Arguments:
+        return ["", *(part for one in some for part in one)]
+
+    pieces = [question(marks[first : first + MARKS_PER_CALL]) for first in range(0, len(marks), MARKS_PER_CALL)]
+    replies = asking.at_once(
+        "rankd_read_counts", dict.fromkeys(range(asking.shards), pieces), lambda _: question(marks)
+    )
+    counts = [0] * len(marks)
+    for parts in replies.values():
+        of_shard = [count for reply in parts if reply.values for count in reply.values[1]]
+        if of_shard:
+            counts = [one + other for one, other in zip(counts, of_shard, strict=True)]
     return counts
 
 

@@ -6,6 +6,7 @@ functions/write_shard.lua and functions/write_instance.lua say what the argument
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,9 +17,10 @@ from rankd.projection.redis.keys import LAYOUT_VERSION, Kind, ShardKeys
 
 WRITE = "rankd_write"
 LIVE, LOADING, BESIDE = 0, 1, 2
-ROW_KINDS = (Kind.STANDING, Kind.PREFIXES, Kind.DISTINCT, Kind.DISTINCT_COUNTS)
+ROW_KINDS = (Kind.STANDING, Kind.PREFIXES, Kind.DISTINCT, Kind.DISTINCT_COUNTS, Kind.SCORES, Kind.STEPS)
 NOBODY_LEFT = -1  # in place of the index of what describes an instance
-CAPTURED_SLOT, METADATA_SLOT = 4, 5
+SLOTS = (*Kind,)  # the order in which an operation names its keys
+CAPTURED_SLOT, METADATA_SLOT = SLOTS.index(Kind.CAPTURED), SLOTS.index(Kind.METADATA)
 encode = msgspec.msgpack.Encoder().encode
 
 
@@ -40,6 +42,7 @@ class Operation(msgspec.Struct, array_like=True):
     captured: list[str | int] = []
     expire: str = ""
     swap: list[int] = []
+    tail: list[Any] = []
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -83,15 +86,19 @@ class ShardCall:
         self._arguments.append(value)
         return len(self._arguments)
 
-    def operation(self, name: bytes, form: Form, *, dense: bool, beside: bool = False) -> Operation:
+    def operation(
+        self, name: bytes, form: Form, *, dense: bool, tailed: bool = False, beside: bool = False
+    ) -> Operation:
         """Return an operation on an instance that names the keys of its rows."""
         kinds = {Kind.STANDING}
         if not form.is_packed:
             kinds.add(Kind.PREFIXES)
         if dense:
             kinds |= {Kind.DISTINCT, Kind.DISTINCT_COUNTS}
-        slots = [self.key(kind, name, beside=beside) if kind in kinds else 0 for kind in ROW_KINDS]
-        return Operation(name.decode(), 1 << form.tie_bits if form.is_packed else 0, [*slots, 0, 0])
+        if tailed:
+            kinds |= {Kind.SCORES, Kind.STEPS}
+        slots = [self.key(kind, name, beside=beside) if kind in kinds else 0 for kind in SLOTS]
+        return Operation(name.decode(), 1 << form.tie_bits if form.is_packed else 0, slots)
 
     def add(self, operation: Operation, weight: int) -> None:
         """Add an operation of so many updates."""

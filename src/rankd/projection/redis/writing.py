@@ -81,9 +81,11 @@ class Writing:
             self._gather(replace(page, cleared=first), new)
             first = False
         self._known.forms[instance_name(change.key)] = new, self._dense
-        described = written_described(describe(new, change.digest, change.total, dense=self._dense))
+        described = written_described(
+            describe(new, change.digest, change.total, dense=self._dense, exact_top=change.exact_top)
+        )
         for batch in self._batches:
-            batch.swap(change.key, new, described, dense=self._dense)
+            batch.swap(change.key, new, described, dense=self._dense, tailed=bool(change.exact_top))
         if len(self._shards) == len(self._batches):
             self._known.odd.discard(instance_name(change.key))
         rows = [row for row, left in enumerate(change.gone) if left]
@@ -93,6 +95,7 @@ class Writing:
             score=change.score[: len(rows)],
             tie=change.tie[: len(rows)],
             gone=b"\1" * len(rows),
+            in_top=bytes(len(rows)) if change.exact_top else b"",
         )
         self._spread(rest, new)
 

@@ -38,6 +38,16 @@ function read.exact_lowest(form)
   return high * 2097152 + math.floor(low / 2048), low % 2048
 end
 
+-- Returns how many of these keys exist; meta is one of them. They are looked for together, before any is read: while a
+-- slot is on its way to another server, a key that is not here may be there, and Redis says so only of several at once.
+function read.count_present(...)
+  local count = redis.pcall('EXISTS', ...)
+  if type(count) == 'table' then
+    error({ err = 'TRYAGAIN keys of this shard are on their way to another server' })
+  end
+  return count
+end
+
 -- Returns the beginning of the reply, and the view of the instance: nil where there is nothing (more) to read.
 function read.open(meta, instance)
   local line, fields = read.head(meta)
@@ -45,6 +55,8 @@ function read.open(meta, instance)
     return { line, false }, nil
   end
   local prefix = string.sub(meta, 1, -5) .. fields.generation .. ':'
+  local standing = prefix .. 'z:' .. instance
+  read.count_present(meta, prefix .. 'i', standing)
   local form = redis.call('HGET', prefix .. 'i', instance)
   if not form then
     return { line, false }, nil
@@ -55,9 +67,10 @@ function read.open(meta, instance)
     lowest_high, lowest_low = read.exact_lowest(form)
   end
   local view = {
+    meta = meta,
     prefix = prefix,
     instance = instance,
-    z = prefix .. 'z:' .. instance,
+    z = standing,
     packed = name == 'packed',
     desc = order == 'desc',
     ties = ties,
@@ -69,9 +82,10 @@ function read.open(meta, instance)
   return { line, form }, view.total > 0 and view or nil
 end
 
--- Returns another key of the instance, by its letter.
+-- Returns another key of the instance, by its letter; false where there is no such key.
 function read.key(view, letter)
-  return view.prefix .. letter .. ':' .. view.instance
+  local key = view.prefix .. letter .. ':' .. view.instance
+  return read.count_present(view.meta, key) == 2 and key
 end
 
 -- Bytewise, as sorted sets compare members: Lua's own `<` goes by the server's locale.
@@ -221,10 +235,8 @@ end
 -- are without tie fields; prefixed, their members begin with the two bytes that scores differ in.
 function read.distinct_before(view, number, rest)
   local distinct = read.key(view, 'd')
-  if redis.call('EXISTS', distinct) == 0 then
-    return false
-  end
-  return read.before(distinct, view.packed and math.ceil(number / view.step) or number, string.sub(rest, 1, 2))
+  local first = view.packed and math.ceil(number / view.step) or number
+  return distinct and read.before(distinct, first, string.sub(rest, 1, 2))
 end
 
 function read.distinct_better(view, number, member)
@@ -237,7 +249,7 @@ end
 
 -- Returns what a hash holds for each of these fields, false where nothing; false where there is no such hash.
 function read.fields(key, fields)
-  if redis.call('EXISTS', key) == 0 then
+  if not key then
     return false
   end
   local values = {}
@@ -253,7 +265,7 @@ end
 -- Returns the captured place of a player: places lie in buckets, found by a hash that only the reader can make.
 function read.captured(view, player, hash)
   local places = read.key(view, 'c')
-  local buckets = tonumber(redis.call('HGET', places, 'n') or 0)
+  local buckets = places and tonumber(redis.call('HGET', places, 'n')) or 0
   local bucket = buckets > 0 and redis.call('HGET', places, read.bound(tonumber(hash) % buckets))
   return bucket and cmsgpack.unpack(bucket)[player] or false
 end

@@ -14,7 +14,9 @@ local function read_instances(keys)
   if fields.version ~= LAYOUT_VERSION then
     return { line, false }
   end
-  return { line, false, redis.call('HKEYS', string.sub(keys[1], 1, -5) .. fields.generation .. ':i') }
+  local described = string.sub(keys[1], 1, -5) .. fields.generation .. ':i'
+  read.count_present(keys[1], described)
+  return { line, false, redis.call('HKEYS', described) }
 end
 
 redis.register_function({ function_name = 'rankd_read_total', callback = read_total, flags = { 'no-writes' } })

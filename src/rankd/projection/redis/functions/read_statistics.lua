@@ -8,7 +8,7 @@ local function read_counts(keys, args)
     return reply
   end
   local counts = {}
-  local distinct = string.find(args[2], 'd') and redis.call('EXISTS', read.key(view, 'd')) == 1 and {} or false
+  local distinct = string.find(args[2], 'd') and read.key(view, 'd') and {} or false
   for index = 3, #args, 2 do
     local number, rest = read.mark(view, args[index], args[index + 1])
     counts[#counts + 1] = read.before(view.z, number, rest)

@@ -2,7 +2,7 @@
 --
 --  1 name            "<window>@<scope>"
 --  2 scale           packed: 2^tie_bits; prefixed: 0
---  3 keys            indexes in KEYS of {z, h, d, n, c, m}; 0 where the instance has no such key, or it is not needed
+--  3 keys            indexes in KEYS of {z, h, d, n, c, m, s, t}; 0 where the instance has no such key, or it is not needed
 --  4 described       index in ARGV of what the `i` hash is to say; 0: leave it, -1: nobody stands there any more
 --  5 last            the last part of this instance's change; parts before it only describe what is not described yet
 --  6 unlink          indexes in KEYS of what ends before anything is written: everybody has left, or rows begin anew
@@ -15,18 +15,21 @@
 -- 13 captured        {} leave; {1} forget; {2, buckets, first, last, key, index, bucket, …}: the blobs of these buckets are
 --                    ARGV[index], ARGV[index + 1], …; they gather in KEYS[key] from the first part to the last
 -- 14 expire          "" or the ms (since 1970) at which all keys of the instance end
--- 15 swap            {} or the indexes of {z, h, d, n} that the keys written here take the place of, when all is written
+-- 15 swap            {} or indexes as in 3: these keys' places are taken by those written here, when all is written
+-- 16 tail            {} or, on boards with exact_top, {buckets, direction, origin, rows, prefixes, gone, cut number, cut player,
+--                    cut prefix}: rows are {player, bucket hash, number, …} of all players, in the top or not, prefixes and
+--                    cut prefix indexes in ARGV or 0, gone {player, bucket hash, …}, cut the last of the top or ""
 
-local WRITE_FIELDS = 15
-local WRITE_Z, WRITE_H, WRITE_D, WRITE_N, WRITE_C, WRITE_M = 1, 2, 3, 4, 5, 6
+local WRITE_FIELDS = 16
+local WRITE_Z, WRITE_H, WRITE_D, WRITE_N, WRITE_C, WRITE_M, WRITE_S, WRITE_T = 1, 2, 3, 4, 5, 6, 7, 8
 
 -- Says what is wrong with an operation; nil when nothing is.
 local function write_problem(operation, keys, args)
   if type(operation) ~= 'table' or #operation ~= WRITE_FIELDS then
     return 'it has not ' .. WRITE_FIELDS .. ' parts'
   end
-  if #operation[3] ~= 6 then
-    return 'it names not six keys'
+  if #operation[3] ~= 8 then
+    return 'it names not eight keys'
   end
   for _, list in ipairs({operation[6], operation[3], operation[15]}) do
     for _, index in ipairs(list) do
@@ -46,6 +49,18 @@ local function write_problem(operation, keys, args)
   end
   if operation[3][WRITE_Z] == 0 or (#operation[10] > 0 and operation[3][WRITE_C] == 0) or (operation[4] > 0 and not args[operation[4]]) then
     return 'an argument is missing'
+  end
+  local below = operation[16]
+  if #below > 0 then
+    if #below ~= 9 or #below[4] % 3 ~= 0 or #below[6] % 2 ~= 0 or operation[3][WRITE_S] == 0 or operation[3][WRITE_T] == 0 then
+      return 'its tail is not one'
+    end
+    if operation[2] == 0 and #below[4] > 0 and (not args[below[5]] or #args[below[5]] * 3 ~= #below[4] * 8) then
+      return 'prefixes of its tail are missing'
+    end
+    if operation[2] == 0 and below[8] ~= '' and not args[below[9]] then
+      return 'the prefix of its cut is missing'
+    end
   end
   local captured = operation[13]
   if captured[1] == 2 and (not keys[captured[5]] or (#captured > 6 and not args[captured[6] + #captured - 7])) then
@@ -232,6 +247,25 @@ local function write_captured(operation, keys, args)
   end
 end
 
+local function write_tail(operation, keys, args)
+  local slots, scale = operation[3], operation[2]
+  local buckets, direction, origin, triples, prefixes, gone, number, player, prefix = unpack(operation[16], 1, 9)
+  local shape = {scale = scale, direction = direction, origin = tonumber(origin), bytes = scale > 0 and 8 or 16}
+  local rows = {}
+  for index = 1, #triples, 3 do
+    local row = (index - 1) / 3
+    rows[#rows + 1] = triples[index]
+    rows[#rows + 1] = triples[index + 1]
+    rows[#rows + 1] = triples[index + 2]
+    rows[#rows + 1] = scale > 0 and '' or string.sub(args[prefixes], 8 * row + 1, 8 * row + 8)
+  end
+  tail_write(keys[slots[WRITE_S]], keys[slots[WRITE_T]], buckets, shape, rows, gone)
+  if player ~= '' then
+    local hash = scale == 0 and keys[slots[WRITE_H]]
+    tail_cut(keys[slots[WRITE_Z]], hash, number, scale > 0 and player or args[prefix] .. player)
+  end
+end
+
 local function write_operation(operation, keys, args)
   local slots = operation[3]
   for _, index in ipairs(operation[6]) do
@@ -241,6 +275,9 @@ local function write_operation(operation, keys, args)
     write_packed(operation, keys)
   else
     write_prefixed(operation, keys, args)
+  end
+  if #operation[16] > 0 then
+    write_tail(operation, keys, args)
   end
   if #operation[15] > 0 then
     for slot, real in ipairs(operation[15]) do

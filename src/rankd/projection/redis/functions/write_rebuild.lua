@@ -3,7 +3,7 @@
 -- In meta: `generation` is live; `loading` is "<generation>:<epoch>" while one is filled; `stale` lists, separated by
 -- commas, those to be swept. Each function has KEYS[1] meta; keys of swept instances are not declared: they share its slot.
 
-local WRITE_KINDS = {'z', 'h', 'd', 'n', 'c', 'm', 'z~', 'h~', 'd~', 'n~', 'c~'}
+local WRITE_KINDS = {'z', 'h', 'd', 'n', 'c', 'm', 's', 't', 'z~', 'h~', 'd~', 'n~', 'c~', 's~', 't~'}
 
 local function write_prefix(meta)
   return string.sub(meta, 1, #meta - #'meta')

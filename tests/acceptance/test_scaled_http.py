@@ -1,0 +1,236 @@
+"""Two API processes, a projector, PostgreSQL and Redis: the same API, by way of real HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import httpx
+import pytest
+from tests.servers.fixtures_postgres import _needs_postgres
+from tests.servers.fixtures_redis import needs_redis
+from tests.servers.waiting import wait_until
+
+from .scaled_serving import Installation, installed
+from .serving import Serving
+
+pytestmark = pytest.mark.usefixtures("_servers")
+PER_S = 5
+REQUESTS = 100
+NONE: Mapping[str, str] = MappingProxyType({})
+LIMITED = {"RANKD_LIMITS_SERVICE_WRITES_PER_S": str(PER_S)}
+
+
+@pytest.fixture(scope="module")
+def _servers() -> None:
+    _needs_postgres()
+    needs_redis()
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory, _servers: None) -> Iterator[Installation]:
+    with installed(tmp_path_factory.mktemp("scaled")) as running:
+        running.project()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def one(installation: Installation) -> Serving:
+    return installation.serve()
+
+
+@pytest.fixture(scope="module")
+def other(installation: Installation) -> Serving:
+    return installation.serve()
+
+
+@pytest.fixture
+def board(installation: Installation, one: Serving, request: pytest.FixtureRequest) -> str:
+    name = f"b{abs(hash(request.node.name)) % 10**9}"
+    with one.client(installation.admin) as client:
+        answer = client.put(f"/v1/boards/{name}", json={"windows": ["all_time", "weekly"], "scopes": ["country"]})
+        assert answer.status_code == 200, answer.text
+    return name
+
+
+def submit(
+    serving: Serving, installation: Installation, headers: Mapping[str, str] = NONE, **score: Any
+) -> httpx.Response:
+    with serving.client(installation.admin) as client:
+        return client.post("/v1/scores", json=score, headers=dict(headers))
+
+
+def test_a_score_is_accepted_by_one_process_and_read_from_another(
+    installation: Installation, one: Serving, other: Serving, board: str
+) -> None:
+    accepted = submit(other, installation, board=board, player="alice", score=976)
+    assert accepted.status_code == 202
+    assert accepted.json()["status"] == "accepted"
+
+    with one.client() as client:
+        found = client.get(f"/v1/boards/{board}/players/alice", params={"at_least": accepted.json()["position"]})
+    assert found.status_code == 200
+    assert (found.json()["rank"], found.json()["score"], found.json()["stale"]) == (1, 976, False)
+
+
+def test_who_prefers_to_wait_gets_the_rank(installation: Installation, one: Serving, board: str) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=976)
+    answer = submit(one, installation, {"Prefer": "respond-async, wait=5"}, board=board, player="bob", score=990)
+
+    assert answer.status_code == 200
+    assert (answer.json()["rank"], answer.json()["previous_rank"], answer.json()["changed"]) == (1, None, True)
+
+
+def test_a_repeat_counts_once_whichever_process_it_comes_to(
+    installation: Installation, one: Serving, other: Serving, board: str
+) -> None:
+    with one.client(installation.admin) as client:
+        client.put(f"/v1/boards/{board}", json={"windows": ["all_time", "weekly"], "scopes": ["country"]})
+    key = {"Idempotency-Key": f"only-once-{board}"}
+    first = submit(one, installation, key, board=board, player="alice", score=7)
+    second = submit(other, installation, key, board=board, player="alice", score=7)
+    another = submit(other, installation, key, board=board, player="alice", score=8)
+
+    assert (first.json()["position"], False) == (second.json()["position"], first.json()["repeated"])
+    assert second.json()["repeated"] is True
+    assert another.json()["code"] == "key_reused"
+
+
+def test_a_board_defined_by_one_process_takes_scores_from_another_at_once(
+    installation: Installation, one: Serving, other: Serving, board: str
+) -> None:
+    for number in range(5):
+        name = f"{board}x{number}"
+        with one.client(installation.admin) as client:
+            assert client.put(f"/v1/boards/{name}", json={}).status_code == 200
+        assert submit(other, installation, board=name, player="alice", score=1).status_code == 202
+
+
+def test_pages_batches_and_scopes_are_those_of_one_process(
+    installation: Installation, one: Serving, other: Serving, board: str
+) -> None:
+    events = [
+        {"board": board, "player": f"p{number:03}", "score": number, "attributes": {"country": "BR"}}
+        for number in range(200)
+    ]
+    with other.client(installation.admin) as client:
+        batch = client.post("/v1/scores/batch", json={"events": events})
+    assert (batch.status_code, batch.json()["count"]) == (200, 200)
+
+    where = {"at_least": batch.json()["position"], "scope": "country:BR", "limit": 3}
+    with one.client() as client:
+        page = client.get(f"/v1/boards/{board}/top", params=where).json()
+        more = client.get(f"/v1/boards/{board}/top", params={"cursor": page["next"], "limit": 2}).json()
+        around = client.get(f"/v1/boards/{board}/players/p100/around", params={"above": 1, "below": 1}).json()
+        spread = client.get(f"/v1/boards/{board}/distribution", params={"buckets": 4}).json()
+        group = client.post(f"/v1/boards/{board}/ranks", json={"players": ["p199", "nobody"]}).json()
+    assert [entry["player"] for entry in page["entries"]] == ["p199", "p198", "p197"]
+    assert [entry["player"] for entry in more["entries"]] == ["p196", "p195"]
+    assert (around["above"][0]["player"], around["below"][0]["player"]) == ("p101", "p099")
+    assert [bucket["count"] for bucket in spread["buckets"]] == [50, 50, 50, 50]
+    assert (group["entries"][0]["rank"], group["missing"]) == (1, ["nobody"])
+
+
+def test_who_has_the_answer_already_is_told_so(installation: Installation, one: Serving, board: str) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=976)
+    with one.client() as client:
+        first = client.get(f"/v1/boards/{board}/top")
+        again = client.get(f"/v1/boards/{board}/top", headers={"If-None-Match": first.headers["etag"]})
+    assert (first.status_code, again.status_code) == (200, 304)
+
+
+def test_who_wrote_is_not_given_what_was_read_before(installation: Installation, one: Serving, board: str) -> None:
+    with one.client() as client:
+        for score in range(1, 20):
+            submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=score)
+            assert client.get(f"/v1/boards/{board}/top").json()["entries"][0]["score"] == score
+
+
+def test_watchers_of_one_process_see_what_came_to_another(
+    installation: Installation, one: Serving, other: Serving, board: str
+) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    with (
+        other.client() as client,
+        client.stream("GET", "/v1/stream", params={"topic": f"top:{board}"}, timeout=10) as stream,
+    ):
+        lines = stream.iter_lines()
+        snapshot = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+        submit(one, installation, board=board, player="bob", score=2)
+        change = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+    assert [entry["player"] for entry in snapshot["entries"]] == ["alice"]
+    assert change["set"][0]["player"] == "bob"
+
+
+def test_removals_and_resets_reach_every_process(
+    installation: Installation, one: Serving, other: Serving, board: str
+) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="bob", score=2)
+    with other.client(installation.admin) as client:
+        removed = client.delete(f"/v1/boards/{board}/players/bob")
+        after = client.get(f"/v1/boards/{board}/top", params={"at_least": removed.json()["position"]}).json()
+        reset = client.post(f"/v1/boards/{board}/reset", json={})
+        empty = client.get(f"/v1/boards/{board}/top", params={"at_least": reset.json()["position"]}).json()
+    assert (removed.json()["changed"], [entry["player"] for entry in after["entries"]]) == (True, ["alice"])
+    assert empty["entries"] == []
+
+
+def test_profiles_are_shared(installation: Installation, one: Serving, other: Serving, board: str) -> None:
+    with one.client(installation.admin) as client:
+        assert client.put(f"/v1/players/{board}", json={"name": "Alice"}).status_code == 200
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player=board, score=1)
+
+    def is_named() -> bool:
+        with other.client() as client:
+            return bool(client.get(f"/v1/boards/{board}/players/{board}").json().get("name") == "Alice")
+
+    wait_until(is_named)
+
+
+def test_verify_and_rebuild_run_beside_the_servers(installation: Installation, one: Serving, board: str) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    verified = installation.run("verify", "--json")
+    rebuilt = installation.run("rebuild", "--json")
+    again = installation.run("verify", "--json")
+    assert (verified.returncode, rebuilt.returncode, again.returncode) == (0, 0, 0), rebuilt.stderr + again.stderr
+    assert json.loads(rebuilt.stdout)["entries"] == json.loads(again.stdout)["entries"]
+    answer = submit(one, installation, {"Prefer": "wait=5"}, board=board, player="bob", score=2)
+    assert (answer.status_code, answer.json()["rank"]) == (200, 1)
+
+
+def test_verify_finds_a_rank_that_somebody_changed_in_redis(
+    installation: Installation, one: Serving, board: str
+) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    client = installation.redis.client()
+    (ranks,) = client.keys(f"rankd:{{{board}#0}}:*:z:all_time@global")
+    (member,) = client.zrange(ranks, 0, -1)
+    client.zadd(ranks, {member: 12_345})
+
+    found = installation.run("verify")
+    assert found.returncode == 5
+    assert board in found.stderr
+    assert installation.run("rebuild").returncode == 0
+    assert installation.run("verify").returncode == 0
+
+
+def test_limits_hold_over_all_processes(tmp_path: Path) -> None:
+    with installed(tmp_path, LIMITED) as installation:
+        installation.project()
+        servers = [installation.serve(), installation.serve()]
+        with servers[0].client(installation.admin) as client:
+            assert client.put("/v1/boards/arcade", json={}).status_code == 200
+        granted, began = 0, time.monotonic()
+        for number in range(REQUESTS):
+            answer = submit(servers[number % 2], installation, board="arcade", player=f"p{number}", score=1)
+            assert answer.status_code in (202, 429)
+            granted += answer.status_code == 202
+        seconds = time.monotonic() - began
+        # A bucket holds a second's worth, and each process may grant as much before it has heard of the other.
+        assert granted <= PER_S * (seconds + 1) + PER_S, f"{granted} in {seconds:.1f} s"
+        assert granted < REQUESTS

@@ -1,0 +1,45 @@
+"""Databases and a Redis for runs of the scaled-out composition: one server of each a session, emptied for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+import pytest
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+
+from rankd.scaled.compose import migrate
+
+
+class Stores(NamedTuple):
+    """Where a run writes."""
+
+    ledger_url: str
+    ranks_url: str
+
+
+LendStores = Callable[[int], AbstractContextManager[Stores]]  # by the number of partitions
+
+
+@pytest.fixture(scope="session")
+def lend_stores(postgres: PostgresServer, redis_server: RedisServer) -> LendStores:
+    """Lend an empty ledger of so many partitions and an empty Redis; copies of a template are made quickly."""
+    templates: dict[int, str] = {}
+
+    @contextmanager
+    def lend(partitions: int) -> Iterator[Stores]:
+        if partitions not in templates:
+            template = postgres.make_database()
+            migrate(postgres.url(template), partitions=partitions)
+            templates[partitions] = template
+        with redis_server.client() as client:
+            client.flushall()
+        name = postgres.make_database(templates[partitions])
+        try:
+            yield Stores(postgres.url(name), redis_server.url)
+        finally:
+            postgres.drop_database(name)
+
+    return lend

@@ -1,0 +1,192 @@
+"""A scaled-out installation in one thread: real PostgreSQL and Redis, a clock set by hand, a projector run when asked.
+
+    step → Boards → SharedWriter → PostgreSQL → SteppedProjector.project → Redis → Boards → step
+
+Whoever looks at ranks has the projector catch up first, so what is read is never behind what was written.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from typing import cast
+
+from rankd.clock import Clock
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Kept
+from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.projection.catalogue import Catalogue
+from rankd.projection.placement import is_team_scope
+from rankd.projection.port import RankReads, RankStore
+from rankd.projection.redis.client import Client, connect
+from rankd.projection.redis.reader import RedisReader
+from rankd.projection.state import State
+from rankd.registry.postgres import PostgresRegistry
+from rankd.scaled.definitions import Definitions
+from rankd.scaled.follower import Follower
+from rankd.scaled.lease import Lease
+from rankd.scaled.mirroring import shards_of
+from rankd.scaled.projector import Projector, ProjectorSettings
+from rankd.scaled.recording import RecordingStore
+from rankd.scaled.running import SharedRunning
+from rankd.scaled.served import Heartbeat, LookAtRedis, NothingRanked, RedisLook
+from rankd.settings import read_settings
+
+IDLE_WITHIN_S = 30.0
+STALE_AFTER_MS = 1_000
+PAGE = 1_000
+REPLAY_EVENTS = 100_000
+
+
+class SteppedProjector:
+    """A projector without a thread."""
+
+    def __init__(
+        self, ledger_url: str, ranks_url: str, folder: Path, clock: Clock, settings: ProjectorSettings
+    ) -> None:
+        self._ledger = PostgresLedger(ledger_url)
+        self._lease = Lease(ledger_url, "stepped")
+        self._ranks_url = ranks_url
+        self._clients: list[Client] = []
+        self._projector = Projector(
+            self._ledger, self._connect, self._lease, clock=clock, folder=folder, settings=settings
+        )
+
+    def _connect(self) -> Client:
+        self._clients.append(connect(self._ranks_url))
+        return self._clients[-1]
+
+    @property
+    def follower(self) -> Follower:
+        return self._projector.follower
+
+    def project(self) -> None:
+        """Rank and do what is due until nothing is left."""
+        deadline = time.monotonic() + IDLE_WITHIN_S
+        pause = threading.Event()
+        while self._projector.step() or not self._projector.is_active:
+            assert time.monotonic() < deadline, "the projector does not come to an end"
+            if not self._projector.is_active:
+                pause.wait(0.002)  # the server has yet to notice that whoever held the lease is gone
+
+    def stop(self) -> None:
+        """End it as it is told to: it saves what it has ranked."""
+        told = threading.Event()
+        told.set()
+        self._projector.run(told)
+        self.die()
+
+    def die(self) -> None:
+        """End it without notice."""
+        self._lease.release()
+        self._ledger.close()
+        for client in self._clients:
+            client.close()
+
+
+class BeatNow(Heartbeat):
+    """A heartbeat that is listened to whenever somebody wants to know."""
+
+    @property
+    def is_stale(self) -> bool:
+        self._ask()
+        return super().is_stale
+
+
+class LookBehindProjector(LookAtRedis):
+    """Looks at Redis once all that was written is there."""
+
+    def __init__(
+        self, client: Client, shards: Callable[[str], int], heartbeat: Heartbeat, project: Callable[[], None]
+    ) -> None:
+        super().__init__(client, shards, heartbeat)
+        self._project = project
+
+    def look(self, instance: InstanceKey) -> RedisLook:
+        self._project()
+        return super().look(instance)
+
+    def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
+        self._project()
+        return super().has_ranked(positions, board)
+
+
+def open_api(
+    ledger_url: str, ranks_url: str, clock: Clock, project: Callable[[], None], **settings: object
+) -> tuple[SharedRunning, Definitions]:
+    """Open the parts of an API process, as `open_shared` does, around a look that waits for no other thread."""
+    chosen = read_settings(settings)
+    with ExitStack() as opened:
+        ledger = PostgresLedger(ledger_url)
+        opened.callback(ledger.close)
+        registry = PostgresRegistry(ledger_url, chosen.profiles_cached_max)
+        opened.callback(registry.close)
+        definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
+        client = connect(ranks_url)
+        opened.callback(client.close)
+        heartbeat = BeatNow(client, STALE_AFTER_MS, clock.now)
+        opened.callback(heartbeat.close)
+
+        def shards(board_id: str) -> int:
+            board = definitions.boards.get(board_id)
+            return 1 if board is None else shards_of(board)
+
+        looking = LookBehindProjector(client, shards, heartbeat, project)
+        let_go = opened.pop_all().close
+        running = SharedRunning(ledger, definitions, registry, looking, clock=clock, settings=chosen, let_go=let_go)
+        return running, definitions
+
+
+# What stands in Redis, against what must
+
+
+def recomputed(ledger_url: str) -> Follower:
+    """Rank a whole ledger from its first event on, on an engine of its own."""
+    ledger = PostgresLedger(ledger_url)
+    try:
+        follower = Follower(ledger, RecordingStore(), State(), Catalogue())
+        while follower.follow(REPLAY_EVENTS):
+            pass
+        return follower
+    finally:
+        ledger.close()
+
+
+def entries(store: RankReads, key: InstanceKey) -> Iterator[tuple[str, int, int]]:
+    """Walk through an instance."""
+    after: tuple[Kept, str] | None = None
+    while page := store.following(key, after, PAGE).entries:
+        for entry in page:
+            yield entry.player, entry.score, entry.tie
+        after = Kept(page[-1].score, page[-1].tie), page[-1].player
+
+
+def standing_instances(store: RankStore) -> set[InstanceKey]:
+    """Return the instances in which somebody stands who is shown."""
+    return {key for key in store.instances() if not is_team_scope(key.scope) and store.total(key)}
+
+
+def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int]) -> int:
+    """Compare Redis with an engine, instance by instance: digests, and everybody; return how many instances."""
+    should = standing_instances(engine)
+    assert {key.board for key in should} <= shards.keys()
+    with connect(ranks_url) as client:
+        reader = RedisReader(client, shards.__getitem__)
+        there = {key for board in shards for key in reader.read_instances(board).result}
+        assert there == should
+        for key in sorted(should, key=lambda one: one.text):
+            assert reader.digest(key) == engine.digest(key), f"digest of {key.text}"
+            for mirrored, kept in zip_longest(entries(reader, key), entries(engine, key)):
+                assert mirrored == kept, f"an entry of {key.text}"
+    return len(should)
+
+
+def shards_by_board(follower: Follower) -> dict[str, int]:
+    """Return how many shards each board has."""
+    live = follower.applier.state.boards
+    boards = follower.applier.catalogue.current({one: state.version for one, state in live.items()})
+    return {one: shards_of(board) for one, board in boards.items()}

@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import typer
@@ -59,6 +60,41 @@ def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
         as_json,
         lambda: Text.assemble(("✓ ", "green"), what),
         lambda: [(done.folder, done.version_before, done.version, done.events)],
+    )
+
+
+@app.command(
+    "migrate-from", rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate-from rankd-data --config shared.toml")
+)
+def migrate_from(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder of an embedded installation.")],
+    *,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Move an embedded installation into the PostgreSQL database of the configuration: events, profiles and keys.
+
+    Stop its server first. The database must be migrated and empty; the folder stays as it is. Run again, it goes on
+    where it was cut off. Start servers and projectors afterwards: the ranks are the same.
+    """
+    loaded = Target.folder_of(None, config).config()
+    if not is_shared(loaded):
+        raise Refused(f"ledger.url: {loaded.ledger.url} is a folder; name the database to move into: postgresql://…")
+    check_folder(folder)
+    installation_of(loaded)
+    from rankd.scaled.compose import move_from  # noqa: PLC0415 - its drivers are an extra
+
+    with progress("moving") as told:
+        moved = move_from(folder, loaded.ledger.url, loaded.registry.url, told)
+    answer(
+        moved,
+        as_json,
+        lambda: Text.assemble(
+            ("✓ ", "green"),
+            f"{counted(moved.events, 'event')}, {counted(moved.players, 'profile')} (lists of friends among them) and "
+            f"{counted(moved.keys, 'key')} are in {masked_url(loaded.ledger.url)}",
+        ),
+        lambda: [(moved.events, moved.players, moved.keys)],
     )
 
 

@@ -25,6 +25,7 @@ from rankd.scaled.definitions import Definitions
 from rankd.scaled.fallback import LookWithFallback
 from rankd.scaled.lease import Lease
 from rankd.scaled.mirroring import shards_of
+from rankd.scaled.moving import Moved, Moving
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.rebuilding import Rebuilding, Rebuilt
 from rankd.scaled.running import SharedRunning
@@ -82,6 +83,7 @@ def open_shared(
             clock=time,
             settings=chosen,
             let_go=opened.pop_all().close,
+            meet=registry.meet,
             share_rates=lambda spent: share_spending(client, [Spent(*one) for one in spent]),
         )
         return Boards(running)
@@ -130,3 +132,12 @@ def rebuild_shared(
         opened.callback(client.close)
         rebuilding = Rebuilding(ledger, lambda follower: Mirror(client, whole=follower.whole), progress)
         return rebuilding.run(SystemClock().now(), board)
+
+
+def move_from(folder: Path, ledger_url: str, registry_url: str = "", progress: Progress | None = None) -> Moved:
+    """Move an embedded installation into a migrated, empty database."""
+    ledger = PostgresLedger(ledger_url)
+    try:
+        return Moving(folder, ledger, progress).run(registry_url or ledger_url)
+    finally:
+        ledger.close()

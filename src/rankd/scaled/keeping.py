@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from operator import ge
+from time import monotonic
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Rules
@@ -19,7 +20,7 @@ from rankd.errors import LedgerUnavailable
 from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX
 from rankd.registry.standings_writer import Changed, Move, StandingsWriter, Verdict
 from rankd.scaled.follower import Follower
-from rankd.scaled.mirroring import instances_of
+from rankd.scaled.mirroring import instances_of, window_of
 from rankd.scaled.recording import Changes, Touched
 
 EVERY_MS = 1_000
@@ -36,7 +37,7 @@ class Keeping:
         self._epoch = epoch
         self._every_ms = every_ms
         self._noted: dict[str, Touched] = {}
-        self._written_at = 0
+        self._written_at = 0.0
         self._stored = self._find_stored()  # None: everything is written
         self._thread: threading.Thread | None = None
         self._has_failed = False
@@ -56,17 +57,18 @@ class Keeping:
             if board_id in boards:
                 board, _ = self._follower.board(board_id)
                 for touched in of_board.values():
-                    if board.window_of(touched.key.window) is board.first_window:
+                    if window_of(board, touched.key) in (board.first_window, None):
                         self._add(touched)
             else:
                 for touched in of_board.values():
                     self._add(touched)
 
-    def keep(self, now_ms: int, ledger_time: int) -> None:
+    def keep(self, now_ms: int) -> None:
         """Write what is noted if it is time to, and the last write is done."""
-        if now_ms - self._written_at < self._every_ms or (self._thread is not None and self._thread.is_alive()):
+        is_early = monotonic() - self._written_at < self._every_ms / 1_000
+        if is_early or (self._thread is not None and self._thread.is_alive()):
             return
-        self._written_at = now_ms
+        self._written_at = monotonic()
         if self._has_failed:
             self._has_failed, self._stored = False, None
         ours = self._follower.positions
@@ -79,10 +81,10 @@ class Keeping:
         if self._stored is None:
             # All of it, read before the next step; what is large is read once and written in one transaction.
             everything = list(self._everything())
-            self._start(lambda: self._writer.rewrite(everything, moves, ledger_time))
+            self._start(lambda: self._writer.rewrite(everything, moves, now_ms))
         else:
             changed = [self._changed(touched) for touched in self._noted.values()]
-            self._start(lambda: self._writer.write(changed, moves, ledger_time))
+            self._start(lambda: self._writer.write(changed, moves, now_ms))
         self._noted = {}
         self._stored = ours
 

@@ -1,12 +1,14 @@
 """Who ranks: one projector at a time, with an epoch that Redis checks.
 
-The lock is PostgreSQL's, held by a connection: whoever dies or is cut off lets go of it. The epoch is counted up by
-whoever gets it. A projector that was paused and does not know yet that another has taken over is refused by Redis,
-since its epoch is the lower one.
+The lock is PostgreSQL's, held by a connection: whoever dies lets go of it. A thread keeps the connection busy, and
+PostgreSQL ends one that is idle for `LOST_AFTER_MS`: whoever is cut off or stands still lets go as well, and whoever is
+only at work for long does not. The epoch is counted up by whoever gets the lock. A projector that was paused and does
+not know yet that another has taken over is refused by Redis, since its epoch is the lower one.
 """
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 
 import psycopg
@@ -14,19 +16,23 @@ import psycopg
 from rankd.errors import LedgerUnavailable
 
 _LOCK = 0x72616E6B64  # "rankd"
+LOST_AFTER_MS = 4_000
+KEEP_EVERY_S = 1.0
 _CLAIM = """
     UPDATE rankd.projectors SET epoch = epoch + 1, holder = %s, since = now() WHERE name = 'ranks' RETURNING epoch
 """
 
 
 class Lease:
-    """The right to rank; used by the projector's thread."""
+    """The right to rank; used by the projector's thread, kept by one of its own."""
 
     def __init__(self, url: str, holder: str) -> None:
         """`holder` is shown to people who ask who ranks."""
         self._url = url
         self._holder = holder
         self._connection: psycopg.Connection[tuple[int]] | None = None
+        self._keeper: threading.Thread | None = None
+        self._let_go = threading.Event()
         self.epoch = 0
 
     def claim(self) -> bool:
@@ -39,6 +45,7 @@ class Lease:
             row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
             if row is None or not row[0]:
                 return False
+            self._connection.execute(f"SET idle_session_timeout = {LOST_AFTER_MS:d}".encode())
             claimed = self._connection.execute(_CLAIM, (self._holder,)).fetchone()
         except psycopg.Error as problem:
             self.release()
@@ -46,6 +53,11 @@ class Lease:
         if claimed is None:
             raise AssertionError("the table of projectors has its row from the start")
         self.epoch = claimed[0]
+        self._let_go = threading.Event()
+        self._keeper = threading.Thread(
+            target=_keep, args=(self._connection, self._let_go), name="rankd-lease", daemon=True
+        )
+        self._keeper.start()
         return True
 
     def is_held(self) -> bool:
@@ -61,7 +73,17 @@ class Lease:
 
     def release(self) -> None:
         """Let go, so that another takes over at once."""
+        self._let_go.set()
+        keeper, self._keeper = self._keeper, None
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
+        if keeper is not None:
+            keeper.join()
+
+
+def _keep(connection: psycopg.Connection[tuple[int]], let_go: threading.Event) -> None:
+    with suppress(psycopg.Error):  # the projector's thread finds out for itself
+        while not let_go.wait(KEEP_EVERY_S):
+            connection.execute("SELECT 1")

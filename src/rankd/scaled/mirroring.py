@@ -15,6 +15,7 @@ from time import monotonic
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
+from rankd.domain.window import Window
 from rankd.ledger.event import Kind, place_of
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.placement import visible_scopes
@@ -223,7 +224,7 @@ class Mirroring:
         change = changed(
             self._store,
             key,
-            touched.rules or _rules_of(board, key),
+            touched.rules or rules_of(board, key),
             list(touched.players),
             board.tie_resolution_ms,
             cleared=touched.cleared,
@@ -235,10 +236,14 @@ class Mirroring:
         return change
 
 
-def _rules_of(board: Board, key: InstanceKey) -> Rules:
-    name = key.window if key.window in board.all_windows else key.window.partition(":")[0]
-    # An instance of a board that was deleted, and defined anew without this window, is empty: any rules will do.
-    return board.rules_for(board.all_windows.get(name, board.first_window))
+def window_of(board: Board, key: InstanceKey) -> Window | None:
+    """Return the window of an instance; None for one that a board had before it was deleted and defined anew."""
+    return board.all_windows.get(key.window) or board.all_windows.get(key.window.partition(":")[0])
+
+
+def rules_of(board: Board, key: InstanceKey) -> Rules:
+    """Return the rules of an instance; any for one that has no window, since it is empty."""
+    return board.rules_for(window_of(board, key) or board.first_window)
 
 
 def metadata_of(live: BoardState, key: InstanceKey, players: Sequence[str]) -> dict[str, tuple[int, int] | None] | None:

@@ -120,7 +120,7 @@ class Projector:
         changes = self._follower.store.take()
         if self._keeping is not None:
             self._keeping.note(changes)
-            self._keeping.keep(now, now)
+            self._keeping.keep(now)
         mirroring.send(changes, now, BOARD_IDLE_MS)
         self._beat(now, done)
         if done == 0 and self._roll_overs is not None:
@@ -154,6 +154,7 @@ class Projector:
         self._mirroring = None
         self.follower.begin_recording()  # what was sent is known no longer
         self._lease.release()
+        self._stop_keeping()
 
     def _stop_keeping(self) -> None:
         keeping, self._keeping = self._keeping, None
@@ -167,10 +168,10 @@ class Projector:
             mirror = Mirror(
                 self._client, whole=self.follower.whole, call_updates_max=self._settings.redis_call_updates_max
             )
-            self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
-            if self._standings is not None:
+            if self._standings is not None and self._keeping is None:
                 self._keeping = Keeping(self.follower, self._standings(), self._lease.epoch)
             self._roll_overs = RollOvers(self._ledger, self._clock, self._archive_folder)
+            self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
         return self._mirroring
 
     def _beat(self, now: int, done: int) -> None:

@@ -22,7 +22,7 @@ from rankd.projection.redis.loading import Loading
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import BoardState, State
 from rankd.scaled.follower import Follower
-from rankd.scaled.mirroring import instances_of, is_dense, metadata_of, shards_of
+from rankd.scaled.mirroring import instances_of, is_dense, metadata_of, rules_of, shards_of
 from rankd.scaled.recording import RecordingStore, Touched
 
 FOLLOW_EVENTS = 50_000
@@ -96,7 +96,7 @@ class Rebuilding:
 
     def _change(self, board: Board, live: BoardState, touched: Touched) -> InstanceChange:
         key: InstanceKey = touched.key
-        rules = touched.rules or board.rules_for(board.window_of(key.window))
+        rules = touched.rules or rules_of(board, key)
         players = list(touched.players)
         change = changed(self._follower.store, key, rules, players, board.tie_resolution_ms, cleared=touched.cleared)
         change.metadata = metadata_of(live, key, players)

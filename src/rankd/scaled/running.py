@@ -59,8 +59,9 @@ class SharedRunning:
         settings: Settings,
         let_go: Callable[[], None],
         share_rates: ShareRates | None = None,
+        meet: Callable[[Sequence[str]], None] = lambda _players: None,
     ) -> None:
-        """`let_go` closes whatever was opened for it."""
+        """`let_go` closes whatever was opened for it; `meet` lets players be found who have no profile."""
         self.clock = clock
         self.settings = settings
         self.applier = definitions.applier
@@ -82,6 +83,7 @@ class SharedRunning:
         self.joined = Joined(self.applier.state, EventMetadata(ledger), registry, settings.metadata_cached_max)
         self.remote = self.writer
         self._events = sum(self.writer.look_at_ledger().sequences)
+        self._meet = meet
         self._let_go = let_go
         self._closing = threading.Event()
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
@@ -132,6 +134,7 @@ class SharedRunning:
             try:
                 self._definitions.catch_up()
                 self._events = sum(self.writer.look_at_ledger().sequences)
+                self._meet(self._shared.newcomers.take())
                 self._ledger.forget_requests(
                     self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE
                 )

@@ -36,8 +36,33 @@ from rankd.registry.port import Registry
 from rankd.scaled.definitions import Definitions
 from rankd.settings import Settings
 
+PLAYERS_KNOWN_MAX = 1_000_000
 ATTEMPTS_MAX = 20  # definitions may change again and again while somebody commits
 Result = TypeVar("Result")
+
+
+class Newcomers:
+    """Players whom this process has not seen before: they are to be found by their ids, profile or not."""
+
+    def __init__(self, known_max: int = PLAYERS_KNOWN_MAX) -> None:
+        """`known_max` are remembered; when they are more, all are new again."""
+        self._known_max = known_max
+        self._known: set[str] = set()
+        self._new: list[str] = []
+
+    def see(self, players: Sequence[str]) -> None:
+        """Note who scored; in the committing thread."""
+        for player in players:
+            if player not in self._known:
+                if len(self._known) >= self._known_max:
+                    self._known.clear()
+                self._known.add(player)
+                self._new.append(player)
+
+    def take(self) -> list[str]:
+        """Return those who are new since the last time; in any thread."""
+        new, self._new = self._new, []
+        return new
 
 
 class Numbering:
@@ -76,6 +101,7 @@ class SharedWriter:
         self._commits: GroupCommit[Task] = GroupCommit(
             self._commit, settings.commit_wait_ms, settings.commit_events_max
         )
+        self.newcomers = Newcomers()
         self._closed = False
         self.at = max(definitions.at, ledger.heads().at)
         self.commits = 0
@@ -239,6 +265,8 @@ class SharedWriter:
             appended = self.append(commit, seen)
             for task, question, before in added:
                 position = tokens(appended.positions(before, task.events))
+                for part in task.parts:
+                    self.newcomers.see(part.players)
                 task.result = Accepted(position, task.events, question=question, at=appended.at)
         for task, twin in same:
             if isinstance(twin.result, Accepted):

@@ -5,6 +5,8 @@ Null has a type too: so a statement has the same types whatever it is called wit
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from struct import Struct, pack
 
@@ -42,7 +44,7 @@ class Smallints(Packed):
 
     def __init__(self, values: Sequence[int] | None) -> None:
         """Pack the values, none of them null."""
-        super().__init__(_numbers(values, 2, "h"), len(values or ()))
+        super().__init__(_numbers(values, "h"), len(values or ()))
 
 
 class Integers(Packed):
@@ -53,7 +55,7 @@ class Integers(Packed):
 
     def __init__(self, values: Sequence[int] | None) -> None:
         """Pack the values, none of them null."""
-        super().__init__(_numbers(values, 4, "i"), len(values or ()))
+        super().__init__(_numbers(values, "i"), len(values or ()))
 
 
 class Bigints(Packed):
@@ -64,7 +66,7 @@ class Bigints(Packed):
 
     def __init__(self, values: Sequence[int] | None) -> None:
         """Pack the values, none of them null."""
-        super().__init__(_numbers(values, 8, "q"), len(values or ()))
+        super().__init__(_numbers(values, "q"), len(values or ()))
 
 
 class SparseBigints(Packed):
@@ -101,12 +103,19 @@ class Bytes(Packed):
         super().__init__(_strings(values), len(values or ()))
 
 
-def _numbers(values: Sequence[int] | None, size: int, code: str) -> bytes | None:
+def _numbers(values: Sequence[int] | None, code: str) -> bytes | None:
+    """Return numbers with their sizes between: byte by byte for all of them, which is a few copies and no loop."""
     if values is None:
         return None
-    with_sizes = [size] * (2 * len(values))
-    with_sizes[1::2] = values
-    return pack(f">{f'i{code}' * len(values)}", *with_sizes)
+    column = array(code, values)
+    if sys.byteorder == "little":
+        column.byteswap()
+    size = column.itemsize
+    packed = bytearray(size.to_bytes(4, "big") + bytes(size)) * len(column)
+    data = column.tobytes()
+    for byte in range(size):
+        packed[4 + byte :: 4 + size] = data[byte::size]
+    return bytes(packed)
 
 
 def _strings(values: Iterable[bytes | None] | None) -> bytes | None:

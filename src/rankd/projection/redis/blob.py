@@ -217,6 +217,7 @@ def _top_of(change: InstanceChange) -> InstanceChange:
         players=list(compress(change.players, change.in_top)),
         score=type(change.score)("q", compress(change.score, change.in_top)),
         tie=type(change.tie)("q", compress(change.tie, change.in_top)),
+        gone=b"",
         in_top=b"",
     )
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rankd.domain.board import TIE_RESOLUTION_MS_DEFAULT
 from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Kept, Rules, sort_key
+from rankd.domain.order import Keep, Kept, Rules, sort_key
 from rankd.projection.port import READ_ENTRIES_MAX, Position, RankStore, Verdict
 
 
@@ -106,10 +106,11 @@ def changed(
     )
 
 
-def with_top(store: RankStore, change: InstanceChange, exact_top: int) -> InstanceChange:
+def with_top(store: RankStore, change: InstanceChange, exact_top: int, *, is_whole: bool = False) -> InstanceChange:
     """Return a change that keeps only the first `exact_top` in the sorted set, and says who they are.
 
-    Whoever moves up into the top because others of this change left it is added to the rows.
+    Whoever moves up into the top because others of this change left it is added to the rows; nobody does in pages of a
+    whole instance.
     """
     rules, rows = change.rules, dict(zip(change.players, zip(change.score, change.tie, strict=True), strict=True))
     gone = set(compress(change.players, change.gone))
@@ -119,7 +120,9 @@ def with_top(store: RankStore, change: InstanceChange, exact_top: int) -> Instan
     def is_in(player: str) -> bool:
         return player not in gone and (limit is None or sort_key(rules, Kept(*rows[player]), player) <= limit)
 
-    leaving = sum(not is_in(player) for player in rows)
+    leaving = 0 if is_whole else len(gone) + len(change.returned)
+    if not is_whole and rules.keep not in (Keep.BEST, Keep.FIRST):
+        leaving = sum(not is_in(player) for player in rows)  # a score may have become worse
     first = max(1, exact_top - leaving + 1)
     while leaving and first <= exact_top:
         entries = store.range(change.key, first, min(exact_top, first + READ_ENTRIES_MAX - 1)).entries

@@ -11,7 +11,7 @@ in one slot and changes in one function call.
     rankd:{arcade#0}:<g>:n:<n>   hash   distinct score → how many have it, beside `d`
     rankd:{arcade#0}:<g>:c:<n>   hash   bucket → MessagePack map player → captured place; "n" → number of buckets
     rankd:{arcade#0}:<g>:m:<n>   hash   player → "<partition>:<sequence>" of the event whose metadata the score has
-    rankd:{arcade#0}:<g>:s:<n>   hash   bucket → scores of all players, packed (boards with exact_top: functions/tail.lua)
+    rankd:{arcade#0}:<g>:s:<n>   hash   bucket → scores of all players (boards with exact_top: functions/tail.lua)
     rankd:{arcade#0}:<g>:t:<n>   hash   step of scores → how many players have one in it (likewise)
 
 where <g> is the generation and <n> the instance, "<window>@<scope>".

@@ -140,7 +140,7 @@ def _counted_on_all(asking: Asking, found: list[Found | None], *, better: bool) 
 
 
 def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    """Return how many stand before each mark over all shards, of each shard at one instant: round trips as for `find`."""
+    """Return how many stand before each mark, each shard asked at one instant: round trips as for `find`."""
 
     def question(some: Sequence[tuple[bytes, bytes]]) -> Arguments:
         return ["", *(part for one in some for part in one)]

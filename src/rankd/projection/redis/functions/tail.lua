@@ -110,7 +110,11 @@ end
 local function tail_cut(standing, prefixes, number, member)
   local is_here = redis.call('ZSCORE', standing, member)
   redis.call('ZADD', standing, number, member)
-  local first = redis.call('ZRANK', standing, member) + (is_here and 1 or 0)
+  local first = redis.call('ZRANK', standing, member) + 1
+  if not is_here then
+    redis.call('ZREM', standing, member) -- it only showed where to cut
+    first = first - 1
+  end
   if prefixes then
     local players = {}
     for index, other in ipairs(redis.call('ZRANGE', standing, first, -1)) do

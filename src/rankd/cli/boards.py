@@ -239,7 +239,8 @@ def check(
     that is there, and refused as the server would refuse it.
     """
     given = _given(board, source, sets)
-    others = _others(Target.of(data, url, token, config))
+    target = Target.of(data, url, token, config)
+    others = _others(target)
     old = (others or {}).get(board)
     made = define_board(board, _whole(given, source, None if old is None else definition_of(old), sets))
     changes = [] if old is None else list(change(old, made))
@@ -249,7 +250,7 @@ def check(
         board,
         None if others is None else old is None,
         changes,
-        definitions.notes(made, others or {}),
+        definitions.notes(made, others or {}, in_redis=target.url is None and is_shared(target.config())),
         definition_of(made),
     )
     answer(found, as_json, lambda: _checked_text(found), lambda: _checked_lines(found))

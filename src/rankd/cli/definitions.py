@@ -13,9 +13,10 @@ from rankd.cli.texts import counted
 from rankd.domain.board import Board, Writes
 from rankd.domain.definition import NAMES
 from rankd.domain.fields import nearest
-from rankd.domain.order import SCORE_BOUND_DEFAULT
+from rankd.domain.order import SCORE_BOUND_DEFAULT, Ranking
 from rankd.domain.window import Kind
 from rankd.errors import InvalidValue
+from rankd.projection.redis.forms import explain_form
 
 STANDARD_INPUT = "-"
 _LISTS = ("windows", "scopes", "feeds")
@@ -94,7 +95,7 @@ def places(board: Board) -> int:
     return len(board.all_windows) * (board.with_global + len(board.scopes))
 
 
-def notes(board: Board, boards: Mapping[str, Board]) -> list[str]:
+def notes(board: Board, boards: Mapping[str, Board], *, in_redis: bool = False) -> list[str]:
     """Return what is worth knowing before a board is defined; `boards` are the others, as far as they are known."""
     scopes = ", ".join(["global"] * board.with_global + list(board.scopes))
     fed = [boards[other] for other in board.feeds if other in boards]
@@ -112,6 +113,23 @@ def notes(board: Board, boards: Mapping[str, Board]) -> list[str]:
         said.append("players may send scores up to 2^53 - 1; score_max and score_min refuse what cannot be")
     if not board.open:
         said.append("it takes no scores until open is true")
-    if board.shards != 1 or board.exact_top is not None:
+    if in_redis:
+        said += _in_redis(board)
+    elif board.shards != 1 or board.exact_top is not None:
         said.append("shards and exact_top have no effect on the embedded engine, which ranks everybody exactly")
+    return said
+
+
+def _in_redis(board: Board) -> list[str]:
+    """Say how a board is written in Redis, why, and what it costs there."""
+    rules = {board.rules_for(window): None for window in board.all_windows.values()}
+    said = list(
+        dict.fromkeys(
+            f"in Redis: {line[0].lower()}{line[1:].rstrip(chr(46))}"
+            for one in rules
+            for line in explain_form(one, board.tie_resolution_ms)
+        )
+    )
+    if board.shards > 1 and board.ranking is Ranking.DENSE:
+        said.append("dense places cannot be counted over several shards; a sharded board is ordinal or competition")
     return said

@@ -148,7 +148,7 @@ class Moving:
         return msgspec.structs.replace(stretch, context=number, first=0)
 
     def _key(self, source: SqliteLedger, first: int) -> str:
-        """Return what a batch is known by: the end of the folder's ledger, which stays as it is, and its first event."""
+        """Return what a batch is known by: the end of the folder's ledger, which stays so, and its first event."""
         if not self._identity:
             head = source.head()
             self._identity = blake2b(head.seal + head.sequence.to_bytes(8, "little"), digest_size=8).hexdigest()

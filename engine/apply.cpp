@@ -347,20 +347,25 @@ class Application {
     const Engine::Changing changing(engine_);
     Capture* capture = board.is_captured() ? engine_.captures_.at(number).get() : nullptr;
     Saving* saving = engine_.saving_ != nullptr && engine_.saving_->wants(number) ? engine_.saving_.get() : nullptr;
-    // Each step looks at the tree as it is then: what an earlier one saw may have been split or joined since.
+    const Tree* tree = board.tree();  // until the board has another, or none
     staggered(
         sorted_.size(),
+        [&](size_t i) { ways_[i] = tree == nullptr ? Way{} : tree->begin_way(sorted_[i].score_key); },
         [&](size_t i) {
-          if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_parent(sorted_[i].score_key);
+          if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
         },
         [&](size_t i) {
-          if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_leaf(sorted_[i].score_key);
+          if (tree != nullptr) tree->find_leaf(sorted_[i].score_key, ways_[i]);
+        },
+        [&](size_t i) {
+          if (tree != nullptr) tree->prefetch_gap(sorted_[i].score_key, ways_[i]);
         },
         [&](size_t i) {
           const Move& move = moves_[sorted_[i].move];
           if (saving != nullptr) note(*saving, number, board, move, capture);
           if (capture != nullptr && move.was_removed) capture->forget(move.player);
-          apply_move(board, move);
+          apply_move(board, move, tree == nullptr ? Way{} : ways_[i]);
+          if (board.tree() != tree) tree = nullptr;
           if (i % kMovesPerBreath == 0) engine_.lock_.breathe();
         });
   }
@@ -372,11 +377,11 @@ class Application {
                 move.is_present ? &fresh : nullptr, capture);
   }
 
-  void apply_move(Board& board, const Move& move) {
+  void apply_move(Board& board, const Move& move, const Way& way) {
     const std::string_view id = (*batch_.players)[move.id];
     const Spot spot = move.was_present ? board.locate(memory_, move.player, move.spot) : Spot{};
     if (move.is_present) {
-      board.put(memory_, spot, move.player, id, move.old_kept, move.kept);
+      board.put(memory_, spot, move.player, id, move.old_kept, move.kept, way);
       if (!move.was_present) engine_.players_.retain(move.player);
     } else {
       board.take(memory_, spot, id);
@@ -406,6 +411,7 @@ class Application {
   std::vector<Group> groups_;
   std::array<Spot, kChunkRows> spots_;  // of a chunk's rows
   std::vector<Move> moves_;
+  std::array<Way, kChunkRows> ways_;    // of sorted_
   std::vector<Sorted> sorted_;  // those of moves_ that change something
   std::array<uint16_t, kFoldSlots> fold_{};  // player → index in moves_ + 1
   std::vector<uint32_t> orphans_;            // players who may stand nowhere any more

@@ -37,19 +37,25 @@ std::vector<std::string> Engine::read_names(uint64_t& cursor, uint32_t most) con
 // A lookup is three accesses to memory, each depending on the one before.
 std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
   std::vector<uint32_t> numbers(ids.size());
-  staggered(
-      ids.size(), [&](size_t i) { players_.prefetch_index(ids.hash[i]); },
-      [&](size_t i) {
-        numbers[i] = players_.likely_number(ids.hash[i]);
-        if (numbers[i] != kNone) players_.prefetch_record(numbers[i]);
-      },
-      [&](size_t i) {
-        if (numbers[i] != kNone) players_.prefetch_name(numbers[i]);
-      },
-      [&](size_t i) {
-        if (numbers[i] != kNone && players_.name(numbers[i]) != ids[i]) numbers[i] = players_.find(ids.hash[i], ids[i]);
-      });
+  find_players(ids, 0, ids.size(), numbers);
   return numbers;
+}
+
+void Engine::find_players(const Ids& ids, size_t begin, size_t end, std::vector<uint32_t>& numbers) const {
+  const auto each = [begin](auto step) { return [=](size_t i) { step(begin + i); }; };
+  staggered(end - begin,  //
+            each([&](size_t i) { players_.prefetch_index(ids.hash[i]); }),
+            each([&](size_t i) {
+              numbers[i] = players_.likely_number(ids.hash[i]);
+              if (numbers[i] != kNone) players_.prefetch_record(numbers[i]);
+            }),
+            each([&](size_t i) {
+              if (numbers[i] != kNone) players_.prefetch_name(numbers[i]);
+            }),
+            each([&](size_t i) {
+              if (numbers[i] == kNone || players_.name(numbers[i]) == ids[i]) return;
+              numbers[i] = players_.find(ids.hash[i], ids[i]);
+            }));
 }
 
 std::optional<Kept> Engine::read_score(const Board* board, std::string_view id) const {

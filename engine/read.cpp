@@ -299,23 +299,24 @@ void Engine::ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int
   struct Asked {
     const Tree* tree;
     uint64_t score_key;
+    Way way;
   };
   std::array<Asked, kTogether> asked;
   size_t count = 0;
   for (const uint32_t number : boards) {
     if (number == kNone || player == kNone || count == kTogether) continue;
     const Board& board = boards_.payload(number);
-    if (board.tree() != nullptr) asked[count++] = {board.tree(), score_key(board.direction().order, score)};
+    if (board.tree() != nullptr) asked[count++] = {board.tree(), score_key(board.direction().order, score), {}};
   }
   if (count < 2) return;
   const auto each = [&](auto step) {
-    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key);
+    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key, asked[i].way);
   };
-  each([&](const Tree& tree, uint64_t) { tree.prefetch_map(player); });
-  each([&](const Tree& tree, uint64_t key) { tree.prefetch_parent(key); });
-  each([&](const Tree& tree, uint64_t) { tree.prefetch_players(player); });
-  each([&](const Tree& tree, uint64_t key) { tree.prefetch_leaf(key); });
-  each([&](const Tree& tree, uint64_t) {
+  each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_map(player); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { way = tree.begin_way(key); });
+  each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_players(player); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { tree.find_leaf(key, way); });
+  each([&](const Tree& tree, uint64_t, Way&) {
     if (const Spot spot = tree.locate(player); spot.leaf != kNone) tree.prefetch_move(spot);
   });
 }

@@ -22,6 +22,7 @@ from benchmarks.figures import SMOKE, Row, Scale
 from benchmarks.http_bench import http_rows
 from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
+from benchmarks.live_bench import live_rows
 from benchmarks.load_bench import load_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
 from benchmarks.reader_bench import reader_rows
@@ -41,7 +42,8 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "variants": variant_rows,
 }
 HUGE_GROUPS = frozenset({"huge", "embedded_huge"})  # asked for by name, or with --huge
-GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http")
+GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http", "live")
+WRK_GROUPS = frozenset({"http", "live"})  # they need it as a client
 ROUNDS_MAX = 100
 
 EXAMPLE = """example:
@@ -127,6 +129,8 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         yield from embedded_huge_rows(scale)
     if "http" in wanted:
         yield from http_rows(scale)
+    if "live" in wanted:
+        yield from live_rows(scale)
 
 
 def main(given: Sequence[str]) -> int:
@@ -147,11 +151,11 @@ def main(given: Sequence[str]) -> int:
         print(HOW_TO_GET_REDIS, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2
-    if "http" in chosen and not wrk_is_installed():
+    if chosen & WRK_GROUPS and not wrk_is_installed():
         print(HOW_TO_GET_WRK, file=sys.stderr)
         if asked.only or os.environ.get("CI") == "true":
             return 2
-        chosen -= {"http"}
+        chosen -= WRK_GROUPS
     load_before = os.getloadavg()[0]
     began = time.monotonic()
     rows = []

@@ -20,12 +20,15 @@ SMALLER = "smaller"  # ourselves with fewer players
 LIBRARY = "library"  # ourselves without a server
 BARE = "bare"  # a handler on the same HTTP server that does nothing
 BARE_POST = "bare_post"  # the same, once it has read a body
+UNWATCHED = "unwatched"  # ourselves without live connections
 RIVALS = (REDIS, SORTED)  # the others do less than we do, or are ourselves: shown beside, and nothing is lost to them
 
 TARGET_ENTRIES = 10_000_000
 EMBEDDED_PLAYERS = 1_000_000
 EMBEDDED_PLAYERS_HUGE = 10_000_000
 HTTP_PLAYERS = 1_000_000
+LIVE_CLIENTS = 5_000
+LIVE_WATCHERS = 100
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
 
@@ -76,6 +79,10 @@ TARGETS = {
     "http_memory": Target(cost_max=120e6, entries=HTTP_PLAYERS),
     "http_sustained_p95": Target(cost_max=10e6, entries=HTTP_PLAYERS),
     "http_sustained_p99": Target(cost_max=50e6, entries=HTTP_PLAYERS),
+    "live_delay_p99": Target(cost_max=1e9, entries=LIVE_CLIENTS),
+    "live_processor": Target(cost_max=1e9, entries=LIVE_CLIENTS),
+    "live_memory": Target(cost_max=64 * 1024, entries=LIVE_CLIENTS),
+    "live_submit": Target(ratio_min=0.8, rival=UNWATCHED, entries=LIVE_WATCHERS),
 }
 
 
@@ -170,6 +177,14 @@ class Scale:
     http_reads_per_s: int = 5_000
     http_writes_per_s: int = 600
     http_sustained_s: int = 60
+    live_players: int = 100_000
+    live_clients: int = LIVE_CLIENTS
+    live_scores_per_s: int = 1_000
+    live_scores_s: float = 20.0
+    live_changes: int = 20
+    live_watchers: int = LIVE_WATCHERS
+    live_rounds_max: int = 5
+    live_turn_s: int = 4
 
 
 SMOKE = Scale(
@@ -211,6 +226,14 @@ SMOKE = Scale(
     http_reads_per_s=50,
     http_writes_per_s=10,
     http_sustained_s=1,
+    live_players=1_000,
+    live_clients=40,
+    live_scores_per_s=100,
+    live_scores_s=1.0,
+    live_changes=3,
+    live_watchers=10,
+    live_rounds_max=1,
+    live_turn_s=1,
 )
 
 

@@ -237,11 +237,11 @@ class Boards(Reads):
         """Commit tasks; each has its result or its error then, and nothing is raised for it."""
         self._writer.submit_all([*tasks])
 
-    def _board_now(self, sender: Sender) -> Callable[[str], Board | None]:
+    def _board_now(self, sender: Sender) -> Callable[[object], Board | None]:
         """Return how to find an open board; with a key, that waits until it is known not to be a repeat."""
         return _later if sender.key is not None else self._open_board
 
-    def _open_board(self, board: str) -> Board:
+    def _open_board(self, board: object) -> Board:
         found = self.board(board)
         check_open(found)
         return found
@@ -393,5 +393,5 @@ def _filled(given: Profile, known: Profile) -> Profile:
     )
 
 
-def _later(_board: str) -> None:
+def _later(_board: object) -> None:
     return None

@@ -161,6 +161,8 @@ class _Serving:
             position=lambda: figures().position,
             snapshot_position=lambda: figures().snapshot,
             queue_depth=lambda: service.committer.waiting,
+            streams=lambda: 0 if service.live is None else len(service.live.streams),
+            topics=lambda: 0 if service.live is None else service.live.hub.topics,
             boards=lambda: len(boards.list()),
             entries=lambda: figures().entries,
             board_entries=boards.entries_by_board,

@@ -172,6 +172,12 @@ def test_a_batch_of_a_million_is_refused(admin: httpx.Client) -> None:
     assert "10000" in answer.json()["detail"]
 
 
+def test_a_batch_of_nothing_is_refused(admin: httpx.Client) -> None:
+    answer = post(admin, b'{"events":[]}', "/v1/scores/batch")
+
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "events")
+
+
 def test_a_slow_sender_of_a_body_is_cut_off(server: Serving) -> None:
     with connection(server) as link:
         link.sendall(head(server, "/v1/scores", 50) + b"{")

@@ -106,3 +106,7 @@ def test_where_reads_are_not_public_a_connection_needs_a_credential(tmp_path: Pa
         with web_socket(private.url, "player:arcade:bob", "top:arcade", token=token("bob")) as link:
             events = [link.next(), link.next()]
             assert {event.type for event in events if event} == {"snapshot", "error"}
+        with event_stream(private.url, "player:arcade:bob", token=token("bob")) as own:
+            assert own.status == 200
+        with event_stream(private.url, "player:arcade:alice", token=token("bob")) as others:
+            assert others.status == 403

@@ -153,6 +153,8 @@ class Served:
             position=lambda: figures().position,
             snapshot_position=lambda: figures().snapshot,
             queue_depth=lambda: service.committer.waiting,
+            streams=lambda: 0,
+            topics=lambda: 0,
             boards=lambda: len(boards.list()),
             entries=lambda: figures().entries,
             board_entries=boards.entries_by_board,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -282,7 +283,7 @@ class Play:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with scratch_folder() as found:
-        yield found / "data"
+        yield found
 
 
 def seeds(number: int) -> list[int]:
@@ -292,15 +293,17 @@ def seeds(number: int) -> list[int]:
     return [random.SystemRandom().randrange(2**32) for _ in range(number)]
 
 
-@pytest.mark.parametrize("seed", seeds(LONG_RUNS if LONG else FRESH_SEEDS))
-def test_whoever_believes_every_message_ends_with_the_servers_table(seed: int, folder: Path) -> None:
-    play(seed, LONG_STEPS if LONG else STEPS, folder)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", seeds(LONG_RUNS))
-def test_the_same_for_longer(seed: int, folder: Path) -> None:
-    play(seed, LONG_STEPS, folder)
+@pytest.mark.parametrize(
+    ("runs", "steps"),
+    [
+        pytest.param(LONG_RUNS if LONG else FRESH_SEEDS, LONG_STEPS if LONG else STEPS, id="sample"),
+        pytest.param(LONG_RUNS, LONG_STEPS, id="everything", marks=pytest.mark.long),
+    ],
+)
+def test_whoever_believes_every_message_ends_with_the_servers_table(runs: int, steps: int, folder: Path) -> None:
+    for seed in seeds(runs):
+        sys.stdout.write(f"seed {seed}\n")
+        play(seed, steps, folder / str(seed))
 
 
 def play(seed: int, steps: int, folder: Path) -> None:

@@ -199,6 +199,9 @@ class App:
         if access is Access.READ:
             if self._public_read:
                 return
+            if call.name == "stream":  # which topics somebody may watch is looked at one by one
+                require_identity(request.identity)
+                return
             require_reader(request.identity, request.arguments[1] if call.name in _OWN_READS else None)
         elif access is Access.ADMIN:
             require_service(request.identity, access.value)

@@ -21,7 +21,7 @@ from rankd.api.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, S
 from rankd.api.tickets import Tickets
 from rankd.errors import InvalidValue, RankdError, Unavailable
 from rankd.push.hub import Hub
-from rankd.push.messages import events
+from rankd.push.messages import NO_OFFSET
 from rankd.push.topics import Kind, Topic, parse_topic
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -136,20 +136,21 @@ class Live:
         parsed = [parse_topic(text) for text in topics]
         for topic in parsed:
             self.check(topic, stream.identity)
+        offset = parse_since(since, self.hub.epoch)
+        stream.seen = max(NO_OFFSET, offset or NO_OFFSET)
         for topic in parsed:
-            await stream.watch(topic, parse_since(since, self.hub.epoch))
+            await stream.watch(topic, offset)
 
     async def sse(self, stream: Stream, headers: list[Header], receive: Receive, send: Send) -> None:
         """Send events until the client goes, or has to."""
         await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
         listening = asyncio.create_task(_hearing(stream, lambda: _until_gone(receive, stream)))
-        epoch = self.hub.epoch
         stream.is_beating = True  # the first bytes tell proxies and pages that it is open
         stream.wake()
         try:
             while stream.ending is None:
                 await stream.wait()
-                frames = events(stream.take(), epoch)
+                frames = stream.take_events()
                 if not frames and stream.is_beating:
                     frames = _BEAT
                 stream.is_beating = False

@@ -131,6 +131,8 @@ class Sources:
     position: Callable[[], int]  # of the last event that is ranked
     snapshot_position: Callable[[], int | None]  # of the newest snapshot, None when there is none
     queue_depth: Callable[[], int]  # requests that wait for a commit
+    streams: Callable[[], int]  # live connections
+    topics: Callable[[], int]  # watched, or kept for those who come back
     boards: Callable[[], int]
     entries: Callable[[], int]  # of all instances of all boards
     board_entries: Callable[[int], Mapping[str, int]]  # by board, of at most so many boards
@@ -179,6 +181,8 @@ class Metrics(Collector):
             ("rankd_position", "Position of the last event that is ranked", sources.position),
             ("rankd_snapshot_position", "Position of the newest snapshot", sources.snapshot_position),
             ("rankd_queue_depth", "Requests that wait for a commit", sources.queue_depth),
+            ("rankd_streams_open", "Live connections", sources.streams),
+            ("rankd_topics", "Topics that are watched, or kept for those who come back", sources.topics),
             ("rankd_boards", "Boards defined", sources.boards),
             ("rankd_entries", "Entries in all instances of all boards", sources.entries),
             ("rankd_engine_bytes", "Bytes the engine holds", sources.engine_bytes),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rankd.api.identity import Identity
 from rankd.errors import InvalidValue, Overloaded, RankdError
 from rankd.push.hub import Hub
-from rankd.push.messages import Message
+from rankd.push.messages import NO_OFFSET, Message, events
 from rankd.push.topics import Topic
 from rankd.push.watched import Watched
 
@@ -51,6 +51,7 @@ class Stream:
         "identity",
         "interval_s",
         "is_beating",
+        "seen",
         "sending_since",
         "task",
     )
@@ -62,6 +63,7 @@ class Stream:
         self.interval_s = interval_s
         self.ending: Ending | None = None
         self.is_beating = False
+        self.seen = NO_OFFSET  # by whoever reads events: all up to this offset
         self.sending_since: float | None = None
         self.task: asyncio.Task[object] | None = None
         self._hub = hub
@@ -135,6 +137,15 @@ class Stream:
                 self._sent[name] = (watched, watched.newest)
         messages.sort(key=lambda message: message.offset)
         return messages
+
+    def take_events(self) -> bytes:
+        """Return the same as server-sent events; empty where there is nothing."""
+        messages = self.take()
+        if not messages:
+            return b""
+        frames = events(messages, self._hub.epoch, self.seen)
+        self.seen = messages[-1].offset
+        return frames
 
 
 class Streams:

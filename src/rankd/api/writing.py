@@ -32,7 +32,7 @@ async def submit(service: Service, request: Request) -> Response:
     body = await service.body(request)
     check_media(request, (JSON,))
     sent = bodies.decode(_score, body)
-    identity = submitter(service, request, [sent], body)
+    identity = submitter(service, request, (sent,), body)
     task = service.boards.prepare_score(sent, sender_of(service, request, identity))
     return json_response(encode(await service.commit(task)))
 

@@ -59,18 +59,18 @@ class Sent(Protocol):
         ...
 
 
-FindBoard = Callable[[str], Board | None]
+FindBoard = Callable[[object], Board | None]
 
 
 def one_score(sent: Sent, sender: Sender, find: FindBoard) -> ScoreTask:
     """Return the task of one score; `find` gives the board it is checked against, None when that comes later."""
-    board_id = check_board_id(sent.board)
-    row = _read(sent, find(board_id))
+    board = find(sent.board)
+    row = _read(sent, board)
     return ScoreTask(
-        board_id,
+        check_board_id(sent.board) if board is None else board.id,
         [row.player],
         array("q", [row.score]),
-        board=find(board_id),
+        board=board,
         tiebreaks=None if row.tiebreak is None else array("q", [row.tiebreak]),
         at=None if row.at is None else array("q", [row.at]),
         attributes=None if row.attributes is None else [row.attributes],

@@ -62,14 +62,11 @@ class Message:
     def sse(self, epoch: str) -> bytes:
         """Return it as a server-sent event."""
         if self._sse is None:
-            self._sse = self._event(epoch, self.offset)
+            self._sse = self.sse_at(epoch, self.offset)
         return self._sse
 
-    def sse_without_offset(self, epoch: str) -> bytes:
-        """Return it as a server-sent event that nobody can go on from."""
-        return self._event(epoch, NO_OFFSET)
-
-    def _event(self, epoch: str, offset: int) -> bytes:
+    def sse_at(self, epoch: str, offset: int) -> bytes:
+        """Return it as a server-sent event from which a client goes on at another offset."""
         # The topic stands in it, since a stream may carry several; JSON has no line feeds of its own.
         rest = b"}" if self._data == b"{}" else b"," + self._data[1:]
         head = f"id: {epoch}-{offset}\nevent: {self.type}\ndata: ".encode()
@@ -83,16 +80,14 @@ class Message:
         return self._text
 
 
-def events(batch: Sequence[Message], epoch: str) -> bytes:
-    """Return messages, in the order of their offsets, as server-sent events.
+def events(batch: Sequence[Message], epoch: str, seen: int) -> bytes:
+    """Return messages, in the order of their offsets, as server-sent events to somebody who has seen all up to `seen`.
 
-    A stream of several topics is resumed from one id. Where a batch brings snapshots, only its last event has an id to
-    go on from: somebody cut off between two snapshots would never be sent the second.
+    A stream of several topics is resumed from one id, which must not pass over what was not sent yet: another topic's
+    snapshot, or changes that are told in one. So only the last event of a batch moves the id.
     """
-    if len(batch) > 1 and any(message.type is not Type.CHANGE for message in batch):
-        *others, last = batch
-        return b"".join([*(message.sse_without_offset(epoch) for message in others), last.sse(epoch)])
-    return b"".join([message.sse(epoch) for message in batch])
+    *others, last = batch
+    return b"".join([*(message.sse_at(epoch, seen) for message in others), last.sse(epoch)])
 
 
 def conflated(messages: Sequence[Message]) -> list[Message]:

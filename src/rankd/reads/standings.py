@@ -60,21 +60,25 @@ class Standings(Meaning):
         """Return the first entries, or those behind an offset."""
         asked = read_integer("limit", limit, 1, LIMIT_MAX)
         skipped = read_integer("offset", offset, 0, OFFSET_MAX)
+        position = self._position()  # before the read: what is shown may be newer, never older
         # One more than asked for tells whether there is a next page.
         found = self._store.range(meant.key, skipped + 1, skipped + asked + 1, meant.ranking)
-        return self._page(meant, found, asked)
+        return self._page(meant, found, asked, position)
 
     def following_in(self, meant: Meant, after: Cursor, limit: int = 10) -> answers.Page:
         """Return the entries behind an earlier page."""
         asked = read_integer("limit", limit, 1, LIMIT_MAX)
         last = (Kept(after.score, after.tie), after.player)
-        return self._page(meant, self._store.following(meant.key, last, asked + 1, meant.ranking), asked)
+        position = self._position()
+        return self._page(meant, self._store.following(meant.key, last, asked + 1, meant.ranking), asked, position)
 
     def range_in(self, meant: Meant, first: int, last: int) -> answers.Page:
         """Return the entries from one place to another, both included."""
         low = read_integer("from", first, 1, OFFSET_MAX)
         high = read_integer("to", last, low, low + LIMIT_MAX - 1)
-        return self._page(meant, self._store.range(meant.key, low, high + 1, meant.ranking), high - low + 1)
+        position = self._position()
+        found = self._store.range(meant.key, low, high + 1, meant.ranking)
+        return self._page(meant, found, high - low + 1, position)
 
     def rank_in(self, meant: Meant, player: str) -> answers.Standing | None:
         """Return where a player stands; None for somebody who does not."""
@@ -220,13 +224,13 @@ class Standings(Meaning):
             "as_of": meant.now,
         }
 
-    def _page(self, meant: Meant, page: port.Page, asked: int) -> answers.Page:
+    def _page(self, meant: Meant, page: port.Page, asked: int, position: str) -> answers.Page:
         following, entries = None, page.entries[:asked]
         if len(page.entries) > asked:
             last = entries[-1]
             following = write_cursor(meant.key, Kept(last.score, last.tie), last.player)
         return answers.Page(
-            **self._about(meant, page.total, self._position()),
+            **self._about(meant, page.total, position),
             entries=self._entries(meant, entries),
             next=following,
         )

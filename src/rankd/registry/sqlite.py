@@ -102,6 +102,7 @@ class SqliteRegistry:
             raise
         self._make_room(1)
         self._cached[profile.player] = profile
+        self.changes += 1  # for whoever saw the one before, between the commit and here
 
     @contextmanager
     def _changing(self) -> Iterator[apsw.Connection]:

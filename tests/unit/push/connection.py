@@ -19,6 +19,7 @@ from rankd.registry.credentials import Credential, Scope
 from .conftest import until
 
 NOW_S = 1_000_000.0
+OVER_S = 10.0
 
 
 class Connection:
@@ -141,5 +142,7 @@ class Open:
             self.live.close(stream)
 
     async def over(self) -> None:
+        done, _ = await asyncio.wait([self.served], timeout=OVER_S)
+        assert done, "the connection does not end"
         await self.served
         assert len(self.live.streams) == 0

@@ -13,7 +13,7 @@ from rankd.errors import BoardUnknown
 from rankd.push import hub as hub_module
 from rankd.push.history import HISTORY_MESSAGES_MAX
 from rankd.push.hub import Hub
-from rankd.push.messages import Message, Type, events
+from rankd.push.messages import NO_OFFSET, Message, Type, events
 from rankd.push.topics import parse_topic
 
 from .conftest import Client, Ear, Table, World, on_loop
@@ -169,6 +169,7 @@ async def test_a_board_that_is_deleted_ends_and_one_that_comes_back_begins_anew(
     boards.delete("arcade")
     for _ in range(3):
         await hub.look()
+    assert hub.messages == 1
     (ended,) = client.read()
     assert ended.type is RESET
     assert msgspec.json.decode(ended.text("e"))["data"]["code"] == BoardUnknown.code
@@ -230,7 +231,7 @@ async def test_every_event_has_an_id_and_names_its_topic(world: World) -> None:
     client = Client(hub)
     for topic in TOPICS:
         await client.watch(topic)
-    found = parsed(events(client.read(), hub.epoch))
+    found = parsed(events(client.read(), hub.epoch, NO_OFFSET))
 
     assert {data["topic"] for _, _, data in found} == set(TOPICS)
     assert all(identity.startswith(f"{hub.epoch}-") for identity, _, _ in found)
@@ -248,6 +249,7 @@ async def test_whoever_is_cut_off_anywhere_ends_up_with_everything(world: World,
     since: int | None = None
     for _ in range(60):
         client = Client(hub)
+        client.stream.seen = since or NO_OFFSET
         for topic in TOPICS:
             await client.watch(topic, since)
             if rng.random() < 0.5:
@@ -256,7 +258,11 @@ async def test_whoever_is_cut_off_anywhere_ends_up_with_everything(world: World,
         for _ in range(rng.randrange(4)):
             change(world, rng)
             await hub.look()
-        found = parsed(events(client.stream.take(), hub.epoch))
+        found = parsed(client.stream.take_events())
+        for _ in range(rng.randrange(3)):
+            change(world, rng)
+            await hub.look()
+        found += parsed(client.stream.take_events())
         arrived = found[: rng.randrange(len(found) + 1)]
         for identity, kind, data in arrived:
             tables[str(data["topic"])].apply(kind, data)
@@ -306,7 +312,13 @@ async def test_offsets_only_go_up_within_a_topic(world: World) -> None:
     assert len(offsets) == 11
 
 
+def test_only_the_last_event_of_a_batch_moves_the_id() -> None:
+    batch = [Message(topic, CHANGE, offset, {"total": 1}) for topic, offset in (("a", 5), ("b", 7), ("c", 8))]
+
+    assert [identity for identity, _, _ in parsed(events(batch, "e", 3))] == ["e-3", "e-3", "e-8"]
+
+
 def test_a_single_message_keeps_its_id() -> None:
-    frames = events([Message("top:arcade", SNAPSHOT, 7, {"total": 1})], "9f86d081")
+    frames = events([Message("top:arcade", SNAPSHOT, 7, {"total": 1})], "9f86d081", 3)
 
     assert frames == b'id: 9f86d081-7\nevent: snapshot\ndata: {"topic":"top:arcade","total":1}\n\n'

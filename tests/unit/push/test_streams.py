@@ -110,6 +110,22 @@ async def test_what_was_asked_for_and_left_again_is_not_sent(world: World) -> No
 
 
 @on_loop
+async def test_messages_of_several_topics_come_in_the_order_they_came_about(world: World) -> None:
+    client = Client(world.hub())
+    for topic in ("top:arcade", "player:arcade:bob", "top:arcade@weekly"):
+        await client.watch(topic)
+    client.read()
+    client.stream.unwatch("top:arcade")
+    await client.watch("top:arcade")
+    world.boards.submit("arcade", "bob", 70)
+    await client.hub.look()
+    offsets = [message.offset for message in client.read()]
+
+    assert len(offsets) == 4
+    assert offsets == sorted(offsets)
+
+
+@on_loop
 async def test_whoever_leaves_watches_nothing(world: World) -> None:
     client = Client(world.hub())
     await client.watch("top:arcade")

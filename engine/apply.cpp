@@ -17,7 +17,7 @@ constexpr size_t kSharedRowsLeast = 2048;
 constexpr size_t kSharedIdsLeast = 4096;
 constexpr size_t kIdsTogether = 512;
 // After one that found the processors wanted by others. A sanitizer should see them shared nevertheless.
-constexpr uint32_t kBatchesAlone = kOneSlotPieces ? 0 : 16;
+constexpr uint32_t kBatchesAlone = kOneSlotPieces ? 0 : 8;
 constexpr uint32_t kLeavesPerBreath = 16;
 constexpr size_t kLookupsPerBreath = 64;
 constexpr size_t kNewcomersTogether = 1024;

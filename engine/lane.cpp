@@ -13,8 +13,10 @@ namespace {
 constexpr size_t kMovesPerBreath = 8;
 // Rows of a board that a lane takes at once: many enough to be worth the asking.
 constexpr uint32_t kPartRows = 16 * kChunkRows;
-// What a lane may lose of its processor in that time before it counts as kept from it; a short read takes less.
-constexpr std::chrono::milliseconds kLostMost{1};
+// A lane that loses more of its processor than this, and a quarter of its time, is kept from it by others; what a
+// machine takes for itself now and then is less.
+constexpr std::chrono::milliseconds kLostMost{2};
+constexpr int kLostShare = 4;
 
 std::chrono::nanoseconds processor_time() {
   timespec used{};
@@ -90,18 +92,18 @@ class Lane::Changing {
 };
 
 void Lane::run(bool yields) {
-  using Clock = SharedTurn::Clock;
   LaneWork::Part part{};
   work_->join();
+  const auto began = SharedTurn::Clock::now();
+  const auto worked_before = processor_time();
   // What another lane broke need not be finished.
   while (!engine_.broken_.load(std::memory_order_relaxed) && work_->take(part)) {
-    const auto began = Clock::now();
-    const auto worked = processor_time();
-    waited_ = {};
     const uint32_t end = std::min(part.end, part.begin + kPartRows);
     apply(part.board, part.begin, end);
     if (end < part.end) work_->add(part.board, end, part.end);
-    if (Clock::now() - began - waited_ - (processor_time() - worked) > kLostMost) work_->note_crowded();
+    const auto elapsed = SharedTurn::Clock::now() - began - waited_;
+    const auto lost = elapsed - (processor_time() - worked_before);
+    if (lost > kLostMost && lost * kLostShare > elapsed) work_->note_crowded();
     if (yields && work_->is_crowded() && work_->may_leave()) return;
   }
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <optional>
 #include <shared_mutex>
 #include <thread>
 
@@ -22,6 +24,7 @@ using testing::OwnFile;
 using testing::Pair;
 using testing::Random;
 using testing::Row;
+using testing::Shortage;
 using testing::Threads;
 using Clock = std::chrono::steady_clock;
 
@@ -55,7 +58,9 @@ TEST("a batch that two threads apply comes to what its rows say, one after the o
   for (const uint64_t players : {100u, 3'000u}) {
     Pair pair(kBoards);
     for (uint64_t round = 0; round < testing::scaled(12); ++round) {
-      pair.apply(random_rows(random, players, round));
+      const bool is_ranked = random.once_in(3);
+      pair.apply(random_rows(random, players, round),
+                 is_ranked ? std::optional(random.pick(testing::kRankings)) : std::nullopt);
       CHECK_SOUND(pair.engine);
       pair.compare(random);
       for (size_t board = 0; board < kBoards.size(); ++board) {
@@ -88,6 +93,65 @@ TEST("a batch that is shared and the same batch in small parts end with the same
     CHECK_SOUND(whole);
   }
   CHECK_EQUAL(testing::bytes_held(whole), 0);
+}
+
+bool is_broken(const Engine& engine) {
+  try {
+    engine.refuse_if_broken();
+    return false;
+  } catch (const EngineBroken&) {
+    return true;
+  }
+}
+
+std::vector<Digest> digests(const Engine& engine) {
+  std::vector<Digest> all;
+  for (const auto& [name, rules] : kBoards) {
+    const Board* board = engine.read_board(name);
+    all.push_back(board == nullptr ? Digest{} : board->digest());
+  }
+  return all;
+}
+
+// Memory runs out somewhere within a batch that is shared; returns whether it did so within the given bounds.
+bool runs_out(Random& random, Shortage::Where where, bool is_lasting) {
+  Engine engine({1, 2});
+  testing::apply(engine, kBoards, random_rows(random, 2'000, 0));
+  const std::vector<Digest> before = digests(engine);
+  const uint64_t sequence = engine.read_position(0).sequence;
+  const testing::Columns columns(engine, kBoards, random_rows(random, 2'000, 1));
+  bool is_refused = false;
+  bool was_felt = false;
+  {
+    const Shortage shortage(where, static_cast<int64_t>(1 + random.below(300)), is_lasting);
+    try {
+      engine.apply(columns.batch);
+    } catch (const std::bad_alloc&) {
+      is_refused = true;
+    }
+    was_felt = shortage.was_felt();
+  }
+  CHECK_EQUAL(engine.read_position(0).sequence, is_refused ? sequence : sequence + kRows);
+  if (!is_refused || !is_broken(engine)) {
+    CHECK_SOUND(engine);
+    CHECK(is_refused == (digests(engine) == before));
+  }
+  CHECK(was_felt || !is_refused);
+  return is_refused && is_broken(engine);
+}
+
+TEST("memory that runs out in either thread breaks the engine for everybody, or leaves it as it was") {
+  if (std::thread::hardware_concurrency() < 2) return;
+  Random random;
+  for (const auto where : {Shortage::Where::here, Shortage::Where::elsewhere}) {
+    for (const bool is_lasting : {false, true}) {
+      uint64_t broken = 0;
+      for (const auto end = Clock::now() + kHangs; broken < testing::scaled(12) && Clock::now() < end;) {
+        broken += runs_out(random, where, is_lasting) ? 1 : 0;
+      }
+      CHECK(broken > 0);
+    }
+  }
 }
 
 TEST("a save that began before batches that are shared shows the instant at which it began") {
@@ -181,6 +245,28 @@ TEST("work is done by two threads at once, and what either throws is thrown") {
       if (lane == thrower) throw std::bad_alloc();
     }));
   }
+}
+
+size_t threads_here() {
+  const std::filesystem::directory_iterator all("/proc/self/task");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST("an engine has another thread only once it needs one, and takes it along when it goes") {
+  if (std::thread::hardware_concurrency() < 2) return;
+  Random random;
+  const size_t before = threads_here();
+  {
+    Engine engine({1, 2});
+    testing::apply(engine, kBoards, {{0, Op::apply, "somebody", 1}, {1, Op::apply, "somebody", 1}});
+    CHECK_EQUAL(threads_here(), before);
+    testing::apply(engine, kBoards, random_rows(random, 2'000, 0));
+    testing::apply(engine, kBoards, random_rows(random, 2'000, 1));
+    CHECK_EQUAL(threads_here(), before + 1);
+  }
+  // One that was joined is listed for a moment longer.
+  for (const auto end = Clock::now() + kHangs; threads_here() > before && Clock::now() < end;) std::this_thread::yield();
+  CHECK_EQUAL(threads_here(), before);
 }
 
 TEST("a lane leaves only while another is there for the rest") {

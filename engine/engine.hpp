@@ -183,6 +183,8 @@ class Engine {
   void refuse_if_broken() const {
     if (broken_.load(std::memory_order_relaxed)) throw EngineBroken();
   }
+  // For a caller who cannot hear what a change came to, and so cannot go on from it.
+  void give_up() { broken_.store(true, std::memory_order_relaxed); }
   uint64_t hash(std::string_view id) const { return players_.hash(id); }
 
   // Writers; they take the lock themselves.

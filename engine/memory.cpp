@@ -200,6 +200,10 @@ void Pool::add_piece() {
   if (pieces_.size() == bases_capacity_) {
     const size_t capacity = std::max<size_t>(4, 2 * bases_capacity_);
     auto list = std::make_unique<std::byte*[]>(capacity);
+    // Room for every piece: giving a slot back needs no memory, for it is done when there is none.
+    pieces_.reserve(capacity);
+    open_.reserve(capacity);
+    vacant_.reserve(capacity);
     std::copy_n(bases_.load(), pieces_.size(), list.get());
     if (!regions_.is_shared()) lists_.clear();
     lists_.push_back(std::move(list));

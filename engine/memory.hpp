@@ -130,7 +130,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   uint32_t allocate();
-  void release(uint32_t id);
+  void release(uint32_t id);  // never fails
 
   std::byte* at(uint32_t id) const {
     const uint32_t piece = piece_of(id);

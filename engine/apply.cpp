@@ -16,8 +16,9 @@ namespace {
 constexpr size_t kSharedRowsLeast = 2048;
 constexpr size_t kSharedIdsLeast = 4096;
 constexpr size_t kIdsTogether = 512;
-// After one that found the processors wanted by others. A sanitizer should see them shared nevertheless.
-constexpr uint32_t kBatchesAlone = kOneSlotPieces ? 0 : 8;
+// After one that found the processors wanted by others; twice as many each time it is so again. A sanitizer should see
+// them shared nevertheless.
+constexpr uint32_t kBatchesAloneMost = kOneSlotPieces ? 0 : 16;
 constexpr uint32_t kLeavesPerBreath = 16;
 constexpr size_t kLookupsPerBreath = 64;
 constexpr size_t kNewcomersTogether = 1024;
@@ -281,7 +282,8 @@ class Application {
       throw;
     }
     engine_.regions_.set_shared(false);
-    if (work.is_crowded()) engine_.batches_alone_ = kBatchesAlone;
+    engine_.alone_next_ = work.is_crowded() ? std::min(kBatchesAloneMost, std::max(1u, 2 * engine_.alone_next_)) : 0;
+    engine_.batches_alone_ = engine_.alone_next_;
     for (const auto& some : orphans) orphans_.insert(orphans_.end(), some.begin(), some.end());
   }
 

@@ -289,6 +289,7 @@ class Engine {
   uint64_t saves_begun_ = 0;
   SecondThread second_;
   uint32_t batches_alone_ = 0;  // to come, that are not shared
+  uint32_t alone_next_ = 0;     // how many there were after the last that was
 };
 
 }  // namespace rankd

@@ -1,24 +1,27 @@
-// One batch: checked, sorted by board, looked up, folded, sorted by key, applied.
-//
-// Everything is bound by memory latency, so each step asks for what the next one needs long before it needs it. Only
-// the writer changes anything, hence looking up and deciding need no lock; changes are made under it, a chunk at a
-// time, and every chunk leaves the boards whole.
+// One batch: checked, sorted by board, looked up; then each board's rows are applied (lane.cpp), by two threads when
+// there are many.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <numeric>
 
 #include "engine.hpp"
+#include "lane.hpp"
 
 namespace rankd {
 
 namespace {
 
-constexpr size_t kChunkRows = 64;  // what they touch stays in the cache from the first step to the last
+// A batch with fewer rows is applied before another thread is awake.
+constexpr size_t kSharedRowsLeast = 2048;
+constexpr size_t kSharedIdsLeast = 4096;
+constexpr size_t kIdsTogether = 512;
+// After one that found the processors wanted by others; twice as many each time it is so again. A sanitizer should see
+// them shared nevertheless.
+constexpr uint32_t kBatchesAloneMost = kOneSlotPieces ? 0 : 16;
 constexpr uint32_t kLeavesPerBreath = 16;
-constexpr size_t kMovesPerBreath = 8;
 constexpr size_t kLookupsPerBreath = 64;
 constexpr size_t kNewcomersTogether = 1024;
-
-constexpr uint32_t kFoldSlots = 4 * kChunkRows;
 
 std::string text(uint64_t number) { return std::to_string(number); }
 
@@ -44,7 +47,12 @@ class Application {
       sort_by_board();
       if (players_.size() == 1) engine_.ask_ahead(boards_, players_[0], batch_.score[0]);
       if (batch_.ranks) note_ranks(applied_.rank_before);
-      for (const Group& group : groups_) apply_group(group);
+      if (engine_.batches_alone_ == 0 && is_worth_sharing()) {
+        apply_in_lanes();
+      } else {
+        apply_alone();
+        if (engine_.batches_alone_ > 0) --engine_.batches_alone_;
+      }
       if (batch_.ranks) note_ranks(applied_.rank_after);
     }
     finish();
@@ -56,22 +64,6 @@ class Application {
     uint32_t board;
     uint32_t begin;  // in rows_
     uint32_t end;
-  };
-
-  // What a chunk does to one player, its rows taken together.
-  struct Move {
-    uint32_t player;
-    uint32_t id;  // index into the batch's players
-    bool was_present;
-    bool is_present;
-    bool was_removed;  // for a while, or for good
-    Spot spot;         // before the chunk
-    Kept old_kept;
-    Kept kept;
-  };
-  struct Sorted {
-    uint64_t score_key;
-    uint32_t move;
   };
 
   Applied refuse(Verdict verdict) {
@@ -157,7 +149,17 @@ class Application {
 
   void find_players() {
     const Ids& ids = *batch_.players;
-    players_ = engine_.find_players(ids);
+    players_.assign(ids.size(), kNone);
+    if (ids.size() < kSharedIdsLeast || engine_.batches_alone_ > 0) {
+      engine_.find_players(ids, 0, ids.size(), players_);
+    } else {
+      std::atomic<size_t> next{0};
+      engine_.second_.share([&](size_t) {
+        for (size_t begin = next.fetch_add(kIdsTogether); begin < ids.size(); begin = next.fetch_add(kIdsTogether)) {
+          engine_.find_players(ids, begin, std::min(ids.size(), begin + kIdsTogether), players_);
+        }
+      });
+    }
     if (std::find(players_.begin(), players_.end(), kNone) == players_.end()) return;
     add_players();
     // An id that only later rows of a twin added.
@@ -237,153 +239,60 @@ class Application {
 
   // ---------------------------------------------------------------------------------------------------- applying
 
-  void apply_group(const Group& group) {
-    Board& board = engine_.boards_.payload(group.board);
-    for (uint32_t begin = group.begin; begin < group.end;) {
-      if (op_of(rows_[begin]) == Op::clear) {
-        clear(group.board, rows_[begin]);
-        ++begin;
-        continue;
-      }
-      uint32_t end = begin;
-      while (end < group.end && end - begin < kChunkRows && op_of(rows_[end]) != Op::clear) ++end;
-      fold(board, begin, end);
-      apply_moves(group.board, board);
-      begin = end;
-    }
+  bool is_worth_sharing() const {
+    if (batch_.rows < kSharedRowsLeast || groups_.size() < 2 || batch_.rows / groups_.size() < kChunkRows) return false;
+    // Taking a board apart changes what the lanes share.
+    const uint8_t clears = static_cast<uint8_t>(Op::clear);
+    return batch_.op == nullptr || std::find(batch_.op, batch_.op + batch_.rows, clears) == batch_.op + batch_.rows;
   }
+
+  void apply_alone() {
+    Lane lane(engine_, view(), applied_, nullptr);
+    for (const Group& group : groups_) {
+      for (uint32_t begin = group.begin; begin < group.end;) {
+        if (op_of(rows_[begin]) == Op::clear) {
+          clear(group.board, rows_[begin]);
+          ++begin;
+          continue;
+        }
+        uint32_t end = begin;
+        while (end < group.end && op_of(rows_[end]) != Op::clear) ++end;
+        lane.apply(group.board, begin, end);
+        begin = end;
+      }
+    }
+    lane.take_orphans(orphans_);
+  }
+
+  // Two lanes, each at one board for a while. The board with the most rows left is next: so both are done at about the
+  // same time, and a board's rows stay in their order.
+  void apply_in_lanes() {
+    LaneWork work(engine_.lock_);
+    for (const Group& group : groups_) work.add(group.board, group.begin, group.end);
+    std::array<std::vector<uint32_t>, 2> orphans;
+    engine_.regions_.set_shared(true);
+    try {
+      engine_.second_.share([&](size_t number) {
+        Lane lane(engine_, view(), applied_, &work);
+        lane.run(number > 0);
+        lane.take_orphans(orphans[number]);
+      });
+    } catch (...) {
+      engine_.regions_.set_shared(false);
+      throw;
+    }
+    engine_.regions_.set_shared(false);
+    engine_.alone_next_ = work.is_crowded() ? std::min(kBatchesAloneMost, std::max(1u, 2 * engine_.alone_next_)) : 0;
+    engine_.batches_alone_ = engine_.alone_next_;
+    for (const auto& some : orphans) orphans_.insert(orphans_.end(), some.begin(), some.end());
+  }
+
+  LaneView view() const { return {batch_, players_, rows_}; }
 
   void clear(uint32_t board, uint32_t row) {
     if (engine_.boards_.payload(board).size() == 0) return;
     applied_.flags[row] = kSet;
     engine_.empty(board, orphans_);
-  }
-
-  // Goes through the rows in order and finds what they come to for each player.
-  void fold(const Board& board, uint32_t begin, uint32_t end) {
-    moves_.clear();
-    std::fill(fold_.begin(), fold_.end(), uint16_t{0});
-    locate_chunk(board, begin, end);
-    for (uint32_t i = begin; i < end; ++i) {
-      const uint32_t row = rows_[i];
-      const uint32_t id = player_of(row);
-      if (players_[id] == kNone) continue;  // a removal of somebody who is nowhere
-      Move& move = move_of(board, spots_[i - begin], players_[id], id);
-      uint8_t flags = 0;
-      if (move.is_present) {
-        flags |= kWasPresent;
-        applied_.old_score[row] = move.kept.score;
-      }
-      if (op_of(row) == Op::remove) {
-        flags |= move.is_present ? kSet : 0;
-        move.was_removed = move.was_removed || move.is_present;
-        move.is_present = false;
-      } else {
-        const Rules& rules = batch_.instances[instance_of(row)].rules;
-        const Kept settled = op_of(row) == Op::put
-                                 ? Kept{batch_.score[row], rules.direction.ties == Ties::player ? 0 : tie_of(row)}
-                                 : settle(rules, move.is_present ? &move.kept : nullptr, batch_.score[row], tie_of(row));
-        flags |= !move.is_present || settled != move.kept ? kSet : 0;
-        flags |= kIsPresent;
-        move.kept = settled;
-        move.is_present = true;
-        applied_.new_score[row] = settled.score;
-      }
-      applied_.flags[row] = flags;
-    }
-  }
-
-  // Where the chunk's players are now.
-  void locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
-    const auto player_at = [&](size_t i) { return players_[player_of(rows_[begin + i])]; };
-    if (const Tree* tree = board.tree(); tree == nullptr) {
-      for (uint32_t i = 0; i < end - begin; ++i) {
-        spots_[i] = player_at(i) == kNone ? Spot{} : board.locate(memory_, player_at(i));
-      }
-    } else {
-      staggered(
-          end - begin,
-          [&](size_t i) {
-            if (player_at(i) != kNone) tree->prefetch_map(player_at(i));
-          },
-          [&](size_t i) {
-            if (player_at(i) != kNone) tree->prefetch_players(player_at(i));
-          },
-          [&](size_t i) {
-            spots_[i] = player_at(i) == kNone ? Spot{} : tree->locate(player_at(i));
-            if (spots_[i].leaf != kNone) tree->prefetch_move(spots_[i]);
-          });
-    }
-  }
-
-  Move& move_of(const Board& board, Spot spot, uint32_t player, uint32_t id) {
-    uint32_t slot = (player * 0x9e3779b1u) >> 24;
-    static_assert(kFoldSlots == 1u << 8);
-    for (; fold_[slot] != 0; slot = (slot + 1) % kFoldSlots) {
-      if (moves_[fold_[slot] - 1u].player == player) return moves_[fold_[slot] - 1u];
-    }
-    Move move{player, id, false, false, false, spot, {}, {}};
-    if (spot.leaf != kNone) {
-      move.was_present = move.is_present = true;
-      move.old_kept = move.kept = board.kept(memory_, spot);
-    }
-    moves_.push_back(move);
-    fold_[slot] = static_cast<uint16_t>(moves_.size());
-    return moves_.back();
-  }
-
-  void apply_moves(uint32_t number, Board& board) {
-    sorted_.clear();
-    for (const Move& move : moves_) {
-      const bool loses_place = move.was_removed && board.is_captured();
-      if (!move.was_present && !move.is_present) {
-        orphans_.push_back(move.player);  // came and went within the chunk, or was never here
-      } else if (move.was_present != move.is_present || move.kept != move.old_kept || loses_place) {
-        const auto index = static_cast<uint32_t>(&move - moves_.data());
-        sorted_.push_back({score_key(board.direction().order, move.kept.score), index});
-      }
-    }
-    if (sorted_.empty()) return;
-    engine_.regions_.prepare();
-    std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
-    const Engine::Changing changing(engine_);
-    Capture* capture = board.is_captured() ? engine_.captures_.at(number).get() : nullptr;
-    Saving* saving = engine_.saving_ != nullptr && engine_.saving_->wants(number) ? engine_.saving_.get() : nullptr;
-    // Each step looks at the tree as it is then: what an earlier one saw may have been split or joined since.
-    staggered(
-        sorted_.size(),
-        [&](size_t i) {
-          if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_parent(sorted_[i].score_key);
-        },
-        [&](size_t i) {
-          if (const Tree* tree = board.tree(); tree != nullptr) tree->prefetch_leaf(sorted_[i].score_key);
-        },
-        [&](size_t i) {
-          const Move& move = moves_[sorted_[i].move];
-          if (saving != nullptr) note(*saving, number, board, move, capture);
-          if (capture != nullptr && move.was_removed) capture->forget(move.player);
-          apply_move(board, move);
-          if (i % kMovesPerBreath == 0) engine_.lock_.breathe();
-        });
-  }
-
-  void note(Saving& saving, uint32_t number, const Board& board, const Move& move, const Capture* capture) const {
-    const Key old = key_of(board.direction(), move.old_kept);
-    const Key fresh = key_of(board.direction(), move.kept);
-    saving.note(number, board.size(), move.player, (*batch_.players)[move.id], move.was_present ? &old : nullptr,
-                move.is_present ? &fresh : nullptr, capture);
-  }
-
-  void apply_move(Board& board, const Move& move) {
-    const std::string_view id = (*batch_.players)[move.id];
-    const Spot spot = move.was_present ? board.locate(memory_, move.player, move.spot) : Spot{};
-    if (move.is_present) {
-      board.put(memory_, spot, move.player, id, move.old_kept, move.kept);
-      if (!move.was_present) engine_.players_.retain(move.player);
-    } else {
-      board.take(memory_, spot, id);
-      if (engine_.players_.release(move.player)) orphans_.push_back(move.player);
-    }
   }
 
   void finish() {
@@ -406,22 +315,18 @@ class Application {
   std::vector<uint32_t> players_;  // number of each player, kNone when unknown
   std::vector<uint32_t> rows_;     // sorted by board
   std::vector<Group> groups_;
-  std::array<Spot, kChunkRows> spots_;  // of a chunk's rows
-  std::vector<Move> moves_;
-  std::vector<Sorted> sorted_;  // those of moves_ that change something
-  std::array<uint16_t, kFoldSlots> fold_{};  // player → index in moves_ + 1
-  std::vector<uint32_t> orphans_;            // players who may stand nowhere any more
+  std::vector<uint32_t> orphans_;  // players who may stand nowhere any more
 };
 
 Applied Engine::apply(const Batch& batch) {
   const std::lock_guard<std::mutex> writer(writer_);
   refuse_if_broken();
-  has_changed_ = false;
+  has_changed_.store(false, std::memory_order_relaxed);
   try {
     return Application(*this, batch).run();
   } catch (...) {
     // Whatever it was, the rest of the batch is missing.
-    if (has_changed_) broken_.store(true, std::memory_order_relaxed);
+    if (has_changed_.load(std::memory_order_relaxed)) broken_.store(true, std::memory_order_relaxed);
     throw;
   }
 }

@@ -86,11 +86,13 @@ class PyEngine {
       applied = engine_.apply(batch);
     }
     const bool ranked = batch.ranks && applied.verdict == Verdict::applied;
-    return nb::make_tuple(static_cast<int>(applied.verdict), applied.position.epoch, applied.position.sequence,
-                          column_of(applied.flags, "B"), column_of(applied.old_score, "q"),
-                          column_of(applied.new_score, "q"),
-                          ranked ? column_of(applied.rank_before, "q") : nb::none(),
-                          ranked ? column_of(applied.rank_after, "q") : nb::none());
+    return told(engine_, [&] {
+      return nb::make_tuple(static_cast<int>(applied.verdict), applied.position.epoch, applied.position.sequence,
+                            column_of(applied.flags, "B"), column_of(applied.old_score, "q"),
+                            column_of(applied.new_score, "q"),
+                            ranked ? column_of(applied.rank_before, "q") : nb::none(),
+                            ranked ? column_of(applied.rank_after, "q") : nb::none());
+    });
   }
 
   nb::object apply_one(nb::list instances, nb::str player, int64_t score, nb::handle ties, uint64_t at, int ranking) {
@@ -107,11 +109,13 @@ class PyEngine {
     }
     if (applied.verdict != Verdict::applied) return types_.verdicts[static_cast<size_t>(applied.verdict)];
     const uint8_t flags = applied.flags[0];
-    return make(types_.change, nb::handle((flags & kSet) != 0 ? Py_True : Py_False),
-                whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
-                whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
-                whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
-                whole_if(applied.rank_after[0] != kRankAbsent, applied.rank_after[0]));
+    return told(engine_, [&] {
+      return make(types_.change, nb::handle((flags & kSet) != 0 ? Py_True : Py_False),
+                  whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
+                  whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
+                  whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
+                  whole_if(applied.rank_after[0] != kRankAbsent, applied.rank_after[0]));
+    });
   }
 
   bool drop(std::string_view name) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine.hpp"
+
 namespace rankd {
 
 namespace nb = nanobind;
@@ -37,6 +39,17 @@ nb::object make(nb::handle type, const Arguments&... arguments) {
   nb::object made = nb::steal(PyObject_Vectorcall(type.ptr(), values, sizeof...(arguments), nullptr));
   if (!made.is_valid()) nb::raise_python_error();
   return made;
+}
+
+// What was applied, told. A caller who gets an error in place of the answer must not find the batch applied.
+template <class Answer>
+auto told(Engine& engine, Answer answer) {
+  try {
+    return answer();
+  } catch (...) {
+    engine.give_up();
+    throw;
+  }
 }
 
 inline nb::object whole(uint64_t number) { return nb::steal(PyLong_FromUnsignedLongLong(number)); }

@@ -134,10 +134,9 @@ struct AtScore {
   bool stands_before(uint32_t) const { return false; }
 };
 
-// How many of the block's entries stand before the place.
+// How many of the block's entries stand before the place, of which `low` have a score before its own.
 template <class Where>
-uint32_t position(const Block& block, uint32_t size, const Where& where) {
-  uint32_t low = count_less(block.score, size, where.key.score);
+uint32_t position(const Block& block, uint32_t size, const Where& where, uint32_t low) {
   if (!Where::kUsesTie || low == size || block.score[low] != where.key.score) return low;
   uint32_t high = low + count_equal(block.score + low, size - low, where.key.score);
   while (low < high) {
@@ -151,6 +150,11 @@ uint32_t position(const Block& block, uint32_t size, const Where& where) {
     }
   }
   return low;
+}
+
+template <class Where>
+uint32_t position(const Block& block, uint32_t size, const Where& where) {
+  return position(block, size, where, count_less(block.score, size, where.key.score));
 }
 
 // Entries 1 … end − 1 whose score differs from the one before.

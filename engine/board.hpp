@@ -79,8 +79,9 @@ class Board {
   uint64_t better(const BoardMemory& memory, Spot spot, uint64_t place) const;
   uint64_t rank(const BoardMemory& memory, Spot spot, Ranking ranking) const;
 
-  // `spot` is where the player is now, with `old`, or nowhere.
-  void put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& old, const Kept& kept);
+  // `spot` is where the player is now, with `old`, or nowhere; `way` may lead to where it will be.
+  void put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& old, const Kept& kept,
+           const Way& way = {});
   void take(BoardMemory& memory, Spot spot, std::string_view id);
 
   // Empties the board at once. A tree is handed over, to be dismantled a little at a time; otherwise `gone(player)` is

@@ -1,6 +1,7 @@
 // The ranking engine: any number of boards over one set of players.
 //
 //   apply.cpp            batches in
+//   lane.cpp             the rows of one, applied; second_thread.hpp: by two threads
 //   read.cpp             ranks out
 //   captures.cpp         places of an instant
 //   snapshot_write.cpp   the whole engine to a file, while batches go on (saving.hpp)
@@ -29,6 +30,7 @@
 #include "lock.hpp"
 #include "order.hpp"
 #include "saving.hpp"
+#include "second_thread.hpp"
 
 namespace rankd {
 
@@ -181,6 +183,8 @@ class Engine {
   void refuse_if_broken() const {
     if (broken_.load(std::memory_order_relaxed)) throw EngineBroken();
   }
+  // For a caller who cannot hear what a change came to, and so cannot go on from it.
+  void give_up() { broken_.store(true, std::memory_order_relaxed); }
   uint64_t hash(std::string_view id) const { return players_.hash(id); }
 
   // Writers; they take the lock themselves.
@@ -236,7 +240,7 @@ class Engine {
    public:
     explicit Changing(Engine& engine) : engine_(engine), exceptions_(std::uncaught_exceptions()) {
       engine_.lock_.lock();
-      engine_.has_changed_ = true;
+      engine_.has_changed_.store(true, std::memory_order_relaxed);
     }
     ~Changing() {
       if (std::uncaught_exceptions() > exceptions_) engine_.broken_.store(true, std::memory_order_relaxed);
@@ -251,11 +255,13 @@ class Engine {
   };
 
   friend class Application;
+  friend class Lane;
   friend class SnapshotWriter;
   friend class SnapshotReader;
 
   std::vector<uint32_t> find_players(const Ids& ids) const;
   void ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int64_t score) const;
+  void find_players(const Ids& ids, size_t begin, size_t end, std::vector<uint32_t>& numbers) const;
   Standing standing_at(const Board& board, Spot spot, Ranking ranking) const;
   void add_lines(const Board& board, uint64_t first_place, uint64_t count, Ranking ranking, Lines& lines) const;
   void empty(uint32_t number, std::vector<uint32_t>& orphans);
@@ -270,7 +276,7 @@ class Engine {
 
   mutable TurnLock lock_;
   std::atomic<bool> broken_{false};
-  bool has_changed_ = false;  // since the present batch began
+  std::atomic<bool> has_changed_{false};  // since the present batch began
   mutable std::mutex writer_;
   Regions regions_;
   Players players_;
@@ -281,6 +287,9 @@ class Engine {
   std::map<uint32_t, std::unique_ptr<Capture>> captures_;  // by board
   std::unique_ptr<Saving> saving_;
   uint64_t saves_begun_ = 0;
+  SecondThread second_;
+  uint32_t batches_alone_ = 0;  // to come, that are not shared
+  uint32_t alone_next_ = 0;     // how many there were after the last that was
 };
 
 }  // namespace rankd

@@ -7,6 +7,7 @@
 // `Payload` stands beside the record: boards are found by name and live there.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -81,14 +82,14 @@ class Interner {
   }
   void bury(uint32_t number) {
     --unlisted_;
-    const uint64_t place = record(number).place;
+    const uint64_t place = place_of(number);
     strings(units_of(place)).release(slot_of(place));
     record(number).~Record();
     records_.release(number);
   }
 
   std::string_view name(uint32_t number) const {
-    const uint64_t place = record(number).place;
+    const uint64_t place = place_of(number);
     const std::byte* bytes = strings_[units_of(place)]->at(slot_of(place));
     Length length = 0;
     std::memcpy(&length, bytes, sizeof(length));
@@ -100,18 +101,10 @@ class Interner {
 
   // A count that reached its maximum stays there: such a player is never forgotten.
   // Returns whether it is the first reference.
-  bool retain(uint32_t number) {
-    uint64_t& place = record(number).place;
-    if ((place & kReferenceMask) != kReferenceMask) ++place;
-    return (place & kReferenceMask) == 1;
-  }
+  bool retain(uint32_t number) { return count_reference(number, 1) == 1; }
   // Returns whether nobody refers to it any more.
-  bool release(uint32_t number) {
-    uint64_t& place = record(number).place;
-    if ((place & kReferenceMask) != kReferenceMask) --place;
-    return (place & kReferenceMask) == 0;
-  }
-  uint32_t references(uint32_t number) const { return static_cast<uint32_t>(record(number).place & kReferenceMask); }
+  bool release(uint32_t number) { return count_reference(number, -1) == 0; }
+  uint32_t references(uint32_t number) const { return static_cast<uint32_t>(place_of(number) & kReferenceMask); }
 
   // The three steps of a lookup, each waiting for the line that the one before it asked for.
   void prefetch_index(uint64_t hash) const { index_.prefetch_tag(tag_of(hash)); }
@@ -120,7 +113,7 @@ class Interner {
   }
   void prefetch_record(uint32_t number) const { prefetch(&record(number)); }
   void prefetch_name(uint32_t number) const {
-    const uint64_t place = record(number).place;
+    const uint64_t place = place_of(number);
     prefetch(strings_[units_of(place)]->at(slot_of(place)));
   }
 
@@ -150,7 +143,9 @@ class Interner {
  private:
   using Length = uint16_t;
   struct Record {
-    uint64_t place;  // slot (32 bits), units of eight bytes (7 bits), references (25 bits)
+    // Slot (32 bits), units of eight bytes (7 bits), references (25 bits). Lanes of a batch count references to the same
+    // player.
+    std::atomic<uint64_t> place;
     [[no_unique_address]] Payload payload;
   };
   static constexpr uint32_t kReferenceBits = 25;
@@ -160,6 +155,18 @@ class Interner {
   static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
   static uint32_t slot_of(uint64_t place) { return static_cast<uint32_t>(place >> 32); }
   static uint32_t units_of(uint64_t place) { return static_cast<uint32_t>(place >> kReferenceBits) & 0x7f; }
+
+  uint64_t place_of(uint32_t number) const { return record(number).place.load(std::memory_order_relaxed); }
+  // Returns how many there are now.
+  uint64_t count_reference(uint32_t number, int64_t more) {
+    std::atomic<uint64_t>& place = record(number).place;
+    uint64_t before = place.load(std::memory_order_relaxed);
+    uint64_t after = before;
+    do {
+      after = (before & kReferenceMask) == kReferenceMask ? before : before + static_cast<uint64_t>(more);
+    } while (!place.compare_exchange_weak(before, after, std::memory_order_relaxed));
+    return after & kReferenceMask;
+  }
 
   Record& record(uint32_t number) { return *reinterpret_cast<Record*>(records_.at(number)); }
   const Record& record(uint32_t number) const { return *reinterpret_cast<const Record*>(records_.at(number)); }

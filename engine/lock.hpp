@@ -86,9 +86,13 @@ class TurnLock {
     state_.notify_all();
   }
 
+  // For those inside a writer's turn: whether readers have waited for long enough to be let in.
+  bool is_turn_over() const {
+    return waiting_.load(std::memory_order_relaxed) != 0 && Clock::now() - since_ >= kTurn;
+  }
+
   void breathe() {
-    if (waiting_.load(std::memory_order_relaxed) == 0) return;
-    if (Clock::now() - since_ < kTurn) return;
+    if (!is_turn_over()) return;
     unlock();
     lock();
   }

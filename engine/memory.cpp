@@ -85,11 +85,18 @@ void RegionSupply::work() {
 void Regions::set_hurry(bool hurry) { supply_ = hurry && !kOneSlotPieces ? std::make_unique<RegionSupply>() : nullptr; }
 
 void Regions::prepare() {
-  is_short_ = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
-  if (!is_short_) return;
+  bool is_short = false;
+  {
+    const auto held = guard();
+    is_short = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
+  }
+  is_short_.store(is_short, std::memory_order_relaxed);
+  if (!is_short) return;
   try {
-    spare_.store(map_touched_region());
-    is_short_ = false;
+    std::byte* region = map_touched_region();
+    std::byte* nothing = nullptr;
+    if (!spare_.compare_exchange_strong(nothing, region)) munmap(region, kRegionBytes);  // another lane was quicker
+    is_short_.store(false, std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {
     // Whoever needs it finds out; what is left may be enough.
   }
@@ -140,15 +147,25 @@ void Regions::give_piece(std::byte* piece, Purpose purpose) {
   hint_ = std::min(hint_, index);
 }
 
+std::byte* Regions::take_slot(size_t bytes, Purpose purpose) {
+  auto* slot = static_cast<std::byte*>(::operator new(bytes));
+  bytes_[static_cast<size_t>(purpose)] += bytes;
+  return slot;
+}
+
+void Regions::give_slot(std::byte* slot, size_t bytes, Purpose purpose) {
+  ::operator delete(slot);
+  bytes_[static_cast<size_t>(purpose)] -= bytes;
+}
+
 std::byte* Regions::take_block(size_t bytes, Purpose purpose) {
-  auto* block = static_cast<std::byte*>(::operator new(bytes));
-  note_taken(bytes, purpose);
-  return block;
+  const auto held = guard();
+  return take_slot(bytes, purpose);
 }
 
 void Regions::give_block(std::byte* block, size_t bytes, Purpose purpose) {
-  ::operator delete(block);
-  note_given(bytes, purpose);
+  const auto held = guard();
+  give_slot(block, bytes, purpose);
 }
 
 Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes)
@@ -159,42 +176,62 @@ Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes)
       reciprocal_(~uint64_t{0} / slots_per_piece_ + 1) {}
 
 Pool::~Pool() {
-  for (std::byte* base : bases_) {
-    if (base != nullptr) give_piece(base);
+  const auto held = regions_.guard();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (bases_.load()[i] != nullptr) give_piece(bases_.load()[i]);
   }
 }
 
 std::byte* Pool::take_piece() {
-  return kOneSlotPieces ? regions_.take_block(slot_bytes_, purpose_) : regions_.take_piece(purpose_);
+  return kOneSlotPieces ? regions_.take_slot(slot_bytes_, purpose_) : regions_.take_piece(purpose_);
 }
 
 void Pool::give_piece(std::byte* piece) {
   if (kOneSlotPieces) {
-    regions_.give_block(piece, slot_bytes_, purpose_);
+    regions_.give_slot(piece, slot_bytes_, purpose_);
   } else {
     regions_.give_piece(piece, purpose_);
   }
 }
 
+// Makes room for one more number, without a piece yet.
+void Pool::add_piece() {
+  if (static_cast<uint64_t>(pieces_.size() + 1) * slots_per_piece_ >= kNone) throw std::bad_alloc();
+  if (pieces_.size() == bases_capacity_) {
+    const size_t capacity = std::max<size_t>(4, 2 * bases_capacity_);
+    auto list = std::make_unique<std::byte*[]>(capacity);
+    // Room for every piece: giving a slot back needs no memory, for it is done when there is none.
+    pieces_.reserve(capacity);
+    open_.reserve(capacity);
+    vacant_.reserve(capacity);
+    std::copy_n(bases_.load(), pieces_.size(), list.get());
+    if (!regions_.is_shared()) lists_.clear();
+    lists_.push_back(std::move(list));
+    bases_.store(lists_.back().get(), std::memory_order_release);
+    bases_capacity_ = capacity;
+  }
+  pieces_.emplace_back();
+}
+
 uint32_t Pool::open_piece() {
+  std::byte** bases = bases_.load();
   while (!open_.empty()) {
     const uint32_t index = open_.back();
-    if (bases_[index] != nullptr && pieces_[index].used < slots_per_piece_) return index;
+    if (bases[index] != nullptr && pieces_[index].used < slots_per_piece_) return index;
     pieces_[index].listed = false;
     open_.pop_back();
   }
-  uint32_t index = static_cast<uint32_t>(bases_.size());
+  uint32_t index = static_cast<uint32_t>(pieces_.size());
   if (vacant_.empty()) {
-    if (static_cast<uint64_t>(index + 1) * slots_per_piece_ >= kNone) throw std::bad_alloc();
-    pieces_.emplace_back();
-    bases_.push_back(nullptr);
+    add_piece();
   } else {
     index = vacant_.back();
     vacant_.pop_back();
   }
   pieces_[index] = Piece{};
+  bases = bases_.load();
   try {
-    bases_[index] = take_piece();
+    bases[index] = take_piece();
   } catch (...) {
     vacant_.push_back(index);
     throw;
@@ -205,13 +242,14 @@ uint32_t Pool::open_piece() {
 }
 
 uint32_t Pool::allocate() {
+  const auto held = regions_.guard();
   const uint32_t index = open_piece();
   Piece& piece = pieces_[index];
   uint32_t slot = piece.free;
   if (slot == kNone) {
     slot = piece.bump++;
   } else {
-    std::memcpy(&piece.free, bases_[index] + static_cast<size_t>(slot) * slot_bytes_, sizeof(uint32_t));
+    std::memcpy(&piece.free, bases_.load()[index] + static_cast<size_t>(slot) * slot_bytes_, sizeof(uint32_t));
   }
   ++piece.used;
   ++used_;
@@ -219,12 +257,13 @@ uint32_t Pool::allocate() {
 }
 
 void Pool::release(uint32_t id) {
+  const auto held = regions_.guard();
   const uint32_t index = piece_of(id);
   Piece& piece = pieces_[index];
   --used_;
   if (--piece.used == 0) {
-    give_piece(bases_[index]);
-    bases_[index] = nullptr;
+    give_piece(bases_.load()[index]);
+    bases_.load()[index] = nullptr;
     vacant_.push_back(index);
     return;
   }
@@ -237,12 +276,14 @@ void Pool::release(uint32_t id) {
 }
 
 bool Pool::clear_some(uint32_t most) {
-  for (; most > 0 && !bases_.empty(); --most) {
-    if (bases_.back() != nullptr) give_piece(bases_.back());
-    bases_.pop_back();
+  const auto held = regions_.guard();
+  for (; most > 0 && !pieces_.empty(); --most) {
+    std::byte*& last = bases_.load()[pieces_.size() - 1];
+    if (last != nullptr) give_piece(last);
+    last = nullptr;
     pieces_.pop_back();
   }
-  if (!bases_.empty()) return false;
+  if (!pieces_.empty()) return false;
   open_.clear();
   vacant_.clear();
   used_ = 0;

@@ -5,7 +5,8 @@
 //   Pool      slots of one size, numbered; takes pieces as it grows and gives a piece back when its last slot goes.
 //
 // What grows with players and boards is accounted for by purpose, to the byte; the lists of pieces themselves, some 32
-// bytes for each, are not. Nothing here locks: writers exclude readers (see lock.hpp).
+// bytes for each, are not. Writers exclude readers (see lock.hpp). Lanes of one batch (lane.hpp) take and give slots at
+// the same time: only then does anything here lock, and slots that are in use stay where they are.
 #pragma once
 
 #include <array>
@@ -66,14 +67,23 @@ class Regions {
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
 
+  // While several threads take and give.
+  void set_shared(bool is_shared) { is_shared_ = is_shared; }
+  bool is_shared() const { return is_shared_; }
+  // Held by a pool for each of the calls below up to `prepare`; the others hold it themselves.
+  std::unique_lock<std::mutex> guard() {
+    return is_shared_ ? std::unique_lock<std::mutex>(mutex_) : std::unique_lock<std::mutex>();
+  }
   std::byte* take_piece(Purpose purpose);
   void give_piece(std::byte* piece, Purpose purpose);
+  std::byte* take_slot(size_t bytes, Purpose purpose);
+  void give_slot(std::byte* slot, size_t bytes, Purpose purpose);
 
   // Has a region ready if one may be needed soon. For the writer, before it keeps readers out: the system may take
   // milliseconds to hand over two megabytes.
   void prepare();
   // Whether the system had nothing when it was last asked. Who can do without memory should leave what there is.
-  bool is_short() const { return is_short_; }
+  bool is_short() const { return is_short_.load(std::memory_order_relaxed); }
 
   // Until they are told otherwise, have regions ready before they are asked for.
   void set_hurry(bool hurry);
@@ -83,8 +93,14 @@ class Regions {
   void give_block(std::byte* block, size_t bytes, Purpose purpose);
 
   // For what is allocated elsewhere and belongs to the account, such as the head of a tree.
-  void note_taken(size_t bytes, Purpose purpose) { bytes_[static_cast<size_t>(purpose)] += bytes; }
-  void note_given(size_t bytes, Purpose purpose) { bytes_[static_cast<size_t>(purpose)] -= bytes; }
+  void note_taken(size_t bytes, Purpose purpose) {
+    const auto held = guard();
+    bytes_[static_cast<size_t>(purpose)] += bytes;
+  }
+  void note_given(size_t bytes, Purpose purpose) {
+    const auto held = guard();
+    bytes_[static_cast<size_t>(purpose)] -= bytes;
+  }
 
   size_t bytes(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
   // Pieces of mapped regions that nobody uses now.
@@ -98,7 +114,9 @@ class Regions {
   std::vector<Region> regions_;  // sorted by address
   std::unique_ptr<RegionSupply> supply_;
   std::atomic<std::byte*> spare_{nullptr};
-  bool is_short_ = false;
+  std::atomic<bool> is_short_{false};
+  bool is_shared_ = false;
+  std::mutex mutex_;
   size_t idle_pieces_ = 0;
   size_t hint_ = 0;  // regions before it have no free piece
   std::array<size_t, kPurposes> bytes_{};
@@ -112,15 +130,16 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   uint32_t allocate();
-  void release(uint32_t id);
+  void release(uint32_t id);  // never fails
 
   std::byte* at(uint32_t id) const {
     const uint32_t piece = piece_of(id);
-    return bases_[piece] + static_cast<size_t>(id - piece * slots_per_piece_) * slot_bytes_;
+    return bases_.load(std::memory_order_acquire)[piece] +
+           static_cast<size_t>(id - piece * slots_per_piece_) * slot_bytes_;
   }
   size_t used() const { return used_; }
   // Above every id there is now.
-  uint32_t ids_end() const { return static_cast<uint32_t>(bases_.size()) * slots_per_piece_; }
+  uint32_t ids_end() const { return static_cast<uint32_t>(pieces_.size()) * slots_per_piece_; }
   // Gives up to `most` pieces back, whoever uses their slots; returns whether that was all.
   bool clear_some(uint32_t most);
   uint32_t slot_bytes() const { return slot_bytes_; }
@@ -138,6 +157,7 @@ class Pool {
     return static_cast<uint32_t>((static_cast<unsigned __int128>(reciprocal_) * id) >> 64);
   }
   uint32_t open_piece();
+  void add_piece();
   std::byte* take_piece();
   void give_piece(std::byte* piece);
 
@@ -146,7 +166,10 @@ class Pool {
   uint32_t slot_bytes_;
   uint32_t slots_per_piece_;
   uint64_t reciprocal_;  // ceil(2^64 / slots_per_piece): division by multiplication, exact for 32-bit ids
-  std::vector<std::byte*> bases_;
+  // Where each piece is. Whoever shares the pool may still read the list that a larger one took the place of.
+  std::atomic<std::byte**> bases_{nullptr};
+  std::vector<std::unique_ptr<std::byte*[]>> lists_;  // the last one is `bases_`
+  size_t bases_capacity_ = 0;
   std::vector<Piece> pieces_;
   std::vector<uint32_t> open_;    // pieces with room
   std::vector<uint32_t> vacant_;  // numbers of pieces that were given back

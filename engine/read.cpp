@@ -37,19 +37,25 @@ std::vector<std::string> Engine::read_names(uint64_t& cursor, uint32_t most) con
 // A lookup is three accesses to memory, each depending on the one before.
 std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
   std::vector<uint32_t> numbers(ids.size());
-  staggered(
-      ids.size(), [&](size_t i) { players_.prefetch_index(ids.hash[i]); },
-      [&](size_t i) {
-        numbers[i] = players_.likely_number(ids.hash[i]);
-        if (numbers[i] != kNone) players_.prefetch_record(numbers[i]);
-      },
-      [&](size_t i) {
-        if (numbers[i] != kNone) players_.prefetch_name(numbers[i]);
-      },
-      [&](size_t i) {
-        if (numbers[i] != kNone && players_.name(numbers[i]) != ids[i]) numbers[i] = players_.find(ids.hash[i], ids[i]);
-      });
+  find_players(ids, 0, ids.size(), numbers);
   return numbers;
+}
+
+void Engine::find_players(const Ids& ids, size_t begin, size_t end, std::vector<uint32_t>& numbers) const {
+  const auto each = [begin](auto step) { return [=](size_t i) { step(begin + i); }; };
+  staggered(end - begin,  //
+            each([&](size_t i) { players_.prefetch_index(ids.hash[i]); }),
+            each([&](size_t i) {
+              numbers[i] = players_.likely_number(ids.hash[i]);
+              if (numbers[i] != kNone) players_.prefetch_record(numbers[i]);
+            }),
+            each([&](size_t i) {
+              if (numbers[i] != kNone) players_.prefetch_name(numbers[i]);
+            }),
+            each([&](size_t i) {
+              if (numbers[i] == kNone || players_.name(numbers[i]) == ids[i]) return;
+              numbers[i] = players_.find(ids.hash[i], ids[i]);
+            }));
 }
 
 std::optional<Kept> Engine::read_score(const Board* board, std::string_view id) const {
@@ -293,23 +299,24 @@ void Engine::ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int
   struct Asked {
     const Tree* tree;
     uint64_t score_key;
+    Way way;
   };
   std::array<Asked, kTogether> asked;
   size_t count = 0;
   for (const uint32_t number : boards) {
     if (number == kNone || player == kNone || count == kTogether) continue;
     const Board& board = boards_.payload(number);
-    if (board.tree() != nullptr) asked[count++] = {board.tree(), score_key(board.direction().order, score)};
+    if (board.tree() != nullptr) asked[count++] = {board.tree(), score_key(board.direction().order, score), {}};
   }
   if (count < 2) return;
   const auto each = [&](auto step) {
-    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key);
+    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key, asked[i].way);
   };
-  each([&](const Tree& tree, uint64_t) { tree.prefetch_map(player); });
-  each([&](const Tree& tree, uint64_t key) { tree.prefetch_parent(key); });
-  each([&](const Tree& tree, uint64_t) { tree.prefetch_players(player); });
-  each([&](const Tree& tree, uint64_t key) { tree.prefetch_leaf(key); });
-  each([&](const Tree& tree, uint64_t) {
+  each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_map(player); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { way = tree.begin_way(key); });
+  each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_players(player); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { tree.find_leaf(key, way); });
+  each([&](const Tree& tree, uint64_t, Way&) {
     if (const Spot spot = tree.locate(player); spot.leaf != kNone) tree.prefetch_move(spot);
   });
 }

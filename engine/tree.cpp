@@ -18,13 +18,6 @@ constexpr uint32_t kInnerLoaded = kInnerChildren * 9 / 10;
 // At the ends of the order scores often arrive in order; an even split would leave half-full leaves behind.
 constexpr uint32_t kEdgeEntries = 4;
 
-void prefetch_lines(const void* begin, size_t bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{63};
-  for (uintptr_t line = first; line < reinterpret_cast<uintptr_t>(begin) + bytes; line += 64) {
-    prefetch(reinterpret_cast<const void*>(line));
-  }
-}
-
 }  // namespace
 
 Tree::~Tree() {
@@ -33,8 +26,8 @@ Tree::~Tree() {
   memory_.regions.note_given(sizeof(Tree), Purpose::boards);
 }
 
-void Tree::insert(const Key& key, uint32_t player, std::string_view id) {
-  const uint32_t leaf = attach(key, player, id);
+void Tree::insert(const Key& key, uint32_t player, std::string_view id, const Way& way) {
+  const uint32_t leaf = attach(key, player, id, way);
   map_.insert(page_tag(player), leaf);
   ++size_;
 }
@@ -46,16 +39,17 @@ void Tree::erase(Spot spot) {
   --size_;
 }
 
-void Tree::move(Spot spot, const Key& key, std::string_view id) {
+void Tree::move(Spot spot, const Key& key, std::string_view id, const Way& way) {
   const uint32_t moved = player(spot);
   detach(spot);
-  const uint32_t leaf = attach(key, moved, id);
+  const uint32_t leaf = attach(key, moved, id, way);
   if (leaf != spot.leaf) map_.assign(page_tag(moved), leaf);
 }
 
 // Puts an entry into its leaf; the caller tells the map.
-uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id) {
+uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id, const Way& way) {
   const NewEntry<Players> where{key, id, memory_.players};
+  if (attach_along(way, where, player)) return way.leaf;
   Path path;
   uint32_t leaf_id = kNone;
   uint32_t at = 0;
@@ -89,6 +83,22 @@ uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id) {
   }
   if (at == 0) update_first_key(leaf_id, key, player);
   return leaf_id;
+}
+
+// The same without a search, when the way leads to a leaf with room whose scores surround the entry's. Returns whether
+// it did.
+bool Tree::attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player) {
+  if (way.leaf == kNone || !holds(way)) return false;
+  Leaf& leaf = memory_.leaf(way.leaf);
+  const uint64_t score = where.key.score;
+  if (leaf.size == kLeafEntries || score <= leaf.score[0] || score >= leaf.score[leaf.size - 1]) return false;
+  const uint32_t at = position(leaf.block(), leaf.size, where);
+  const bool repeats = leaf.score[at - 1] == score || leaf.score[at] == score;
+  leaf.block().insert(leaf.size, at, where.key, player);
+  ++leaf.size;
+  leaf.slot_hint = static_cast<uint16_t>(way.slot);
+  add_along(way.leaf, 1, repeats ? 1 : 0);
+  return true;
 }
 
 // Takes an entry out of its leaf; the caller tells the map.
@@ -134,7 +144,10 @@ void Tree::add_along(uint32_t leaf_id, int32_t entries, int32_t repeats) {
 void Tree::update_first_key(uint32_t leaf_id, const Key& key, uint32_t player) {
   bool is_first = true;
   climb(leaf_id, [&](Inner& inner, uint32_t slot) {
-    if (is_first) inner.block().set(slot, key, player);
+    if (is_first) {
+      inner.block().set(slot, key, player);
+      inner.take_samples();
+    }
     is_first = is_first && slot == 0;
   });
 }
@@ -188,6 +201,8 @@ void Tree::split_inner(uint32_t left_id) {
   right.size = left.size / 2;
   left.size -= right.size;
   copy_children(right, 0, left, left.size, right.size);
+  left.take_samples();
+  right.take_samples();
   adopt(right_id, 0);
 
   Inner& parent = memory_.inner(left.parent);
@@ -205,6 +220,7 @@ void Tree::insert_child(uint32_t node_id, uint32_t slot, uint32_t child, Below b
   ++node.size;
   const Block first = node.level > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
   node.block().set(slot, first.key(0), first.player[0]);
+  node.take_samples();
   node.link[slot] = below.entries << 32 | child;
   node.repeats[slot] = static_cast<uint32_t>(below.repeats);
   set_parent(node.level, child, node_id, slot);
@@ -219,7 +235,7 @@ void Tree::shrink_leaf(uint32_t leaf_id) {
   const uint32_t slot = slot_of(parent, leaf, leaf_id);
   if (leaf.size == 0) {
     unlink(leaf);
-    memory_.leaves.release(leaf_id);
+    release_leaf(leaf_id);
     erase_child(parent_id, slot);
   } else if (slot + 1 < parent.size && leaf.size + parent.count(slot + 1) <= kLeafJoined) {
     join_leaves(parent_id, slot);
@@ -241,7 +257,7 @@ void Tree::join_leaves(uint32_t parent_id, uint32_t left_slot) {
   parent.add_count(left_slot, parent.count(left_slot + 1));
   parent.repeats[left_slot] += parent.repeats[left_slot + 1];
   unlink(right);
-  memory_.leaves.release(right_id);
+  release_leaf(right_id);
   erase_child(parent_id, left_slot + 1);
 }
 
@@ -255,12 +271,13 @@ void Tree::erase_child(uint32_t node_id, uint32_t slot) {
   Inner& node = memory_.inner(node_id);
   copy_children(node, slot, node, slot + 1, node.size - slot - 1);
   --node.size;
+  node.take_samples();
   if (node_id == root_) {
     if (node.size == 1 && node.level > 1) {
       root_ = node.child(0);
       --height_;
       memory_.inner(root_).parent = kNone;
-      memory_.inners.release(node_id);
+      release_inner(node_id);
     }
     return;
   }
@@ -279,7 +296,7 @@ void Tree::shrink_inner(uint32_t node_id) {
   const uint32_t slot = slot_of(parent, memory_.inner(node_id), node_id);
   const auto joined = [&](uint32_t neighbour) { return size + memory_.inner(parent.child(neighbour)).size; };
   if (size == 0) {
-    memory_.inners.release(node_id);
+    release_inner(node_id);
     erase_child(parent_id, slot);
   } else if (slot + 1 < parent.size && joined(slot + 1) <= kInnerJoined) {
     join_inners(parent_id, slot);
@@ -297,14 +314,25 @@ void Tree::join_inners(uint32_t parent_id, uint32_t left_slot) {
   const uint32_t joined_at = left.size;
   copy_children(left, left.size, right, 0, right.size);
   left.size += right.size;
+  left.take_samples();
   adopt(left_id, joined_at);
   parent.add_count(left_slot, parent.count(left_slot + 1));
   parent.repeats[left_slot] += parent.repeats[left_slot + 1];
-  memory_.inners.release(right_id);
+  release_inner(right_id);
   erase_child(parent_id, left_slot + 1);
 }
 
 // ------------------------------------------------------------------------------------------------------ nodes
+
+void Tree::release_leaf(uint32_t leaf) {
+  memory_.leaves.release(leaf);
+  ++nodes_gone_;
+}
+
+void Tree::release_inner(uint32_t node) {
+  memory_.inners.release(node);
+  ++nodes_gone_;
+}
 
 void Tree::set_parent(uint32_t level, uint32_t child, uint32_t parent, uint32_t slot) {
   if (level > 1) {
@@ -356,51 +384,6 @@ Before Tree::before(Spot spot) const {
     if (inner.level == 1) repeats += repeats_within(leaf, spot.index + 1, inner.repeats[slot]);
   });
   return {entries, entries + 1 - repeats};
-}
-
-void Tree::prefetch_players(uint32_t player) const {
-  const uint32_t leaf = map_.find(page_tag(player));
-  if (leaf != kNone) prefetch_lines(&memory_.leaf(leaf), offsetof(Leaf, score));
-}
-
-void Tree::prefetch_place(Spot spot) const {
-  const Leaf& leaf = memory_.leaf(spot.leaf);
-  const Inner& parent = memory_.inner(leaf.parent);
-  prefetch(&leaf.score[spot.index]);
-  prefetch(&leaf.tie_low[spot.index]);
-  prefetch(&leaf.tie_high[spot.index]);
-  prefetch(&parent);
-  prefetch_lines(parent.link, (leaf.slot_hint + size_t{1}) * sizeof(uint64_t));
-}
-
-void Tree::prefetch_move(Spot spot) const {
-  const Leaf& leaf = memory_.leaf(spot.leaf);
-  const Inner& parent = memory_.inner(leaf.parent);
-  prefetch_lines(&leaf.score[spot.index], (leaf.size - spot.index) * sizeof(uint64_t));
-  prefetch_lines(&leaf.tie_low[spot.index], (leaf.size - spot.index) * sizeof(uint32_t));
-  prefetch_lines(&leaf.tie_high[spot.index], (leaf.size - spot.index) * sizeof(uint16_t));
-  prefetch(&parent);
-  prefetch(&parent.link[leaf.slot_hint]);
-}
-
-// The node above the leaf for a score. Ties are left aside: whoever only wants memory fetched need not be exact.
-const Inner& Tree::parent_for(uint64_t score_key) const {
-  uint32_t node = root_;
-  for (uint32_t level = height_; level > 1; --level) {
-    const Inner& inner = memory_.inner(node);
-    node = inner.child(count_less(inner.score + 1, inner.size - 1, score_key));
-  }
-  return memory_.inner(node);
-}
-
-void Tree::prefetch_parent(uint64_t score_key) const {
-  prefetch_lines(&parent_for(score_key), offsetof(Inner, link));
-}
-
-void Tree::prefetch_leaf(uint64_t score_key) const {
-  const Inner& parent = parent_for(score_key);
-  const uint32_t slot = count_less(parent.score + 1, parent.size - 1, score_key);
-  prefetch_lines(&memory_.leaf(parent.child(slot)), sizeof(Leaf));
 }
 
 // ---------------------------------------------------------------------------------------------------- loading

@@ -21,65 +21,12 @@
 #include "block.hpp"
 #include "interner.hpp"
 #include "memory.hpp"
+#include "node.hpp"
 #include "tag_table.hpp"
 
 namespace rankd {
 
 using Players = Interner<Nothing>;
-
-inline constexpr uint32_t kLeafEntries = 56;
-inline constexpr uint32_t kInnerChildren = 64;
-inline constexpr uint32_t kHeightMax = 12;
-
-struct Leaf {
-  uint32_t parent;
-  uint32_t previous;
-  uint32_t next;
-  uint16_t size;
-  uint16_t slot_hint;  // where the parent had this child last time
-  uint32_t player[kLeafEntries];
-  uint64_t score[kLeafEntries];
-  uint32_t tie_low[kLeafEntries];
-  uint16_t tie_high[kLeafEntries];
-
-  Block block() { return {score, player, tie_low, tie_high}; }
-};
-static_assert(sizeof(Leaf) == 1024);
-
-struct Inner {
-  uint32_t parent;
-  uint32_t size;
-  uint32_t level;  // 1 above the leaves
-  uint32_t slot_hint;
-  uint64_t score[kInnerChildren];
-  uint64_t link[kInnerChildren];  // the child (low 32 bits) and how many entries are below it, in one line of memory
-  uint32_t repeats[kInnerChildren];
-  uint32_t player[kInnerChildren];
-  uint32_t tie_low[kInnerChildren];
-  uint16_t tie_high[kInnerChildren];
-
-  Block block() { return {score, player, tie_low, tie_high}; }
-  uint32_t child(uint32_t slot) const { return static_cast<uint32_t>(link[slot]); }
-  uint32_t count(uint32_t slot) const { return static_cast<uint32_t>(link[slot] >> 32); }
-  void set_count(uint32_t slot, uint64_t count) { link[slot] = count << 32 | child(slot); }
-  void add_count(uint32_t slot, int64_t entries) { link[slot] += static_cast<uint64_t>(entries) << 32; }
-  uint64_t count_before(uint32_t slot) const {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < slot; ++i) sum += link[i] >> 32;
-    return sum;
-  }
-  uint64_t repeats_before(uint32_t slot) const {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < slot; ++i) sum += repeats[i];
-    return sum;
-  }
-  uint32_t slot_of(uint32_t wanted) const {
-    uint32_t slot = 0;
-    while (slot < size && child(slot) != wanted) ++slot;
-    return slot;
-  }
-};
-static_assert(sizeof(Inner) <= 2048);
 
 // What trees share: the nodes of all boards, and the players' names.
 struct TreeMemory {
@@ -104,6 +51,14 @@ struct TreeMemory {
 struct Spot {
   uint32_t leaf = kNone;
   uint32_t index = 0;
+};
+
+// The leaf an entry will go to, as far as it was found. It was right when no node had gone since.
+struct Way {
+  uint32_t parent = kNone;
+  uint32_t leaf = kNone;
+  uint32_t slot = 0;
+  uint32_t nodes_gone = 0;  // of the tree, when it was begun
 };
 
 // How many entries stand before a place, and how many distinct scores they have.
@@ -131,18 +86,19 @@ class Tree {
   bool finish();
 
   // `id` is the player's name; it decides among equal keys.
-  void insert(const Key& key, uint32_t player, std::string_view id);
+  void insert(const Key& key, uint32_t player, std::string_view id, const Way& way = {});
   void erase(Spot spot);
   // The same as erase and insert, with one change of the map.
-  void move(Spot spot, const Key& key, std::string_view id);
+  void move(Spot spot, const Key& key, std::string_view id, const Way& way = {});
 
   // `hint` may be where the player was some time ago.
   Spot locate(uint32_t player, Spot hint = {}) const {
-    const uint32_t id = map_.find(page_tag(player));
+    const uint32_t id = map_.likely(page_tag(player));
     if (id == kNone) return {};
     const Leaf& leaf = memory_.leaf(id);
     if (id == hint.leaf && hint.index < leaf.size && leaf.player[hint.index] == player) return hint;
-    return {id, index_of(leaf.player, leaf.size, player)};
+    const uint32_t index = index_of(leaf.player, leaf.size, player);
+    return index < leaf.size ? Spot{id, index} : Spot{};  // another's leaf
   }
   Key key(Spot spot) const { return memory_.leaf(spot.leaf).block().key(spot.index); }
   uint32_t player(Spot spot) const { return memory_.leaf(spot.leaf).player[spot.index]; }
@@ -173,9 +129,11 @@ class Tree {
   void prefetch_players(uint32_t player) const;
   void prefetch_place(Spot spot) const;
   void prefetch_move(Spot spot) const;
-  // The same for where an entry with this score will go.
-  void prefetch_parent(uint64_t score_key) const;
-  void prefetch_leaf(uint64_t score_key) const;
+  // The same for where an entry with this score will go, in this order; the way they find spares `move` the search.
+  Way begin_way(uint64_t score_key) const;
+  void prefetch_child(uint64_t score_key, const Way& way) const;
+  void find_leaf(uint64_t score_key, Way& way) const;
+  void prefetch_gap(uint64_t score_key, const Way& way) const;
 
   // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
   // their entries. Returns false when nothing was left.
@@ -199,8 +157,7 @@ class Tree {
 
   template <class Node>
   static uint32_t slot_of(const Inner& parent, const Node& node, uint32_t node_id) {
-    const uint32_t hint = node.slot_hint;
-    return hint < parent.size && parent.child(hint) == node_id ? hint : parent.slot_of(node_id);
+    return parent.slot_of(node_id, node.slot_hint);
   }
   template <class Node>
   static uint32_t corrected_slot(const Inner& parent, Node& node, uint32_t node_id) {
@@ -224,8 +181,11 @@ class Tree {
   }
   template <class Where>
   uint32_t descend(const Where& where, Path& path) const;
-  const Inner& parent_for(uint64_t score_key) const;
-  uint32_t attach(const Key& key, uint32_t player, std::string_view id);
+  bool holds(const Way& way) const { return way.parent != kNone && way.nodes_gone == nodes_gone_; }
+  uint32_t attach(const Key& key, uint32_t player, std::string_view id, const Way& way);
+  bool attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player);
+  void release_leaf(uint32_t leaf);
+  void release_inner(uint32_t node);
   void detach(Spot spot);
   void add_along(uint32_t leaf, int32_t entries, int32_t repeats);
   void update_first_key(uint32_t leaf, const Key& key, uint32_t player);
@@ -252,6 +212,7 @@ class Tree {
   uint32_t first_leaf_ = kNone;
   uint32_t last_leaf_ = kNone;
   uint32_t size_ = 0;
+  uint32_t nodes_gone_ = 0;
 };
 
 }  // namespace rankd

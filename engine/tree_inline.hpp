@@ -17,7 +17,7 @@ uint32_t Tree::descend(const Where& where, Path& path) const {
   for (uint32_t level = height_; level > 0; --level) {
     Inner& inner = memory_.inner(node);
     // A child is entered when its first key stands before the place; the first child always may be.
-    const uint32_t slot = position(inner.block().from(1), inner.size - 1, where);
+    const uint32_t slot = position(inner.block().from(1), inner.size - 1, where, inner.count_less(where.key.score));
     path.node[level] = node;
     path.slot[level] = slot;
     node = inner.child(slot);
@@ -114,6 +114,9 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
       ++inners;
       if (inner.level != height) fail("tree: a node is on the wrong level");
       if (inner.size == 0 || inner.size > kInnerChildren) fail("tree: a node's size is out of bounds");
+      Inner sampled = inner;
+      sampled.take_samples();
+      if (!std::equal(inner.sample, inner.sample + kSamples, sampled.sample)) fail("tree: a node's samples are wrong");
       for (uint32_t slot = 0; slot < inner.size; ++slot) {
         const uint32_t child = inner.child(slot);
         children.push_back(child);

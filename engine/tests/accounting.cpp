@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -12,9 +13,29 @@
 
 namespace {
 
+using rankd::testing::Shortage;
+
 std::atomic<int64_t> live_bytes{0};
 
+constexpr int64_t kPlenty = std::numeric_limits<int64_t>::max();
+std::atomic<int64_t> takes_left{kPlenty};
+std::atomic<bool> is_shortage_lasting{false};
+std::atomic<bool> was_shortage_felt{false};
+std::atomic<Shortage::Where> shortage_is{Shortage::Where::anywhere};
+thread_local bool made_shortage = false;
+
+bool is_short() {
+  if (takes_left.load() == kPlenty) return false;
+  const Shortage::Where where = shortage_is;
+  if (where != Shortage::Where::anywhere && (where == Shortage::Where::here) != made_shortage) return false;
+  const int64_t left = takes_left.fetch_sub(1);
+  if (left > 1 || (left < 1 && !is_shortage_lasting)) return false;
+  was_shortage_felt = true;
+  return true;
+}
+
 void* take(size_t bytes) {
+  if (is_short()) throw std::bad_alloc();
   void* memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   live_bytes += static_cast<int64_t>(malloc_usable_size(memory));
@@ -35,6 +56,25 @@ void operator delete(void* memory) noexcept { give(memory); }
 void operator delete[](void* memory) noexcept { give(memory); }
 void operator delete(void* memory, size_t) noexcept { give(memory); }
 void operator delete[](void* memory, size_t) noexcept { give(memory); }
+
+namespace rankd::testing {
+
+Shortage::Shortage(Where where, int64_t left, bool is_lasting) {
+  made_shortage = true;
+  was_shortage_felt = false;
+  shortage_is = where;
+  is_shortage_lasting = is_lasting;
+  takes_left = left;
+}
+
+Shortage::~Shortage() {
+  takes_left = kPlenty;
+  made_shortage = false;
+}
+
+bool Shortage::was_felt() const { return was_shortage_felt; }
+
+}  // namespace rankd::testing
 
 namespace rankd {
 namespace {

@@ -141,44 +141,56 @@ inline Ids ids_of(const Engine& engine, const std::vector<std::string>& players)
   return ids;
 }
 
-// Applies rows at the next position of partition 0. Columns are left out where every row has what that means.
+// Rows as a batch at the next position of partition 0. Columns are left out where every row has what that means.
+class Columns {
+ public:
+  Columns(const Engine& engine, const Boards& boards, const std::vector<Row>& rows, std::optional<Ranking> ranks = {}) {
+    std::vector<std::string> table;
+    std::unordered_map<std::string, uint32_t> in_table;
+    for (const Row& row : rows) {
+      score_.push_back(row.score);
+      tie_.push_back(static_cast<int64_t>(row.tie));
+      board_.push_back(row.board);
+      op_.push_back(static_cast<uint8_t>(row.op));
+      const auto [found, is_new] = in_table.emplace(row.player, static_cast<uint32_t>(table.size()));
+      if (is_new) table.push_back(row.player);
+      player_.push_back(found->second);
+    }
+    const auto all_zero = [](const auto& column) {
+      return std::all_of(column.begin(), column.end(), [](auto item) { return item == 0; });
+    };
+    ids_ = ids_of(engine, table);
+    for (const auto& [name, rules] : boards) batch.instances.push_back({name, rules});
+    batch.players = &ids_;
+    batch.rows = rows.size();
+    batch.score = score_.data();
+    batch.tie = all_zero(tie_) ? nullptr : tie_.data();
+    batch.instance = all_zero(board_) ? nullptr : board_.data();
+    batch.player = table.size() == rows.size() ? nullptr : player_.data();
+    batch.op = all_zero(op_) ? nullptr : op_.data();
+    const Position position = engine.read_position(0);
+    batch.epoch = position.epoch;
+    batch.after = position.sequence;
+    batch.upto = position.sequence + rows.size();
+    batch.ranks = ranks;
+  }
+  Columns(const Columns&) = delete;
+  Columns& operator=(const Columns&) = delete;
+
+  Batch batch;
+
+ private:
+  std::vector<int64_t> score_;
+  std::vector<int64_t> tie_;
+  std::vector<uint32_t> board_;
+  std::vector<uint32_t> player_;
+  std::vector<uint8_t> op_;
+  Ids ids_;
+};
+
 inline Applied apply(Engine& engine, const Boards& boards, const std::vector<Row>& rows,
                      std::optional<Ranking> ranks = {}) {
-  std::vector<int64_t> score;
-  std::vector<int64_t> tie;
-  std::vector<uint32_t> board;
-  std::vector<uint32_t> player;
-  std::vector<uint8_t> op;
-  std::vector<std::string> table;
-  std::unordered_map<std::string, uint32_t> in_table;
-  for (const Row& row : rows) {
-    score.push_back(row.score);
-    tie.push_back(static_cast<int64_t>(row.tie));
-    board.push_back(row.board);
-    op.push_back(static_cast<uint8_t>(row.op));
-    const auto [found, is_new] = in_table.emplace(row.player, static_cast<uint32_t>(table.size()));
-    if (is_new) table.push_back(row.player);
-    player.push_back(found->second);
-  }
-  const auto all_zero = [](const auto& column) {
-    return std::all_of(column.begin(), column.end(), [](auto item) { return item == 0; });
-  };
-  const Ids ids = ids_of(engine, table);
-  Batch batch;
-  for (const auto& [name, rules] : boards) batch.instances.push_back({name, rules});
-  batch.players = &ids;
-  batch.rows = rows.size();
-  batch.score = score.data();
-  batch.tie = all_zero(tie) ? nullptr : tie.data();
-  batch.instance = all_zero(board) ? nullptr : board.data();
-  batch.player = table.size() == rows.size() ? nullptr : player.data();
-  batch.op = all_zero(op) ? nullptr : op.data();
-  const Position position = engine.read_position(0);
-  batch.epoch = position.epoch;
-  batch.after = position.sequence;
-  batch.upto = position.sequence + rows.size();
-  batch.ranks = ranks;
-  return engine.apply(batch);
+  return engine.apply(Columns(engine, boards, rows, ranks).batch);
 }
 
 inline MemoryUse memory_of(const Engine& engine) {

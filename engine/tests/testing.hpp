@@ -121,6 +121,20 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
+// While it is there, memory runs out: for whoever asks after `left` times, or only for those who do so in a thread that is
+// not this one. Once, or until it goes.
+class Shortage {
+ public:
+  enum class Where : uint8_t { anywhere, here, elsewhere };
+
+  Shortage(Where where, int64_t left, bool is_lasting);
+  ~Shortage();
+  Shortage(const Shortage&) = delete;
+  Shortage& operator=(const Shortage&) = delete;
+
+  bool was_felt() const;
+};
+
 }  // namespace rankd::testing
 
 #define RANKD_JOINED_(one, other) one##other

@@ -28,6 +28,19 @@ def batch(first, count):
     players = [f"player-{number:0100d}" for number in range(first, first + count)]
     return Batch([(KEY, RULES)], players, array("q", range(count)))
 
+# The same players on five boards, which two threads share.
+KEYS = [InstanceKey("arcade", f"daily:2026-05-0{day}") for day in range(1, 6)]
+
+def batch_in_windows(first, count):
+    rows = range(5 * count)
+    return Batch(
+        [(key, RULES) for key in KEYS],
+        batch(first, count).players,
+        array("q", [row // 5 for row in rows]),
+        instance=array("I", [row % 5 for row in rows]),
+        player=array("I", [row // 5 for row in rows]),
+    )
+
 def limit(more_bytes):
     pages = int(open("/proc/self/statm").read().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more_bytes, resource.RLIM_INFINITY))
@@ -93,39 +106,46 @@ def test_a_save_gives_up_when_there_is_no_memory_for_its_records_and_batches_go_
     """)
 
 
+BATCH_WITHOUT_MEMORY = """
+large = make(0, 200_000)
+ends = []
+for more_mib in range(8, 400, 6):
+    store = EngineStore()
+    store.apply(make(0, 1_000))
+    limit(more_mib << 20)
+    try:
+        store.apply(large)
+        ends.append("applied")
+    except MemoryError:
+        ends.append("refused")
+    unlimited()
+    if ends[-1] == "applied":
+        assert all(store.total(key) == 200_000 for key in keys)
+        break
+    try:
+        assert all(store.total(key) == 1_000 for key in keys)
+        store.check()
+    except EngineBroken as error:
+        assert "load the last snapshot" in str(error)
+        ends[-1] = "broken"
+        for attempt in (
+            lambda: store.apply(make(0, 1)),
+            lambda: store.rank(keys[0], "anybody"),
+            lambda: store.drop(keys[0]),
+            lambda: store.save("never"),
+        ):
+            try:
+                attempt()
+            except EngineBroken:
+                continue
+            raise AssertionError("a broken store answered")
+assert {"refused", "broken", "applied"} <= set(ends), ends
+"""
+
+
 def test_a_batch_that_runs_out_of_memory_changes_nothing_or_breaks_the_store_for_everybody() -> None:
-    run("""
-    large = batch(0, 200_000)
-    ends = []
-    for more_mib in range(8, 120, 6):
-        store = EngineStore()
-        store.apply(batch(0, 1_000))
-        limit(more_mib << 20)
-        try:
-            store.apply(large)
-            ends.append("applied")
-        except MemoryError:
-            ends.append("refused")
-        unlimited()
-        if ends[-1] == "applied":
-            assert store.total(KEY) == 200_000
-            break
-        try:
-            assert store.total(KEY) == 1_000
-            store.check()
-        except EngineBroken as error:
-            assert "load the last snapshot" in str(error)
-            ends[-1] = "broken"
-            for attempt in (
-                lambda: store.apply(batch(0, 1)),
-                lambda: store.rank(KEY, "anybody"),
-                lambda: store.drop(KEY),
-                lambda: store.save("never"),
-            ):
-                try:
-                    attempt()
-                except EngineBroken:
-                    continue
-                raise AssertionError("a broken store answered")
-    assert {"refused", "broken", "applied"} <= set(ends), ends
-    """)
+    run("make, keys = batch, [KEY]" + BATCH_WITHOUT_MEMORY)
+
+
+def test_a_batch_that_two_threads_share_does_so_too() -> None:
+    run("make, keys = batch_in_windows, KEYS" + BATCH_WITHOUT_MEMORY)

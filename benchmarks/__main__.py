@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from tests.servers.postgres import HOW_TO_GET_POSTGRES, binaries
+
 from benchmarks.embedded_bench import embedded_rows
 from benchmarks.embedded_huge import embedded_huge_rows
 from benchmarks.engine_bench import Arena, built_arena, call_rows, rank_rows, update_rows, variant_rows
@@ -25,7 +27,10 @@ from benchmarks.huge_bench import huge_rows
 from benchmarks.live_bench import live_rows
 from benchmarks.load_bench import load_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
+from benchmarks.postgres_append import postgres_rows
 from benchmarks.reader_bench import reader_rows
+from benchmarks.redis_mirror import redis_mirror_rows
+from benchmarks.redis_reads import redis_read_rows
 from benchmarks.redis_server import HOW_TO_GET_REDIS, redis_is_installed, running_redis
 from benchmarks.report import busy_warning, extras, report_of, size_text, summary, table, write_report
 from benchmarks.rivals import Redis
@@ -42,7 +47,7 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "variants": variant_rows,
 }
 HUGE_GROUPS = frozenset({"huge", "embedded_huge"})  # asked for by name, or with --huge
-GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http", "live")
+GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http", "live", "scaled")
 WRK_GROUPS = frozenset({"http", "live"})  # they need it as a client
 ROUNDS_MAX = 100
 
@@ -131,6 +136,17 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         yield from http_rows(scale)
     if "live" in wanted:
         yield from live_rows(scale)
+    if "scaled" in wanted:
+        yield from scaled_rows(scale, with_redis)
+
+
+def scaled_rows(scale: Scale, with_redis: bool) -> Iterator[Row]:
+    """The parts of the scaled-out composition, of those whose server is installed."""
+    if binaries() is not None:
+        yield from postgres_rows(scale)
+    if with_redis:
+        yield from redis_mirror_rows(scale)
+        yield from redis_read_rows(scale)
 
 
 def main(given: Sequence[str]) -> int:
@@ -156,6 +172,10 @@ def main(given: Sequence[str]) -> int:
         if asked.only or os.environ.get("CI") == "true":
             return 2
         chosen -= WRK_GROUPS
+    if "scaled" in chosen and binaries() is None:
+        print(HOW_TO_GET_POSTGRES, file=sys.stderr)
+        if os.environ.get("CI") == "true":
+            return 2
     load_before = os.getloadavg()[0]
     began = time.monotonic()
     rows = []

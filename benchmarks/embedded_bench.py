@@ -25,6 +25,7 @@ from benchmarks.embedded_subject import BOARD, Columns, Embedded
 from benchmarks.figures import APPEND, RANKD, Row, Scale, Series
 from benchmarks.reader_bench import READ_PLAYERS, SWITCH_S, Watched, Writer, watch, watched_figures
 from benchmarks.shares import measured_shares
+from rankd.compose import running_of
 
 Batch = TypeVar("Batch")
 
@@ -152,7 +153,7 @@ def _reader_rows(stand: Stand) -> Iterator[Row]:
 
 def _reader_row(stand: Stand, name: str, write: Writer, switch_s: float) -> Row:
     scale, boards = stand.scale, stand.subject.boards
-    store = boards._running._store
+    store = running_of(boards)._store
     call = Call(lambda player: boards.rank(BOARD, player), lambda standing: int(standing.rank))
     series = Series()
     rounds: list[Watched] = []

@@ -19,6 +19,7 @@ import rankd
 from benchmarks.contender import Timed
 from benchmarks.disk import bytes_below
 from benchmarks.workload import Events, Workload
+from rankd.compose import running_of
 from rankd.ledger.database import FILE_NAME
 
 BOARD = "bench"
@@ -59,9 +60,9 @@ REST_POLL_S = 0.1
 def rest(boards: rankd.Boards) -> None:
     """Let upkeep finish what the events so far left it to do: a snapshot, and the index by player."""
     boards.snapshot()
-    index = boards._running._ledger.player_index
+    index = running_of(boards)._ledger.player_index
     deadline = time.monotonic() + REST_S_MAX
-    while index.behind(boards._writer.position) > 0 and time.monotonic() < deadline:
+    while index.behind(running_of(boards).writer.position) > 0 and time.monotonic() < deadline:
         time.sleep(REST_POLL_S)
 
 
@@ -77,12 +78,12 @@ class Embedded:
 
     @property
     def commits(self) -> int:
-        return self.boards._writer.commits
+        return running_of(self.boards).writer.commits
 
     @property
     def events(self) -> int:
         """How many the ledger holds, definitions included."""
-        return self.boards._writer.position
+        return running_of(self.boards).writer.position
 
     def rest(self) -> None:
         rest(self.boards)

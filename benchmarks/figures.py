@@ -20,6 +20,7 @@ SMALLER = "smaller"  # ourselves with fewer players
 LIBRARY = "library"  # ourselves without a server
 BARE = "bare"  # a handler on the same HTTP server that does nothing
 BARE_POST = "bare_post"  # the same, once it has read a body
+COPY = "copy"  # of rows into a table of PostgreSQL, or out of it
 UNWATCHED = "unwatched"  # ourselves without live connections
 RIVALS = (REDIS, SORTED)  # the others do less than we do, or are ourselves: shown beside, and nothing is lost to them
 
@@ -29,6 +30,8 @@ EMBEDDED_PLAYERS_HUGE = 10_000_000
 HTTP_PLAYERS = 1_000_000
 LIVE_CLIENTS = 5_000
 LIVE_WATCHERS = 100
+SCALED_PLAYERS = 1_000_000
+SCALED_SHARDS = 8
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
 
@@ -83,6 +86,11 @@ TARGETS = {
     "live_processor": Target(cost_max=1e9, entries=LIVE_CLIENTS),
     "live_memory": Target(cost_max=64 * 1024, entries=LIVE_CLIENTS),
     "live_submit": Target(ratio_min=0.8, rival=UNWATCHED, entries=LIVE_WATCHERS),
+    "scaled_append": Target(ratio_min=0.6, rival=COPY, entries=SCALED_PLAYERS),
+    "scaled_mirror": Target(ratio_min=0.7, entries=SCALED_PLAYERS),
+    "scaled_mirror_sums": Target(ratio_min=0.5, entries=SCALED_PLAYERS),
+    "scaled_rebuild": Target(ratio_min=1 / 1.5, entries=SCALED_PLAYERS),
+    "scaled_shards_rank_p99": Target(cost_max=10e6, entries=SCALED_PLAYERS * SCALED_SHARDS),
 }
 
 
@@ -185,6 +193,12 @@ class Scale:
     live_watchers: int = LIVE_WATCHERS
     live_rounds_max: int = 5
     live_turn_s: int = 4
+    scaled_players: int = SCALED_PLAYERS  # of one shard
+    scaled_shards: int = SCALED_SHARDS
+    scaled_calls: int = 2_000
+    scaled_batch_events: int = 1_000
+    scaled_events: int = 20_000
+    scaled_rows_before: int = 300_000  # in the ledger before appends are measured
 
 
 SMOKE = Scale(
@@ -234,6 +248,12 @@ SMOKE = Scale(
     live_watchers=10,
     live_rounds_max=1,
     live_turn_s=1,
+    scaled_players=1_000,
+    scaled_shards=3,
+    scaled_calls=20,
+    scaled_batch_events=100,
+    scaled_events=400,
+    scaled_rows_before=1_000,
 )
 
 

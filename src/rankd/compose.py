@@ -55,6 +55,14 @@ def open_boards(
         raise
 
 
+def running_of(boards: Boards) -> Running:
+    """Return what is behind boards that `open_boards` opened: for tools that look inside."""
+    running = boards._running
+    if not isinstance(running, Running):
+        raise AssertionError("these boards are not of this process alone")
+    return running
+
+
 @contextmanager
 def _in_our_words(path: Path) -> Iterator[None]:
     try:

@@ -18,6 +18,7 @@ import pytest
 
 import rankd
 from rankd import Boards, ManualClock
+from rankd.compose import running_of
 from rankd.errors import (
     Behind,
     Closed,
@@ -184,7 +185,7 @@ def test_a_folder_open_in_another_process_is_refused_until_that_ends(tmp_path: P
 def test_a_folder_is_free_once_closed_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     """A child made by fork has a copy of every open file, the lock among them."""
     boards = rankd.open(tmp_path)
-    inherited = os.dup(boards._running._lock._file)
+    inherited = os.dup(running_of(boards)._lock._file)
     boards.close()
     try:
         rankd.open(tmp_path).close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.servers.fixtures_postgres import _needs_postgres
+from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.fixtures_redis import needs_redis
 from tests.servers.waiting import wait_until
 
@@ -27,7 +27,7 @@ LIMITED = {"RANKD_LIMITS_SERVICE_WRITES_PER_S": str(PER_S)}
 
 @pytest.fixture(scope="module")
 def _servers() -> None:
-    _needs_postgres()
+    needs_postgres()
     needs_redis()
 
 

@@ -28,6 +28,7 @@ from tests.servers.postgres import PostgresServer
 from rankd.errors import Closed, InvalidValue, LedgerUnavailable
 from rankd.ledger.partitioned import KeysTaken
 from rankd.ledger.postgres import PostgresLedger, migrate
+from rankd.ledger.postgres import ledger as adapter
 
 NOBODY = "postgresql://rankd@127.0.0.1:1/none"
 
@@ -184,6 +185,22 @@ def test_who_waits_for_a_lock_too_long_is_told(ledger: PostgresLedger, ledger_ur
         with pytest.raises(LedgerUnavailable):
             hasty.append(draft(hasty, (player_in(1), 2)))
         hasty.append(draft(hasty, (player_in(2), 3)))
+
+
+def test_a_large_append_may_take_longer_and_the_next_may_not(
+    ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "LARGE_EVENTS", 5)
+    monkeypatch.setattr(adapter, "EVENT_WAIT_S", 1.0)
+    ledger.append(draft(ledger, *(("alice", score) for score in range(10)), key="k"))
+    with pytest.raises(KeysTaken):
+        ledger.append(draft(ledger, *(("alice", score) for score in range(10)), key="k"))
+
+    with ledger.connections.using() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("30s",)
+        assert connection.answer_wait_s == 30
+        with connection.waiting_longer(10):
+            assert connection.execute("SHOW statement_timeout").fetchone() == ("40s",)
 
 
 def test_a_connection_is_used_again(ledger: PostgresLedger) -> None:

@@ -8,7 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from tests.contract.partitioned_drafts import AT, NEXT_MONTH, WAIT_S, control, draft, events_in, opened
+from tests.contract.partitioned_drafts import (
+    AT,
+    NEXT_MONTH,
+    WAIT_S,
+    control,
+    draft,
+    events_in,
+    opened,
+    player_in,
+    uncommitted,
+)
 
 from rankd.errors import InvalidValue, LedgerNewer, LedgerUnavailable
 from rankd.ledger.postgres import PostgresLedger, migrate
@@ -180,6 +190,13 @@ def test_many_come_into_a_new_month_at_once(postgres_url: str) -> None:
         with ThreadPoolExecutor(width) as threads:
             list(threads.map(run, range(width)))
         assert len(events_in(ledger)) == width
+
+
+def test_months_are_made_while_others_append_and_read(ledger: PostgresLedger, ledger_url: str) -> None:
+    with opened(ledger_url, answer_wait_s=2.0) as upkeep, uncommitted(ledger, draft(ledger, ("alice", 1))):
+        upkeep.make_months(AT + 1_000 * DAY)
+        upkeep.append(draft(upkeep, (player_in(1), 2), at=AT + 1_000 * DAY))
+    assert len(events_in(ledger)) == 2
 
 
 def test_a_role_that_may_make_no_tables_can_append_into_a_new_month(postgres_url: str) -> None:

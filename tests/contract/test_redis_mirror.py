@@ -325,7 +325,7 @@ class Damaging(Redirecting):
         self._damage = damage
 
     def changed(self, calls: list[Call]) -> list[Call]:
-        ((function, keys, arguments, _),) = calls
+        ((function, keys, arguments, *_),) = calls
         keys, arguments = list(keys), list(arguments)
         match self._damage:
             case 0:

@@ -14,7 +14,8 @@ from tests.servers.postgres import HOW_TO_GET_POSTGRES, PostgresServer, binaries
 from rankd.ledger.postgres import migrate
 
 
-def _needs_postgres() -> None:
+def needs_postgres() -> None:
+    """Skip the test, or fail it where CI=true, when there is no PostgreSQL."""
     if binaries() is None:
         if os.environ.get("CI") == "true":
             pytest.fail(HOW_TO_GET_POSTGRES)
@@ -24,7 +25,7 @@ def _needs_postgres() -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A server that many tests share: none of them stops it."""
-    _needs_postgres()
+    needs_postgres()
     with running_postgres() as server:
         yield server
 
@@ -32,7 +33,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def own_postgres() -> Iterator[PostgresServer]:
     """A server of the test's own, which it may stop, kill and start again."""
-    _needs_postgres()
+    needs_postgres()
     with running_postgres() as server:
         yield server
 

@@ -6,12 +6,14 @@ refuses to run as root, so root lends it another user.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -29,6 +31,7 @@ SYSTEM_USERS = ("postgres", "nobody")  # whom root lends it, the first there is
 START_WAIT_S = 60.0
 STOP_WAIT_S = 60.0
 POLL_S = 0.01
+PR_SET_PDEATHSIG = 1  # of Linux: a signal when the thread that started the process ends
 PORT_ATTEMPTS_MAX = 5
 # Ours is killed as a process, never with the machine: what the system has taken is safe, and tests are quick.
 UNSYNCED = ("fsync=off", "full_page_writes=off", "autovacuum=off")
@@ -97,6 +100,7 @@ class PostgresServer:
                 group=None if self._system_user is None else pwd.getpwnam(self._system_user).pw_gid,
                 extra_groups=None if self._system_user is None else [],
                 env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"},
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the system, and nothing that locks
             )
 
     def start(self) -> None:
@@ -217,6 +221,15 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+_system = ctypes.CDLL(None)
+
+
+def _end_with_parent() -> None:
+    """Let the system end the server when we are killed and cannot."""
+    if sys.platform == "linux":
+        _system.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 def _system_user() -> str | None:

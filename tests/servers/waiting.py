@@ -9,9 +9,9 @@ from collections.abc import Callable
 WAIT_S = 20.0
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool], within_s: float = WAIT_S) -> None:
     """Return when a condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + within_s
     pause = threading.Event()
     while not holds():
         assert time.monotonic() < deadline, "the condition did not come true in time"

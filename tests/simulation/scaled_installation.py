@@ -26,6 +26,7 @@ from rankd.projection.redis.client import Client, connect
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.state import State
 from rankd.registry.postgres import PostgresRegistry
+from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.follower import Follower
 from rankd.scaled.lease import Lease
@@ -46,19 +47,37 @@ class SteppedProjector:
     """A projector without a thread."""
 
     def __init__(
-        self, ledger_url: str, ranks_url: str, folder: Path, clock: Clock, settings: ProjectorSettings
+        self,
+        ledger_url: str,
+        ranks_url: str,
+        folder: Path,
+        clock: Clock,
+        settings: ProjectorSettings | None = None,
     ) -> None:
         self._ledger = PostgresLedger(ledger_url)
         self._lease = Lease(ledger_url, "stepped")
         self._ranks_url = ranks_url
-        self._clients: list[Client] = []
+        self._ledger_url = ledger_url
+        self._opened: list[Client | StandingsWriter] = []
         self._projector = Projector(
-            self._ledger, self._connect, self._lease, clock=clock, folder=folder, settings=settings
+            self._ledger,
+            self._connect,
+            self._lease,
+            clock=clock,
+            folder=folder,
+            settings=settings or ProjectorSettings(),
+            standings=self._standings,
         )
 
     def _connect(self) -> Client:
-        self._clients.append(connect(self._ranks_url))
-        return self._clients[-1]
+        client = connect(self._ranks_url)
+        self._opened.append(client)
+        return client
+
+    def _standings(self) -> StandingsWriter:
+        writer = StandingsWriter(self._ledger_url)
+        self._opened.append(writer)
+        return writer
 
     @property
     def follower(self) -> Follower:
@@ -84,8 +103,8 @@ class SteppedProjector:
         """End it without notice."""
         self._lease.release()
         self._ledger.close()
-        for client in self._clients:
-            client.close()
+        for opened in self._opened:
+            opened.close()
 
 
 class BeatNow(Heartbeat):
@@ -177,7 +196,7 @@ def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int])
     with connect(ranks_url) as client:
         reader = RedisReader(client, shards.__getitem__)
         there = {key for board in shards for key in reader.read_instances(board).result}
-        assert there == should
+        assert there == should, f"in Redis and not ranked, or the other way round: {there ^ should}"
         for key in sorted(should, key=lambda one: one.text):
             assert reader.digest(key) == engine.digest(key), f"digest of {key.text}"
             for mirrored, kept in zip_longest(entries(reader, key), entries(engine, key)):

@@ -14,6 +14,7 @@ import pytest
 
 import rankd
 from rankd import Boards, ManualClock, running
+from rankd.compose import running_of
 
 MONDAY_NOON = 1_777_896_000_000  # 2026-05-04T12:00:00Z
 WAIT_S = 20
@@ -85,8 +86,8 @@ def together() -> Together:
             except Exception as problem:
                 results[index] = problem
 
-        commits = boards._writer._commits
-        threads = [threading.Thread(target=boards._writer.run, args=(hold,))]
+        commits = running_of(boards).writer._commits
+        threads = [threading.Thread(target=running_of(boards).writer.run, args=(hold,))]
         threads[0].start()
         assert begun.wait(WAIT_S)
         for index in range(len(calls)):

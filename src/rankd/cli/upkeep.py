@@ -17,6 +17,7 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, duration_text, progress
 from rankd.cli.target import Target
 from rankd.cli.texts import counted
+from rankd.compose import running_of
 from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.config.model import Config
@@ -44,7 +45,7 @@ def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fals
         return
     with _opened(target) as boards, progress("verifying") as told:
         events = boards.started.position
-        report = boards._running.verify(lambda sequence: told(sequence, max(sequence, events)))
+        report = running_of(boards).verify(lambda sequence: told(sequence, max(sequence, events)))
     took = duration_text(time.monotonic() - began)
     answer(
         report,
@@ -106,7 +107,7 @@ def _opened(target: Target, what: str = "opening") -> Iterator[Boards]:
 
 
 def _store(boards: Boards) -> RankStore:
-    return boards._running.applier.store
+    return running_of(boards).applier.store
 
 
 @contextmanager

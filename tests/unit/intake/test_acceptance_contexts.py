@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rankd import Boards, ManualClock
+from rankd.compose import running_of
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.errors import InvalidValue
@@ -115,7 +116,7 @@ def test_a_changed_definition_is_noticed_once_it_is_told() -> None:
 
 
 def contexts(boards: Boards) -> list[Context]:
-    ledger = boards._writer._ledger
+    ledger = running_of(boards).writer._ledger
     return [
         ledger.context(stretch.context)
         for stretches in ledger.read(0)

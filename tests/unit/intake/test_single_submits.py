@@ -13,6 +13,7 @@ import pytest
 from tests.unit.conftest import OpenBoards, Together
 
 from rankd import Boards, ManualClock
+from rankd.compose import running_of
 from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
 from rankd.intake.sender import LOCAL
 
@@ -45,7 +46,7 @@ BOARDS: dict[str, dict[str, Any]] = {
 
 def usual(boards: Boards) -> Boards:
     """Let every score take the usual way."""
-    boards._writer._commits.lead_alone = lambda *_: None  # type: ignore[method-assign]
+    running_of(boards).writer._commits.lead_alone = lambda *_: None  # type: ignore[method-assign]
     return boards
 
 
@@ -116,20 +117,20 @@ def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: O
     boards.define("arcade", score_max=50)
 
     with pytest.raises(InvalidValue, match="to 50"):
-        boards._writer.submit_single(seen, "ann", 70, 0, LOCAL)
+        running_of(boards).writer.submit_single(seen, "ann", 70, 0, LOCAL)
     boards.define("arcade", score_max=50, open=False)
     with pytest.raises(BoardClosed):
-        boards._writer.submit_single(seen, "ann", 7, 0, LOCAL)
+        running_of(boards).writer.submit_single(seen, "ann", 7, 0, LOCAL)
 
 
 def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:
     boards.define("arcade")
-    before = boards._writer.commits
+    before = running_of(boards).writer.commits
 
     answers = together(boards, [lambda name=name: boards.submit("arcade", name, 1) for name in "abcd"])  # type: ignore[misc]
 
     assert [answer.player for answer in answers] == list("abcd")  # type: ignore[attr-defined]
-    assert boards._writer.commits == before + 1
+    assert running_of(boards).writer.commits == before + 1
 
 
 def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
@@ -137,7 +138,7 @@ def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
 ) -> None:
     boards.define("arcade")
     boards.submit("arcade", "ann", 1)
-    database = boards._running._database
+    database = running_of(boards)._database
 
     def full(_statement: str, _values: tuple[object, ...]) -> None:
         raise LedgerUnavailable("the disk is full")
@@ -157,14 +158,14 @@ def test_an_interrupt_between_the_ledger_and_the_ranks_loses_nothing(
 ) -> None:
     boards.define("arcade")
     boards.submit("arcade", "ann", 1)
-    append = boards._writer._ledger.append_single
+    append = running_of(boards).writer._ledger.append_single
 
     def interrupted(event: Any) -> Any:
         append(event)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as pressing:
-        pressing.setattr(boards._writer._ledger, "append_single", interrupted)
+        pressing.setattr(running_of(boards).writer._ledger, "append_single", interrupted)
         with pytest.raises(KeyboardInterrupt):
             boards.submit("arcade", "ann", 5)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankd import Boards, ManualClock
+from rankd.compose import running_of
 from rankd.domain.instance import InstanceKey
 from rankd.errors import InvalidValue, VerificationFailed
 from rankd.projection.port import Batch, Op
@@ -207,10 +208,10 @@ def test_pages_with_metadata_can_be_read_while_it_comes_and_goes(boards: Boards)
 def poke(boards: Boards, key: InstanceKey, op: Op, player: str, score: int = 0) -> None:
     """Change the ranks behind the ledger's back."""
     board = boards.board(key.board)
-    at = boards._store.position().sequence
+    at = running_of(boards)._store.position().sequence
     rules = board.rules_for(board.window_of(key.window))
     columns: dict[str, Any] = {"score": array("q", [score]), "op": bytes([op])}
-    boards._store.apply(Batch(instances=[(key, rules)], players=[player], after=at, upto=at, **columns))
+    running_of(boards)._store.apply(Batch(instances=[(key, rules)], players=[player], after=at, upto=at, **columns))
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,12 @@ def test_the_explanation_names_the_form_its_bytes_and_a_way_to_less() -> None:
     assert entry_bytes(smaller, id_bytes=36) == entry_bytes(smaller) + 23
 
 
+def test_the_explanation_tells_what_a_player_below_the_top_costs() -> None:
+    told = explain_form(Rules(score_min=0, score_max=1_000_000), exact_top=10_000)
+
+    assert "Below the first 10000, about 32 bytes" in told[2]
+
+
 def test_what_never_fits_names_only_ways_that_lead_there() -> None:
     told = " ".join(explain_form(replace(Rules(ties=Ties.VALUE), score_min=-(2**63), score_max=2**63 - 1)))
 

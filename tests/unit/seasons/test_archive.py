@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rankd import Boards, ManualClock
+from rankd.compose import running_of
 from rankd.domain.digest import digest
 from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotDamaged
@@ -39,7 +40,7 @@ def over(boards: Boards, clock: ManualClock) -> Boards:
 def keep(boards: Boards, folder: Path) -> Path:
     boards.settle()
     live = boards._state.boards["arcade"]
-    return Archive(folder).keep(boards._store, boards.board("arcade"), live, DAY)
+    return Archive(folder).keep(running_of(boards)._store, boards.board("arcade"), live, DAY)
 
 
 def files_in(folder: Path) -> list[str]:
@@ -58,7 +59,7 @@ def test_what_was_written_is_read_back_in_standing_order(over: Boards, tmp_path:
         assert [(one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in archived] == [
             (one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in page.entries
         ]
-        assert scope.digest == f"{over._store.digest(InstanceKey('arcade', DAY, scope.scope)):032x}"
+        assert scope.digest == f"{running_of(over)._store.digest(InstanceKey('arcade', DAY, scope.scope)):032x}"
     assert len(listed) == 50
 
 

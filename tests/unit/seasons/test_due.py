@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rankd import Boards, ManualClock
+from rankd.compose import running_of
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.ledger.event import Kind
@@ -182,7 +183,7 @@ def test_roll_overs_are_events_at_the_time_they_were_due(boards: Boards, clock: 
     clock.set(ms("2026-05-06T09:00"))
     boards.submit("arcade", "alice", 6)
 
-    ledger = boards._writer._ledger
+    ledger = running_of(boards).writer._ledger
     events = [
         (ledger.context(stretch.context).kind, at)
         for stretches in ledger.read(0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rankd import Boards, ManualClock, running
+from rankd.compose import running_of
 from rankd.errors import InvalidValue, WindowGone, WindowUnknown
 from rankd.seasons.archive import read_archive
 
@@ -64,13 +65,13 @@ def test_a_window_is_archived_when_it_is_final_and_leaves_when_its_retention_is_
     boards.settle()
     with pytest.raises(WindowGone):
         boards.top("arcade", window=DAY)
-    assert {key.window for key in boards._store.instances()} == {"all_time"}
+    assert {key.window for key in running_of(boards)._store.instances()} == {"all_time"}
     assert len(archives(tmp_path)) == 1
     boards.verify()
     boards.close()
 
     again = open_boards()
-    assert {key.window for key in again._store.instances()} == {"all_time"}
+    assert {key.window for key in running_of(again)._store.instances()} == {"all_time"}
     again.settle()
     assert len(archives(tmp_path)) == 1
     again.verify()
@@ -96,10 +97,10 @@ def test_nothing_leaves_the_store_before_its_archive_is_written(
     blocked.write_bytes(b"a file where the folder should be")
     with pytest.raises(OSError, match="archive"):
         boards.settle()
-    assert {key.window for key in boards._store.instances()} == {DAY}
+    assert {key.window for key in running_of(boards)._store.instances()} == {DAY}
     blocked.unlink()
     boards.settle()
-    assert list(boards._store.instances()) == []
+    assert list(running_of(boards)._store.instances()) == []
 
 
 def test_late_scores_count_to_the_last_millisecond(boards: Boards, clock: ManualClock) -> None:
@@ -131,7 +132,7 @@ def test_an_import_into_a_retired_window_does_not_bring_it_back(boards: Boards, 
     clock.set(DAY_END + LATE_MS)
     boards.settle()
     boards.submit("arcade", "bob", 9, at=DAY_END - 1, imported=True)
-    assert {key.window for key in boards._store.instances()} == {"all_time"}
+    assert {key.window for key in running_of(boards)._store.instances()} == {"all_time"}
     boards.verify()
 
 
@@ -205,7 +206,7 @@ def test_a_shorter_retention_lets_windows_go_earlier(boards: Boards, clock: Manu
     assert kept(boards, DAY) == {"alice": 5}
     boards.define("arcade", windows=["daily"], retention="1d")
     boards.settle()
-    assert list(boards._store.instances()) == []
+    assert list(running_of(boards)._store.instances()) == []
 
 
 def test_archives_of_a_board_defined_anew_do_not_replace_the_old_ones(

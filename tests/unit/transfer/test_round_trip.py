@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rankd
 from rankd import Boards, ManualClock, running
+from rankd.compose import running_of
 from rankd.domain.instance import InstanceKey
 from rankd.domain.player import check_player
 from rankd.errors import InvalidValue
@@ -58,7 +59,7 @@ definitions = st.fixed_dictionaries(
 
 
 def digest(boards: Boards, board: str) -> int:
-    return boards._store.digest(InstanceKey(board, "all_time", "global"))
+    return running_of(boards)._store.digest(InstanceKey(board, "all_time", "global"))
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.ndjson", "scores.csv.gz", "scores.ndjson.gz", parquet])

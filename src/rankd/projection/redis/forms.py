@@ -35,8 +35,9 @@ _LOW_MASK = (1 << LOW_BITS) - 1
 _PREFIX = Struct(">Q")
 
 # Measured with ids of 13 bytes, a million entries in one sorted set; a longer id adds its length (twice if prefixed).
-PACKED_ENTRY_BYTES = 113
-PREFIXED_ENTRY_BYTES = 217
+PACKED_ENTRY_BYTES = 110
+PREFIXED_ENTRY_BYTES = 199
+TAIL_ENTRY_BYTES = 32  # of a player below exact_top
 
 
 class FormKind(StrEnum):
@@ -246,7 +247,9 @@ def entry_bytes(form: Form, id_bytes: int = 13) -> int:
     return PACKED_ENTRY_BYTES + longer if form.is_packed else PREFIXED_ENTRY_BYTES + 2 * longer
 
 
-def explain_form(rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT) -> list[str]:
+def explain_form(
+    rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT, exact_top: int | None = None
+) -> list[str]:
     """Say which form a board takes in Redis, why, what it costs, and what would make it smaller."""
     form = choose_form(rules, tie_resolution_ms)
     score_bits, tie_bits = _score_bits(rules), _tie_bits(rules, tie_resolution_ms)
@@ -256,6 +259,9 @@ def explain_form(rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAUL
         f"{form.kind}: {room}; together {'at most' if form.is_packed else 'more than'} the {NUMBER_BITS} of a number.",
         f"About {entry_bytes(form)} bytes of Redis' memory for each player in each window and scope.",
     ]
+    if exact_top is not None:
+        below = TAIL_ENTRY_BYTES if form.is_packed else TAIL_ENTRY_BYTES + PREFIX_BYTES
+        told.append(f"Below the first {exact_top}, about {below} bytes, in the top as much more; places are estimates.")
     if not form.is_packed:
         told.append(f"Packed would take about {PACKED_ENTRY_BYTES} bytes: {_way_to_pack(rules, tie_resolution_ms)}")
     return told

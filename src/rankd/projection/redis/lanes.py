@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import hiredis
 import redis
 from redis.exceptions import ClusterDownError, RedisClusterException, RedisError, ResponseError, TryAgainError
 
@@ -24,10 +25,13 @@ class Call(NamedTuple):
     keys: Sequence[bytes]
     arguments: Sequence[bytes | int | str] = ()
     read_only: bool = False
+    is_command: bool = False  # `function` is a command of Redis itself
 
     @property
     def command(self) -> tuple[Any, ...]:
         """The command as it is sent."""
+        if self.is_command:
+            return (self.function, *self.keys, *self.arguments)
         name = "FCALL_RO" if self.read_only else "FCALL"
         return (name, self.function, len(self.keys), *self.keys, *self.arguments)
 
@@ -48,7 +52,8 @@ class Lane:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            self._connection.send_command(*call.command)
+            # hiredis alone: redis-py looks at each argument in Python first.
+            self._connection.send_packed_command([hiredis.pack_command(call.command)])
         except FAILED as problem:
             pending.failed(index, problem)
             self._break(problem)

@@ -13,7 +13,7 @@ from rankd.projection.redis.blob import ShardCalls, split
 from rankd.projection.redis.changes import InstanceChange, Move, Written
 from rankd.projection.redis.client import Call, Client, Pending
 from rankd.projection.redis.forms import Form, prefixed_form
-from rankd.projection.redis.keys import ShardKeys, instance_name
+from rankd.projection.redis.keys import Kind, ShardKeys, instance_name
 from rankd.projection.redis.known import positions_in
 from rankd.projection.redis.operations import LOADING, Head
 from rankd.projection.redis.writing import Whole, fits, fitting_form
@@ -38,6 +38,7 @@ class Loading:
         self._epoch = epoch
         self._updates_max = updates_max
         self._forms: dict[bytes, Form] = {}
+        self._plain_keys: set[bytes] = set()  # that rows were added to by commands
         self._under_way: deque[Pending] = deque()
 
     @classmethod
@@ -63,11 +64,16 @@ class Loading:
         ]
         seen: dict[str, int] = {}
         kept_dense = dense and len(self._shards) == 1
+        plain: list[Call] = []
         for change in changes:
             for page, form in self._in_form(change):
-                for batch, part in zip(batches, split(page, len(batches), seen), strict=True):
-                    batch.add(part, form, dense=kept_dense)
-        calls = [call for batch in batches for call in batch.made(head)]
+                for shard, part in enumerate(split(page, len(batches), seen)):
+                    rest = part
+                    if not kept_dense and _is_plain(part, form):
+                        plain += self._plain_rows(part, form, shard)
+                        rest = replace(part, players=(), score=part.score[:0], tie=part.tie[:0], gone=b"")
+                    batches[shard].add(rest, form, dense=kept_dense)
+        calls = [call for batch in batches for call in batch.made(head)] + plain
         while len(self._under_way) >= _UNDER_WAY_MAX:
             self._settle_one()
         self._under_way.append(self._channel.start(calls))
@@ -114,10 +120,27 @@ class Loading:
         self._client.call_all([Call("rankd_abandon", [keys.meta], [self._epoch, "loading"]) for keys in self._shards])
         sweep(self._client, self._shards)
 
+    def _plain_rows(self, part: InstanceChange, form: Form, shard: int) -> list[Call]:
+        """Return the commands for rows that need no function: Redis is quicker without, and nobody reads them yet.
+
+        They go after the call that finds out whether this rebuild is still the one.
+        """
+        key = self._shards[shard].of(Kind.STANDING, self._generations[shard], instance_name(part.key))
+        self._plain_keys.add(key)
+        rows: list[str] = [""] * (2 * len(part.players))
+        rows[::2] = form.encode_packed(part.score, part.tie)
+        rows[1::2] = part.players
+        step = 2 * self._updates_max
+        return [Call("ZADD", [key], rows[first : first + step], is_command=True) for first in range(0, len(rows), step)]
+
     def _settle_one(self) -> None:
-        for answer in self._under_way.popleft().answers():
-            if answer[0] != b"applied":
-                raise RanksUnavailable("another rebuild took the place of this one: begin again if it should not have")
+        answers = self._under_way.popleft().answers()
+        if any(answer[0] != b"applied" for answer in answers if isinstance(answer, list)):
+            self._under_way.clear()
+            self._channel.close()
+            # Whoever took over sweeps what it found of us; these may have come later.
+            self._client.call_all([Call("UNLINK", [key], is_command=True) for key in self._plain_keys])
+            raise RanksUnavailable("another rebuild took the place of this one: begin again if it should not have")
 
     def _in_form(self, change: InstanceChange) -> Iterator[tuple[InstanceChange, Form]]:
         name = instance_name(change.key)
@@ -135,6 +158,10 @@ class Loading:
             yield replace(page, cleared=first), form
             first = False
         yield replace(change, cleared=False), form
+
+
+def _is_plain(part: InstanceChange, form: Form) -> bool:
+    return form.is_packed and not part.exact_top and 1 not in part.gone and part.expire_at_ms is None
 
 
 def sweep(client: Client, shards: Sequence[ShardKeys]) -> None:

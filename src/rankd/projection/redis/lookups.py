@@ -98,7 +98,9 @@ def standings(
         options = ("rbd" if ranking is Ranking.DENSE else "rb") + extra
         found = find(asking, players, options, captured=captured)
     else:
-        found = _counted_on_all(asking, find(asking, players, extra, captured=captured), better=True)
+        places = ranking is Ranking.ORDINAL
+        found = find(asking, players, extra, captured=captured)
+        found = _counted_on_all(asking, found, places=places, better=True)
     total = asking.total
     return [None if one is None else _standing(asking, one, total, ranking) for one in found]
 
@@ -112,7 +114,8 @@ def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadat
         options = {Ranking.ORDINAL: "r", Ranking.COMPETITION: "rb", Ranking.DENSE: "rd"}[ranking] + extra
         found = find(asking, once, options)
     else:
-        found = _counted_on_all(asking, find(asking, once, extra), better=ranking is Ranking.COMPETITION)
+        places = ranking is Ranking.ORDINAL
+        found = _counted_on_all(asking, find(asking, once, extra), places=places, better=not places)
     group = sorted((one for one in found if one is not None), key=lambda one: one.line)
     answer: list[Friend] = []
     rank, previous = 0, None
@@ -126,17 +129,18 @@ def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadat
     return answer
 
 
-def _counted_on_all(asking: Asking, found: list[Found | None], *, better: bool) -> list[Found | None]:
+def _counted_on_all(asking: Asking, found: list[Found | None], *, places: bool, better: bool) -> list[Found | None]:
     """Count how many stand before these players on every shard: one round trip, none where nobody was found."""
     lines = list({one.line: None for one in found if one is not None})
     if not lines:
         return found
+    keys = lines if places else []
     scores = list(dict.fromkeys(line.score for line in lines)) if better else []
-    marks = [mark(MarkKind.AT, line.score, line.tie, line.player_bytes) for line in lines]
+    marks = [mark(MarkKind.AT, line.score, line.tie, line.player_bytes) for line in keys]
     counts = count_before(asking, marks + [mark(MarkKind.FIRST, score) for score in scores])
-    places = dict(zip(lines, counts, strict=False))
-    ahead = dict(zip(scores, counts[len(lines) :], strict=True))
-    return [one and Found(one.line, places[one.line], ahead.get(one.line.score, 0), None) for one in found]
+    place_of = dict(zip(keys, counts, strict=False))
+    better_of = dict(zip(scores, counts[len(keys) :], strict=True))
+    return [one and Found(one.line, place_of.get(one.line, 0), better_of.get(one.line.score, 0), None) for one in found]
 
 
 def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:

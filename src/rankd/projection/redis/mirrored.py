@@ -126,14 +126,11 @@ class MirroredStore(RedisReader):
         columns = arguments.check_batch(batch)
         for op, instance, player, _, _ in arguments.rows_of(columns):
             key, rules = batch.instances[instance]
-            if key not in touched:
-                touched[key] = {}
-                if not self.engine.total(key) or key not in self._rules:
-                    self._rules.setdefault(key, rules)
+            touched.setdefault(key, {})
+            self._rules[key] = rules  # order and ties are those of whoever stands there, or it would be malformed
             if op == Op.CLEAR:
                 cleared.add(key)
                 touched[key].clear()  # who comes after is written after
-                self._rules[key] = rules
             else:
                 touched[key][batch.players[player]] = None
                 if op == Op.REMOVE:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from heapq import merge
+from itertools import chain
 from typing import NamedTuple
 
 from rankd.projection.redis.asking import Arguments, Asking, Reply
@@ -49,7 +49,7 @@ class Samples:
             sampled = sorted(dict(zip(flat[::3], lines, strict=True)).items())
             self._indices.append([index for index, _ in sampled])
             self._lines.append([line for _, line in sampled])
-        self._all = list(merge(*self._lines))
+        self._all = sorted(chain.from_iterable(self._lines))
 
     def bracket(self, place: int) -> Bracket:
         """Return the closest entries of all samples between which the place (an index) surely lies."""

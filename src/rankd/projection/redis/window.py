@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from heapq import merge
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil, sqrt
 from operator import attrgetter
 from typing import NamedTuple
@@ -68,7 +67,9 @@ class Window:
     def __init__(self, blocks: Sequence[Block]) -> None:
         """Each block has an entry before and one from what was asked for, where its shard has them."""
         self._blocks = blocks
-        self.lines = blocks[0].lines if len(blocks) == 1 else list(merge(*(block.lines for block in blocks)))
+        self.lines = (
+            blocks[0].lines if len(blocks) == 1 else sorted(chain.from_iterable(block.lines for block in blocks))
+        )
         self.start = sum(block.start for block in blocks)
         self.total = sum(block.total for block in blocks)
         self.origin = sum(block.origin for block in blocks)

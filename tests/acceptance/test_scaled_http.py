@@ -13,7 +13,12 @@ import httpx
 import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.fixtures_redis import needs_redis
+from tests.servers.postgres import running_postgres
 from tests.servers.waiting import wait_until
+
+import rankd
+from rankd.errors import RanksUnfit
+from rankd.scaled.compose import make_projector, migrate, open_shared
 
 from .scaled_serving import Installation, installed
 from .serving import Serving
@@ -234,3 +239,38 @@ def test_limits_hold_over_all_processes(tmp_path: Path) -> None:
         # A bucket holds a second's worth, and each process may grant as much before it has heard of the other.
         assert granted <= PER_S * (seconds + 1) + PER_S, f"{granted} in {seconds:.1f} s"
         assert granted < REQUESTS
+
+
+def test_the_client_library_gets_ranks_from_a_scaled_out_server(
+    installation: Installation, one: Serving, board: str
+) -> None:
+    with rankd.Client(one.url, installation.admin) as client:
+        answer = client.submit(board, "alice", 976)
+        assert (answer.rank, answer.changed) == (1, True)
+        assert client.rank(board, "alice", at_least=answer.position) is not None
+
+
+def test_a_redis_of_another_ledger_is_refused(installation: Installation, tmp_path: Path) -> None:
+    with running_postgres() as postgres:
+        url = postgres.url(postgres.make_database())
+        migrate(url)
+        projector = make_projector(url, installation.redis.url, tmp_path)
+
+        with pytest.raises(RanksUnfit, match="another ledger"):
+            wait_until(lambda: projector.step() < 0)
+        projector.close()
+        with pytest.raises(RanksUnfit, match="another ledger"):
+            open_shared(url, installation.redis.url)
+
+
+def test_ranks_ahead_of_a_restored_ledger_are_made_anew(installation: Installation, one: Serving, board: str) -> None:
+    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    redis = installation.redis.client()
+    meta = f"rankd:{{{board}#0}}:meta"
+    redis.hset(meta, "p0", redis.hget(meta, "p0").decode().partition(":")[0] + ":99999")
+
+    def is_ranked_again() -> bool:
+        answer = submit(one, installation, {"Prefer": "wait=1"}, board=board, player="bob", score=2)
+        return answer.status_code == 200 and redis.hget(meta, "p0").split(b":")[1] != b"99999"
+
+    wait_until(is_ranked_again)

@@ -37,9 +37,14 @@ def send(boards: rankd.Boards, board: str, thread: int, number: int) -> rankd.Su
 def opened(folder: Path) -> rankd.Boards:
     """Open the library so that kills strike while a snapshot is written or the log is moved."""
     boards = rankd.open(folder, snapshot_events=SNAPSHOT_EVENTS, checkpoint_bytes=CHECKPOINT_BYTES)
+    define(boards)
+    return boards
+
+
+def define(boards: rankd.Boards) -> None:
+    """Define what is submitted to."""
     boards.define("counts", keep="sum", windows=["all_time", "daily"])
     boards.define("latest", keep="latest")
-    return boards
 
 
 def submit_for_ever(boards: rankd.Boards, thread: int, first: int) -> None:
@@ -56,10 +61,12 @@ def submit_for_ever(boards: rankd.Boards, thread: int, first: int) -> None:
 def main() -> None:
     """Open the folder and submit."""
     rankd.running.UPKEEP_EVERY_S = UPKEEP_EVERY_S
-    boards = opened(Path(sys.argv[1]))
-    threads = [
-        threading.Thread(target=submit_for_ever, args=(boards, thread, int(sys.argv[2]))) for thread in range(THREADS)
-    ]
+    submit_from_threads(opened(Path(sys.argv[1])), int(sys.argv[2]))
+
+
+def submit_from_threads(boards: rankd.Boards, first: int) -> None:
+    """Submit from all threads until the process is killed."""
+    threads = [threading.Thread(target=submit_for_ever, args=(boards, thread, first)) for thread in range(THREADS)]
     for started in threads:
         started.start()
     for started in threads:

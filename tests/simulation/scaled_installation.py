@@ -15,9 +15,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import cast
 
+import psycopg
+
 from rankd.clock import Clock
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
+from rankd.errors import Unavailable
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import is_team_scope
@@ -26,11 +29,12 @@ from rankd.projection.redis.client import Client, connect
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.state import State
 from rankd.registry.postgres import PostgresRegistry
+from rankd.registry.standings import Standings
 from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.follower import Follower
 from rankd.scaled.lease import Lease
-from rankd.scaled.mirroring import shards_of
+from rankd.scaled.mirroring import instances_of, shards_of
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.running import SharedRunning
@@ -202,6 +206,50 @@ def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int])
             for mirrored, kept in zip_longest(entries(reader, key), entries(engine, key)):
                 assert mirrored == kept, f"an entry of {key.text}"
     return len(should)
+
+
+def wait_until_mirrored(anew: Follower, ranks_url: str, until: float) -> None:
+    """Wait until Redis is equal to a recomputation; fail with the first difference when it is not in time."""
+    pause = threading.Event()
+    while True:
+        try:
+            check_mirrored(anew.store, ranks_url, shards_by_board(anew))
+            return
+        except (AssertionError, Unavailable):
+            if time.monotonic() > until:
+                raise
+            pause.wait(0.02)
+
+
+def check_standings(follower: Follower, ledger_url: str) -> None:
+    """Compare what is kept for when Redis is away, which must have come as far, with an engine."""
+    should = set()
+    standings = Standings(ledger_url)
+    try:
+        for board_id in follower.applier.state.boards:
+            board, live = follower.board(board_id)
+            for key, _ in instances_of(board, live):
+                kept = list(entries(follower.store, key))
+                if board.window_of(key.window) is board.first_window and kept:
+                    should.add(key.text)
+                    found = standings.top(key, PAGE)
+                    assert [line[1:] for line in found.lines] == kept, f"standings of {key.text}"
+                    assert found.total == len(kept), f"standings of {key.text}"
+    finally:
+        standings.close()
+    with psycopg.connect(ledger_url) as connection:
+        rows = connection.execute("SELECT instance FROM rankd.standings_instances").fetchall()
+    assert {instance for (instance,) in rows} <= should, "standings of what is not there"
+
+
+def standings_positions(ledger_url: str) -> tuple[int, ...]:
+    """Return how far the standings are kept."""
+    standings = Standings(ledger_url)
+    try:
+        found = standings.positions()
+    finally:
+        standings.close()
+    return () if found is None else tuple(sequence for _, sequence in sorted(found.sequences.items()))
 
 
 def shards_by_board(follower: Follower) -> dict[str, int]:

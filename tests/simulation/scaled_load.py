@@ -22,7 +22,7 @@ from rankd.ledger.event import Kind
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.scaled.compose import open_shared
 
-from .scaled_installation import check_mirrored, recomputed, shards_by_board
+from .scaled_installation import recomputed, wait_until_mirrored
 
 BOARDS: dict[str, dict[str, Any]] = {
     "guilds": {"team": {"attribute": "guild", "by": "sum"}, "keep": "sum"},
@@ -38,6 +38,7 @@ PAUSE_S = 0.01
 EQUAL_WITHIN_S = 10.0
 SEEN_MAX = 3_000
 READ_EVENTS = 50_000
+PAGE = 1_000
 
 
 class Seen(NamedTuple):
@@ -168,22 +169,22 @@ class Load:
     def check(self, since: float, within_s: float = EQUAL_WITHIN_S) -> None:
         """Compare everything with the ledger: Redis soon after `since`, what was acknowledged, what readers saw."""
         anew = recomputed(self._ledger_url)
-        shards = shards_by_board(anew)
-        pause = threading.Event()
-        while True:
-            try:
-                check_mirrored(anew.store, self._ranks_url, shards)
-                break
-            except (AssertionError, Unavailable):
-                if time.monotonic() > since + within_s:
-                    raise
-                pause.wait(0.02)
+        wait_until_mirrored(anew, self._ranks_url, since + within_s)
         for board, sums in self.sums.items():
-            page = self.boards.top(board, 1_000)
-            assert {entry.player: entry.score for entry in page.entries} == sums, f"{board}: lost or doubled"
+            found = self._everybody(board)
+            wrong = [player for player in {*found, *sums} if found.get(player) != sums[player]]
+            assert not wrong, f"{board}: lost or doubled, {[(one, found.get(one), sums[one]) for one in wrong[:5]]}"
         totals = self.boards.top("guilds", 10)
         assert sum(entry.score for entry in totals.entries) == self.sums["counts"].total()
         self._check_seen()
+
+    def _everybody(self, board: str) -> dict[str, int]:
+        page = self.boards.top(board, PAGE)
+        found = {entry.player: entry.score for entry in page.entries}
+        while page.next is not None:
+            page = self.boards.top(board, PAGE, cursor=page.next)
+            found.update((entry.player, entry.score) for entry in page.entries)
+        return found
 
     def _check_seen(self) -> None:
         kept = self._kept()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
+from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.scaled.definitions import Definitions
@@ -28,7 +29,15 @@ from .looks import Look, LookAtDistribution
 from .oracle import Oracle, Refusal, Row, Submitted
 from .oracle_board import Definition, Spec
 from .random_boards import BoardMaker
-from .scaled_installation import SteppedProjector, check_mirrored, open_api, recomputed, shards_by_board
+from .scaled_installation import (
+    SteppedProjector,
+    check_mirrored,
+    check_standings,
+    open_api,
+    recomputed,
+    shards_by_board,
+    standings_positions,
+)
 from .steps import Refused, Step, Submit, World, outcome
 
 SETTLED_BY_CHANCE = 0.3
@@ -137,6 +146,12 @@ class ScaledWorld(World):
         assert anew.controls == kept.controls
         assert anew.applier.state == kept.applier.state
         check_mirrored(anew.store, self.ranks_url, shards_by_board(anew))
+        wait_until(self._have_standings_come)
+        check_standings(anew, self.ledger_url)
+
+    def _have_standings_come(self) -> bool:
+        self.projector.project()
+        return standings_positions(self.ledger_url) == self.projector.follower.positions
 
 
 class ScaledBoards(rankd.Boards):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import rankd
@@ -26,9 +27,9 @@ REPEATED = 20
 Acknowledged = dict[tuple[str, int, int], str]
 
 
-def run_and_kill(folder: Path, first: int, after_ms: float) -> Acknowledged:
+def run_and_kill(child_module: str, where: Sequence[str], first: int, after_ms: float) -> Acknowledged:
     """Let a child submit, kill it so long after its first acknowledgement, and return what it acknowledged."""
-    command = [sys.executable, "-m", crash_child.__name__, str(folder), str(first)]
+    command = [sys.executable, "-m", child_module, *where, str(first)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[1])
     assert child.stdout is not None
     assert child.stderr is not None
@@ -124,7 +125,7 @@ def live_and_die(folder: Path, kills: int, rng: random.Random) -> int:
     """Kill one process after the other over a folder; return how many events the busiest acknowledged."""
     expected, first, most = Expected(), 0, 0
     for kill in range(kills):
-        acknowledged = run_and_kill(folder, first, rng.uniform(*KILL_AFTER_MS))
+        acknowledged = run_and_kill(crash_child.__name__, [str(folder)], first, rng.uniform(*KILL_AFTER_MS))
         most = max(most, len(acknowledged))
         with crash_child.opened(folder) as boards:
             try:

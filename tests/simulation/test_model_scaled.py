@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pytest
 
 import rankd
 from rankd.scaled import mirroring, projector
+from rankd.scaled.keeping import Keeping
 
 from .conftest import LendStores
 from .extent import LONG, scratch_folder
@@ -54,6 +56,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "BOARD_IDLE_MS", 0)
     monkeypatch.setattr(projector, "BEAT_MS", 0)
     monkeypatch.setattr(projector, "LEASE_EVERY_S", 0.02)
+    monkeypatch.setattr(projector, "Keeping", partial(Keeping, every_ms=50))
     monkeypatch.setattr(mirroring, "READ_EVENTS", 5)
     monkeypatch.setattr(mirroring, "MISSED_EVENTS_MAX", 12)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar, Unpack
 
 import msgspec
@@ -65,6 +66,7 @@ _boards = msgspec.json.Decoder(_Boards).decode
 _definition = msgspec.json.Decoder(dict[str, object]).decode
 _changed = msgspec.json.Decoder(Changed).decode
 _submitted = msgspec.json.Decoder(Submitted).decode
+_ACCEPTED = b'"status":"accepted"'  # where another process ranks
 _batched = msgspec.json.Decoder(Batched).decode
 _page = msgspec.json.Decoder(Page).decode
 _standing = msgspec.json.Decoder(Standing).decode
@@ -153,7 +155,27 @@ def submit(
         attributes=attributes,
         metadata=metadata,
     )
-    return _scores(target("scores"), encode("score", sent), _submitted, key, signing_secret)
+    decode = partial(_submitted_or_accepted, board=board, player=player or "")
+    return _scores(target("scores"), encode("score", sent), decode, key, signing_secret)
+
+
+def _submitted_or_accepted(body: bytes, *, board: str, player: str) -> Submitted:
+    """Read the answer to one score; of one that is not ranked in time, only where it is in the ledger is known."""
+    if _ACCEPTED not in body:
+        return _submitted(body)
+    accepted = msgspec.json.decode(body)
+    return Submitted(
+        accepted["position"],
+        board,
+        player,
+        window=None,
+        score=None,
+        previous_score=None,
+        changed=False,
+        rank=None,
+        previous_rank=None,
+        repeated=accepted.get("repeated", False),
+    )
 
 
 def submit_many(

@@ -25,6 +25,7 @@ from rankd.errors import InvalidValue, PlayerAbsent, RankdError, Unavailable
 T = TypeVar("T")
 # 502 and 504 are a gateway that lost the server: a connection that broke off, seen from further away.
 AGAIN = frozenset({429, 502, 503, 504})
+PREFER = b"wait=2"  # seconds for a rank, where another process makes them
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -70,6 +71,7 @@ class Exchange(Generic[T]):
             headers.append((b"Content-Type", b"application/json"))
         if call.key is not None:
             headers.append((b"Idempotency-Key", call.key.encode()))
+            headers.append((b"Prefer", PREFER))
         secret = call.signing_secret or self._connection.signing_secret
         if call.is_signable and call.key is not None and secret is not None:
             now_s = int(time.time())

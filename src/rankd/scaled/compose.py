@@ -15,6 +15,7 @@ from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
 from rankd.projection.port import RankStore
 from rankd.projection.redis.client import connect
+from rankd.projection.redis.heartbeat import claim_redis
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.redis.spending import Spent, share_spending
@@ -68,6 +69,7 @@ def open_shared(
         opened.callback(standings.close)
         client = connect(ranks_url, answer_wait_s=READ_WAIT_S)
         opened.callback(client.close)
+        claim_redis(client, ledger.identity)
         heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
         opened.callback(heartbeat.close)
 

@@ -73,7 +73,7 @@ class Definitions:
 
     def _look_for_more(self) -> Mapping[str, Board]:
         """Look whether there are other boards by now, unless somebody did a moment ago."""
-        if monotonic() - self._looked_at >= LOOK_EVERY_S and not self._lock.locked():
+        if monotonic() - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = monotonic()
             with suppress(LedgerUnavailable):
                 self.catch_up()

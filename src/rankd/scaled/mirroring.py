@@ -64,9 +64,12 @@ class Mirroring:
         self._dense: dict[str, bool] = {}  # whether distinct scores were kept of all instances
         self.rows = 0  # sent since the start
         self.loads = 0  # boards that were loaded anew
+        self.is_complete = False  # whether the last `send` left nothing to be sent later
 
     def send(self, changes: Changes, now_ms: int, idle_ms: int) -> None:
         """Send what changed; a board that nothing happened on is moved on when it was not for `idle_ms`."""
+        self.is_complete = False
+        behind = 0
         try:
             for board_id in list(changes.boards):
                 if self._send_board(board_id, changes.boards[board_id], now_ms):
@@ -76,8 +79,9 @@ class Mirroring:
                 if board_id not in changes.boards and (
                     known is None or monotonic() - known.moved_at >= idle_ms / 1_000
                 ):
-                    self._send_board(board_id, {}, now_ms)
+                    behind += not self._send_board(board_id, {}, now_ms)
         finally:
+            self.is_complete = not changes.boards and not behind
             self._store.give_back(changes)
 
     def load(self, board_id: str, now_ms: int) -> None:
@@ -107,10 +111,7 @@ class Mirroring:
     def _send_board(self, board_id: str, touched: dict[str, Touched], now_ms: int) -> bool:
         """Send what changed on a board; False when it is to be sent later."""
         if board_id not in self._follower.applier.state.boards:
-            self._mirror.drop(board_id, self._shards.pop(board_id, 1), self._epoch)
-            self._boards.pop(board_id, None)
-            self._sent.pop(board_id, None)
-            self._dense.pop(board_id, None)
+            self._drop(board_id)
             return True
         board, live = self._follower.board(board_id)
         shards, sent = shards_of(board), self._sent.get(board_id, self._follower.recorded_since)
@@ -130,7 +131,8 @@ class Mirroring:
                 self.load(board_id, now_ms)
                 return True
             if not all(_reaches(ours, one) for one in stored):
-                return False  # Redis has more than we have read: we catch up first
+                # Redis has more than we have read: we catch up first, if the ledger has as much.
+                return self._load_if_beyond(board_id, stored, now_ms)
             low = tuple(map(min, zip(*stored, strict=True)))
             if not _reaches(low, sent) and not self._touch_missed(board, live, touched, low, sent):
                 self.load(board_id, now_ms)
@@ -169,6 +171,22 @@ class Mirroring:
     def _check_fenced(self, board_id: str, answers: Sequence[Written]) -> None:
         if any(answer.verdict is Verdict.FENCED for answer in answers):
             raise Fenced(f"board {board_id} is written by another projector")
+
+    def _load_if_beyond(self, board_id: str, stored: list[Vector], now_ms: int) -> bool:
+        """Load a board anew that has events in Redis which the ledger does not have; False when it has them all."""
+        self._boards.pop(board_id)  # ask again next time
+        ends = self._ledger.heads().sequences
+        if all(_reaches(ends, one) for one in stored):
+            return False
+        _log.warning("board %s is ahead of the ledger in Redis: was an older copy of the ledger restored?", board_id)
+        self.load(board_id, now_ms)
+        return True
+
+    def _drop(self, board_id: str) -> None:
+        self._mirror.drop(board_id, self._shards.pop(board_id, 1), self._epoch)
+        self._boards.pop(board_id, None)
+        self._sent.pop(board_id, None)
+        self._dense.pop(board_id, None)
 
     def _ask(self, board: Board) -> _Mirrored:
         partitions = range(self._ledger.partitions)

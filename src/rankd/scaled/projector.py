@@ -21,11 +21,12 @@ from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.redis.client import Client
-from rankd.projection.redis.heartbeat import Beat, write_beat
+from rankd.projection.redis.heartbeat import Beat, claim_redis, write_beat
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import State
 from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.checkpoints import Checkpoints
+from rankd.scaled.complaints import Complaints
 from rankd.scaled.follower import Follower
 from rankd.scaled.keeping import Keeping
 from rankd.scaled.lease import Lease
@@ -83,6 +84,7 @@ class Projector:
         self._lease_seen = 0.0
         self._saving: threading.Thread | None = None
         self._beaten_at = 0.0
+        self._complaints = Complaints(_log)
         self.is_active = False
 
     @property
@@ -100,12 +102,24 @@ class Projector:
                     continue
                 self._ledger.wait(IDLE_WAIT_S if not self.is_active else BOARD_IDLE_MS / 1_000)
             except (LedgerUnavailable, RanksUnavailable) as problem:
-                _log.warning("the projector waits: %s", problem)
+                self._complaints.tell("the projector waits: %s", problem)
                 stop.wait(AFTER_FAILURE_S)
             except Fenced as problem:
                 _log.warning("the projector stands by: %s", problem)
                 self._stand_by()
-        self._finish()
+        self._save_at_end()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the lease and of everything that was opened."""
+        self._stop_keeping()
+        self._lease.release()
+        if self._saving is not None:
+            self._saving.join()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        self._ledger.close()
 
     def step(self) -> int:
         """Follow the ledger a little, mirror what changed, do what is due; return how much there was to do."""
@@ -122,7 +136,8 @@ class Projector:
             self._keeping.note(changes)
             self._keeping.keep(now)
         mirroring.send(changes, now, BOARD_IDLE_MS)
-        self._beat(now, done)
+        if mirroring.is_complete:
+            self._beat(now, done)
         if done == 0 and self._roll_overs is not None:
             done = self._roll_overs.roll_over(self._follower)
         self._save_now_and_then()
@@ -165,6 +180,7 @@ class Projector:
         if self._mirroring is None:
             if self._client is None:
                 self._client = self._connect()
+            claim_redis(self._client, self._ledger.identity)
             mirror = Mirror(
                 self._client, whole=self.follower.whole, call_updates_max=self._settings.redis_call_updates_max
             )
@@ -178,7 +194,9 @@ class Projector:
         """Tell readers that all that was in the ledger is in Redis."""
         if self._client is not None and done < READ_EVENTS and monotonic() - self._beaten_at >= BEAT_MS / 1_000:
             self._beaten_at = monotonic()
-            if not write_beat(self._client, Beat(self._lease.epoch, now, self.follower.positions)):
+            if not write_beat(
+                self._client, Beat(self._ledger.identity, self._lease.epoch, now, self.follower.positions)
+            ):
                 raise Fenced("another projector has a higher epoch")
 
     # Start and end
@@ -200,9 +218,8 @@ class Projector:
             self._saving = threading.Thread(target=_write, args=(checkpoint.write,), name="rankd-checkpoint")
             self._saving.start()
 
-    def _finish(self) -> None:
-        self._stop_keeping()
-        self._lease.release()
+    def _save_at_end(self) -> None:
+        self._lease.release()  # so that another takes over meanwhile
         if self._saving is not None:
             self._saving.join()
         if self._follower is not None and sum(self._follower.positions) > self._checkpoint_at:

@@ -23,6 +23,7 @@ from rankd.reads.looking import Looking
 from rankd.registry.port import Registry
 from rankd.scaled.answering import Answering, ShareRates
 from rankd.scaled.changes import SharedChanges
+from rankd.scaled.complaints import Complaints
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.writer import SharedWriter
 from rankd.settings import Settings
@@ -130,6 +131,7 @@ class SharedRunning:
             return True  # a player is taken out whether or not ranks can be read
 
     def _keep_up(self) -> None:
+        complaints = Complaints(_log)
         while not self._closing.wait(UPKEEP_EVERY_S):
             try:
                 self._definitions.catch_up()
@@ -139,6 +141,6 @@ class SharedRunning:
                     self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE
                 )
             except LedgerUnavailable as problem:
-                _log.warning("upkeep waits: %s", problem)
+                complaints.tell("upkeep waits: %s", problem)
             except Exception:
                 _log.exception("upkeep failed, and goes on")

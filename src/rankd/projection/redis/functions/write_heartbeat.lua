@@ -1,16 +1,20 @@
--- The projector says that it keeps up. A paused one that wakes does not overwrite what its successor says.
+-- The projector says that it keeps up. A paused one that wakes does not overwrite what its successor says, and nobody
+-- what the projector of another ledger says.
 
 local function write_beat(keys, args)
-  local epoch = tonumber(redis.call('HGET', keys[1], 'epoch') or '0')
-  if tonumber(args[1]) < epoch then
+  local stored = redis.call('HMGET', keys[1], 'epoch', 'ledger')
+  if stored[2] and stored[2] ~= args[4] then
+    return {'other'}
+  end
+  if tonumber(args[1]) < tonumber(stored[1] or '0') then
     return {'fenced'}
   end
-  redis.call('HSET', keys[1], 'epoch', args[1], 'time', args[2], 'positions', args[3])
+  redis.call('HSET', keys[1], 'epoch', args[1], 'time', args[2], 'positions', args[3], 'ledger', args[4])
   return {'applied'}
 end
 
 local function write_beat_read(keys)
-  return redis.call('HMGET', keys[1], 'epoch', 'time', 'positions')
+  return redis.call('HMGET', keys[1], 'epoch', 'time', 'positions', 'ledger')
 end
 
 redis.register_function{function_name = 'rankd_beat', callback = write_beat}

@@ -1,0 +1,24 @@
+"""An API process that submits from some threads until it is killed, and says on its output what was acknowledged.
+
+python -m simulation.scaled_writer_child LEDGER_URL RANKS_URL FIRST
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rankd.scaled.compose import open_shared
+
+from .crash_child import define, submit_from_threads
+
+
+def main() -> None:
+    """Open the boards and submit."""
+    ledger_url, ranks_url, first = sys.argv[1:]
+    boards = open_shared(ledger_url, ranks_url)
+    define(boards)
+    submit_from_threads(boards, int(first))
+
+
+if __name__ == "__main__":
+    main()

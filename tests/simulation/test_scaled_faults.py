@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.servers.slow_line import SlowLine
 from tests.servers.waiting import wait_until
 
 from rankd.projection.redis.client import connect
@@ -29,6 +30,7 @@ EVENTS, EVENTS_LONG = 1_500, 200_000
 ROWS, ROWS_LONG = 20, 400
 KILLS, KILLS_LONG = 5, 100
 PROGRESS = 200  # events between two faults
+DELAY_S_MAX = 0.02
 
 
 class Running:
@@ -204,3 +206,21 @@ def test_a_replica_is_promoted(run: Run, postgres_url: str, own_cluster: RedisCl
 
 def _has_moved(cluster: RedisCluster, key: bytes, master: RedisServer) -> bool:
     return cluster.master_of(key) is not master
+
+
+def test_lines_are_slow_and_cut_while_commits_are_under_way(
+    run: Run, postgres: PostgresServer, postgres_url: str, own_redis: RedisServer
+) -> None:
+    with (
+        closing(SlowLine(postgres.port, DELAY_S_MAX)) as ledger,
+        closing(SlowLine(own_redis.port, DELAY_S_MAX)) as ranks,
+    ):
+        slow_ledger = postgres_url.replace(f":{postgres.port}/", f":{ledger.port}/")
+        slow_ranks = own_redis.url.replace(f":{own_redis.port}", f":{ranks.port}")
+        with run(slow_ledger, slow_ranks) as running:
+            for line in (ledger, ranks, ledger, ranks, ledger):
+                running.wait_for_events()
+                line.cut()
+            running.wait_for_events()
+            running.finish()
+            assert running.load.refused_writes > 0, "no commit was cut off"

@@ -274,3 +274,21 @@ def test_ranks_ahead_of_a_restored_ledger_are_made_anew(installation: Installati
         return answer.status_code == 200 and redis.hget(meta, "p0").split(b":")[1] != b"99999"
 
     wait_until(is_ranked_again)
+
+
+def test_ranks_below_an_exact_top_are_estimates_that_say_so(
+    installation: Installation, one: Serving, board: str
+) -> None:
+    name = f"{board}top"
+    events = [{"board": name, "player": f"p{number:03}", "score": number} for number in range(300)]
+    with one.client(installation.admin) as client:
+        assert client.put(f"/v1/boards/{name}", json={"exact_top": 20, "score_min": 0}).status_code == 200
+        batch = client.post("/v1/scores/batch", json={"events": events}).json()
+        fresh = {"at_least": batch["position"]}
+        top = client.get(f"/v1/boards/{name}/players/p290", params=fresh).json()
+        below = client.get(f"/v1/boards/{name}/players/p100", params=fresh).json()
+        nobody = client.get(f"/v1/boards/{name}/players/nobody", params=fresh)
+    assert (top["rank"], top["exact"], "rank_min" in top) == (10, True, False)
+    assert (below["score"], below["exact"], below["total"]) == (100, False, 300)
+    assert below["rank_min"] <= 200 <= below["rank_max"]
+    assert nobody.status_code == 404

@@ -16,7 +16,6 @@ from rankd.projection.engine import EngineStore
 from rankd.projection.port import Batch, Op, Position, Verdict
 from rankd.projection.redis.changes import InstanceChange, Move, Written, changed, whole_instance
 from rankd.projection.redis.client import Client
-from rankd.projection.redis.heartbeat import Beat, read_beat, write_beat
 from rankd.projection.redis.mirror import Mirror
 
 KEY = InstanceKey("arcade")
@@ -231,10 +230,3 @@ def test_a_shard_in_another_form_than_its_siblings_is_written_anew(
 
     assert contents(plain, "arcade", 2) == engine_contents(engine, "arcade")
     assert {described_of(plain, KEY, shard).kind for shard in range(2)} == {"prefixed"}  # type: ignore[union-attr]
-
-
-def test_the_projector_says_how_far_it_is_and_a_successor_is_not_talked_over(redis_client: Client) -> None:
-    assert read_beat(redis_client) is None
-    assert write_beat(redis_client, Beat(7, 1_000, (5, 9)))
-    assert not write_beat(redis_client, Beat(6, 2_000, (8, 9)))
-    assert read_beat(redis_client) == Beat(7, 1_000, (5, 9))

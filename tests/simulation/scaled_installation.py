@@ -38,7 +38,7 @@ from rankd.scaled.mirroring import instances_of, shards_of
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.running import SharedRunning
-from rankd.scaled.served import Heartbeat, LookAtRedis, NothingRanked, RedisLook
+from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, NothingRanked, RedisLook
 from rankd.settings import read_settings
 
 IDLE_WITHIN_S = 30.0
@@ -123,10 +123,8 @@ class BeatNow(Heartbeat):
 class LookBehindProjector(LookAtRedis):
     """Looks at Redis once all that was written is there."""
 
-    def __init__(
-        self, client: Client, shards: Callable[[str], int], heartbeat: Heartbeat, project: Callable[[], None]
-    ) -> None:
-        super().__init__(client, shards, heartbeat)
+    def __init__(self, client: Client, layout: Layout, heartbeat: Heartbeat, project: Callable[[], None]) -> None:
+        super().__init__(client, layout, heartbeat)
         self._project = project
 
     def look(self, instance: InstanceKey) -> RedisLook:
@@ -154,11 +152,7 @@ def open_api(
         heartbeat = BeatNow(client, STALE_AFTER_MS, clock.now)
         opened.callback(heartbeat.close)
 
-        def shards(board_id: str) -> int:
-            board = definitions.boards.get(board_id)
-            return 1 if board is None else shards_of(board)
-
-        looking = LookBehindProjector(client, shards, heartbeat, project)
+        looking = LookBehindProjector(client, Layout(lambda: definitions.boards), heartbeat, project)
         let_go = opened.pop_all().close
         running = SharedRunning(ledger, definitions, registry, looking, clock=clock, settings=chosen, let_go=let_go)
         return running, definitions

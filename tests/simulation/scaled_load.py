@@ -54,10 +54,11 @@ class Seen(NamedTuple):
 class Load:
     """Writers and a reader, in threads of one API process."""
 
-    def __init__(self, ledger_url: str, ranks_url: str, rows: int = ROWS) -> None:
+    def __init__(self, ledger_url: str, ranks_url: str, rows: int = ROWS, pause_s: float = PAUSE_S) -> None:
         self._ledger_url = ledger_url
         self._ranks_url = ranks_url
         self._rows = rows
+        self._pause_s = pause_s
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._failures: list[BaseException] = []
@@ -87,7 +88,7 @@ class Load:
     def _write(self, writer: int) -> None:
         rng = random.Random(writer)
         number = 0
-        while not self._stop.wait(PAUSE_S):
+        while not self._stop.wait(self._pause_s):
             number += 1
             board = SUMMED[number % len(SUMMED)]
             players = [f"player-{rng.randrange(PLAYERS)}" for _ in range(self._rows - 1)]

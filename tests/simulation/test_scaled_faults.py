@@ -27,7 +27,8 @@ from .scaled_load import BOARDS, Load
 from .scaled_processes import Projectors
 
 EVENTS, EVENTS_LONG = 1_500, 200_000
-ROWS, ROWS_LONG = 20, 400
+ROWS, PAUSE_S = 20, 0.01
+ROWS_LONG, PAUSE_LONG_S = 40, 0.1  # many events, and not so many that a hundred starts are about nothing else
 KILLS, KILLS_LONG = 5, 100
 PROGRESS = 200  # events between two faults
 DELAY_S_MAX = 0.02
@@ -60,14 +61,16 @@ Run = Callable[..., AbstractContextManager[Running]]
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     @contextmanager
-    def running(ledger_url: str, ranks_url: str, projectors: int = 2, rows: int = ROWS) -> Iterator[Running]:
+    def running(
+        ledger_url: str, ranks_url: str, projectors: int = 2, rows: int = ROWS, pause_s: float = PAUSE_S
+    ) -> Iterator[Running]:
         migrate(ledger_url)
         with ExitStack() as stack:
             children = Projectors(ledger_url, ranks_url, tmp_path)
             stack.callback(children.end)
             for _ in range(projectors):
                 children.start()
-            load = Load(ledger_url, ranks_url, rows)
+            load = Load(ledger_url, ranks_url, rows, pause_s)
             stack.callback(load.close)
             children.wait_for_holder()
             wait_until(lambda: bool(load.seen))
@@ -86,8 +89,8 @@ def epochs_in_redis(ranks_url: str) -> set[int]:
 def test_projectors_killed_one_after_the_other(
     run: Run, postgres_url: str, own_redis: RedisServer, everything: bool
 ) -> None:
-    rows = ROWS_LONG if everything else ROWS
-    with run(postgres_url, own_redis.url, rows=rows) as running:
+    rows, pause_s = (ROWS_LONG, PAUSE_LONG_S) if everything else (ROWS, PAUSE_S)
+    with run(postgres_url, own_redis.url, rows=rows, pause_s=pause_s) as running:
         killed: list[int] = []
         for _ in range(KILLS_LONG if everything else KILLS):
             running.wait_for_events()

@@ -97,6 +97,8 @@ MEANINGS: dict[str, str] = {
     "previous_score": "The score kept before; null for who had none.",
     "problem": "What is wrong with it.",
     "quantiles": "Scores that this part of the players do not exceed.",
+    "rank_max": "The last place it can be, of a rank that is an estimate.",
+    "rank_min": "The first place it can be, of a rank that is an estimate.",
     "rank": "The place, from 1, as `ranking` counts.",
     "rank_change": "Places climbed since the last midnight; null for newcomers and where it is not counted.",
     "reached_at": "When the score was reached, in ms since 1970, floored to the board's tie_resolution; null where ties"

@@ -55,6 +55,9 @@ class Schemas:
         return None if call.answer is None else self._given[id(call.answer)]
 
 
+MAY_BE_UNSET = frozenset({"rank_min", "rank_max"})  # said of estimates only
+
+
 def _any_json(kind: type) -> Schema:
     if kind is object:
         return {"description": ANY_JSON}
@@ -116,7 +119,7 @@ def _as_answered(component: Schema, omits_defaults: bool) -> None:
         if omits_defaults and name not in component["required"] and isinstance(schema.get("type"), list):
             schema["type"] = next(kind for kind in schema["type"] if kind != "null")
     if not omits_defaults:
-        component["required"] = list(component["properties"])
+        component["required"] = [name for name in component["properties"] if name not in MAY_BE_UNSET]
 
 
 def _say_null(schema: Schema) -> None:

@@ -127,7 +127,7 @@ def _in_redis(board: Board) -> list[str]:
         dict.fromkeys(
             f"in Redis: {line[0].lower()}{line[1:].rstrip(chr(46))}"
             for one in rules
-            for line in explain_form(one, board.tie_resolution_ms)
+            for line in explain_form(one, board.tie_resolution_ms, board.exact_top)
         )
     )
     if board.shards > 1 and board.ranking is Ranking.DENSE:

@@ -40,9 +40,11 @@ class Page(Answer, frozen=True, kw_only=True):
 
 
 class Standing(Answer, frozen=True, kw_only=True):
-    """Where one player stands."""
+    """Where one player stands; an estimate (`exact` is false) says between which places."""
 
     rank: int
+    rank_min: int | msgspec.UnsetType = msgspec.UNSET
+    rank_max: int | msgspec.UnsetType = msgspec.UNSET
     player: str
     score: int
     reached_at: int | None

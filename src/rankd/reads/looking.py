@@ -33,6 +33,11 @@ class Look(Protocol):
         """Events that metadata of the scores shown came with, by player; None: as the state of this process says."""
         ...
 
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """Between which places a rank that was asked for lies, where it is an estimate; None where it is exact."""
+        ...
+
 
 class Looking(Protocol):
     """Where reads look; from any thread."""
@@ -53,6 +58,7 @@ class _Now(NamedTuple):
     position: str
     is_stale: bool = False
     noted: Mapping[str, int] | None = None
+    bounds: tuple[int, int] | None = None
 
 
 class LookHere:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.fields import read_integer
@@ -98,7 +100,10 @@ class Standings(Meaning):
             position=look.position,
             as_of=now,
             stale=look.is_stale,
+            exact=look.bounds is None,
             rank=found.rank,
+            rank_min=msgspec.UNSET if look.bounds is None else look.bounds[0],
+            rank_max=msgspec.UNSET if look.bounds is None else look.bounds[1],
             player=who,
             score=board.shown_score(found.score, now),
             reached_at=board.reached_at(found.tie),

@@ -25,12 +25,11 @@ from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.fallback import LookWithFallback
 from rankd.scaled.lease import Lease
-from rankd.scaled.mirroring import shards_of
 from rankd.scaled.moving import Moved, Moving
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.rebuilding import Rebuilding, Rebuilt
 from rankd.scaled.running import SharedRunning
-from rankd.scaled.served import Heartbeat, NothingRanked
+from rankd.scaled.served import Heartbeat, Layout, NothingRanked
 from rankd.scaled.verifying import Progress, Verified, Verifying
 from rankd.settings import Settings, read_settings
 
@@ -73,15 +72,12 @@ def open_shared(
         heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
         opened.callback(heartbeat.close)
 
-        def shards(board_id: str) -> int:
-            board = definitions.boards.get(board_id)
-            return 1 if board is None else shards_of(board)
-
+        layout = Layout(lambda: definitions.boards)
         running = SharedRunning(
             ledger,
             definitions,
             registry,
-            LookWithFallback(client, shards, heartbeat, standings=standings, boards=lambda: definitions.boards),
+            LookWithFallback(client, layout, heartbeat, standings),
             clock=time,
             settings=chosen,
             let_go=opened.pop_all().close,

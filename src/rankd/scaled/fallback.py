@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
 from rankd.domain.position import tokens
@@ -20,7 +19,7 @@ from rankd.projection.port import READ_ENTRIES_MAX, Entry, Page, Standing
 from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.client import Call
 from rankd.registry.standings import AsOf, Standings
-from rankd.scaled.served import Heartbeat, LookAtRedis, RedisLook
+from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
 
 AWAY_S = 0.5  # Redis is not asked for so long after it did not answer
 ORDINAL = Ranking.ORDINAL
@@ -66,14 +65,14 @@ class FallbackLook(RedisLook):
     def __init__(
         self,
         caller: Caller,
-        shards_of: Callable[[str], int],
+        layout: Layout,
         heartbeat: Heartbeat,
         *,
         standings: Standings,
         is_kept: Callable[[InstanceKey], bool],
     ) -> None:
         """`is_kept` tells whether an instance is among the standings."""
-        super().__init__(caller, shards_of, heartbeat)
+        super().__init__(caller, layout, heartbeat)
         self._standings = standings
         self._is_kept = is_kept
         self._as_of: AsOf | None = None
@@ -138,24 +137,21 @@ class LookWithFallback(LookAtRedis):
     def __init__(
         self,
         client: Caller,
-        shards_of: Callable[[str], int],
+        layout: Layout,
         heartbeat: Heartbeat,
-        *,
         standings: Standings,
-        boards: Callable[[], Mapping[str, Board]],
     ) -> None:
-        """`boards` are those defined now."""
+        """Standings are kept of each board's first window."""
         self._breaker = Breaker(client)
-        super().__init__(self._breaker, shards_of, heartbeat)
+        super().__init__(self._breaker, layout, heartbeat)
         self._standings = standings
-        self._boards = boards
 
     def look(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read."""
         return FallbackLook(
-            self._breaker, self._shards_of, self._heartbeat, standings=self._standings, is_kept=self._is_kept
+            self._breaker, self._layout, self._heartbeat, standings=self._standings, is_kept=self._is_kept
         )
 
     def _is_kept(self, key: InstanceKey) -> bool:
-        board = self._boards().get(key.board)
+        board = self._layout.boards().get(key.board)
         return board is not None and board.window_of(key.window) is board.first_window

@@ -20,7 +20,15 @@ from rankd.ledger.event import Kind, place_of
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.placement import visible_scopes
 from rankd.projection.port import Verdict
-from rankd.projection.redis.changes import InstanceChange, Move, Written, captured_places, changed, whole_instance
+from rankd.projection.redis.changes import (
+    InstanceChange,
+    Move,
+    Written,
+    captured_places,
+    changed,
+    whole_instance,
+    with_top,
+)
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import BoardState
 from rankd.scaled.follower import Follower
@@ -98,6 +106,8 @@ class Mirroring:
                     page.captured = captured_places(self._store, key)
                 is_first = False
                 page.metadata = metadata_of(live, key, page.players)
+                if board.exact_top is not None:
+                    page = with_top(self._store, page, board.exact_top, is_whole=True)  # noqa: PLW2901
                 loading.load([page], dense=is_dense(board))
                 self.rows += len(page.players)
         answers = loading.finish(list(enumerate(ours)), time_ms=now_ms, forced=True)
@@ -213,6 +223,7 @@ class Mirroring:
         if board.team is not None:
             return False
         missed: dict[str, None] = {}
+        removed: dict[str, None] = {}
         read = list(after)
         while not _reaches(read, upto):
             parts = self._ledger.read(read, READ_EVENTS)
@@ -227,11 +238,14 @@ class Mirroring:
                         return False
                 elif board.id in context.boards:
                     missed.update(dict.fromkeys(stretch.players))
+                    if context.kind is Kind.REMOVE:
+                        removed.update(dict.fromkeys(stretch.players))
             if len(missed) > MISSED_EVENTS_MAX:
                 return False
         for key, rules in instances_of(board, live):
             found = touched.setdefault(key.text, Touched(key, rules))
             found.players.update(missed)
+            found.removed.update(removed)
         _log.info("board %s: %d players are sent again, Redis was behind", board.id, len(missed))
         return True
 
@@ -246,7 +260,10 @@ class Mirroring:
             list(touched.players),
             board.tie_resolution_ms,
             cleared=touched.cleared,
+            returned=list(touched.removed),
         )
+        if board.exact_top is not None:
+            change = with_top(self._store, change, board.exact_top)
         if touched.captured:
             change.captured = captured_places(self._store, key)
             change.forget_captured = not change.captured
@@ -274,7 +291,7 @@ def metadata_of(live: BoardState, key: InstanceKey, players: Sequence[str]) -> d
 
 def is_dense(board: Board) -> bool:
     """Tell whether distinct scores of a board are kept in Redis, to count dense places by."""
-    return board.ranking is Ranking.DENSE and shards_of(board) == 1
+    return board.ranking is Ranking.DENSE and shards_of(board) == 1 and board.exact_top is None
 
 
 def shards_of(board: Board) -> int:

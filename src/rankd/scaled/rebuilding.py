@@ -17,7 +17,7 @@ from rankd.errors import RanksUnavailable
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import Verdict
-from rankd.projection.redis.changes import InstanceChange, captured_places, changed, whole_instance
+from rankd.projection.redis.changes import InstanceChange, captured_places, changed, whole_instance, with_top
 from rankd.projection.redis.loading import Loading
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import BoardState, State
@@ -90,6 +90,8 @@ class Rebuilding:
             for page in whole_instance(store, key, rules, board.tie_resolution_ms):
                 page.captured, captured = captured, None
                 page.metadata = metadata_of(live, key, page.players)
+                if board.exact_top is not None:
+                    page = with_top(store, page, board.exact_top, is_whole=True)  # noqa: PLW2901
                 loading.load([page], dense=is_dense(board))
                 entries += len(page.players)
         return entries

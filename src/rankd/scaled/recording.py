@@ -24,13 +24,14 @@ _CHANGED = bytes(1 if flags & RowFlag.SET else 0 for flags in range(256))
 class Touched:
     """What changed in one instance."""
 
-    __slots__ = ("captured", "cleared", "key", "players", "rules")
+    __slots__ = ("captured", "cleared", "key", "players", "removed", "rules")
 
     def __init__(self, key: InstanceKey, rules: Rules | None) -> None:
         """`rules` are None for an instance that left the store."""
         self.key = key
         self.rules = rules
         self.players: dict[str, None] = {}  # in the order they came
+        self.removed: dict[str, None] = {}  # those of them who left, whether or not they came back
         self.cleared = False  # everybody left, before these came
         self.captured = False  # places were remembered anew, or forgotten
 
@@ -101,6 +102,7 @@ class RecordingStore(EngineStore):
                 if not later.cleared:
                     later.cleared = earlier.cleared
                     later.players = {**earlier.players, **later.players}
+                    later.removed = {**earlier.removed, **later.removed}
         if changes.boards:
             self._rows += changes.rows
 
@@ -122,10 +124,9 @@ class RecordingStore(EngineStore):
         numbers = range(len(changed)) if batch.player is None else memoryview(batch.player)
         instances = [0] * len(changed) if batch.instance is None else memoryview(batch.instance)
         players, op = batch.players, batch.op
-        clears = op is not None and Op.CLEAR in memoryview(op).tobytes()
         touched: Touched | None = None
         last = -1
-        ops = bytes(len(changed)) if not clears or op is None else memoryview(op).tobytes()
+        ops = bytes(len(changed)) if op is None else memoryview(op).tobytes()
         for instance, number, what in compress(zip(instances, numbers, ops, strict=True), changed):
             if instance != last:
                 key, rules = batch.instances[instance]
@@ -136,6 +137,9 @@ class RecordingStore(EngineStore):
             if what == Op.CLEAR:
                 touched.cleared = True
                 touched.players.clear()
+                touched.removed.clear()
             else:
                 touched.players[players[number]] = None
+                if what == Op.REMOVE:
+                    touched.removed[players[number]] = None
         self._rows += sum(changed)

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
 from rankd.domain.position import tokens
@@ -19,6 +20,8 @@ from rankd.projection.redis.asking import Asking, Caller
 from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import read_beat
 from rankd.projection.redis.reader import RedisReader
+from rankd.projection.redis.tail import read_tail
+from rankd.scaled.mirroring import shards_of
 
 BEAT_EVERY_S = 0.25
 ORDINAL = Ranking.ORDINAL
@@ -61,13 +64,33 @@ class Heartbeat:
             _log.debug("no heartbeat: %s", problem)
 
 
+class Layout:
+    """How boards are written in Redis, as they are defined now."""
+
+    def __init__(self, boards: Callable[[], Mapping[str, Board]]) -> None:
+        """`boards` are those defined now."""
+        self.boards = boards
+
+    def shards_of(self, board_id: str) -> int:
+        """Return how many shards a board has."""
+        board = self.boards().get(board_id)
+        return 1 if board is None else shards_of(board)
+
+    def exact_top_of(self, board_id: str) -> int:
+        """Return how many of a board are ranked exactly; 0 for all."""
+        board = self.boards().get(board_id)
+        return 0 if board is None else board.exact_top or 0
+
+
 class RedisLook(RedisReader):
     """One read, and what it saw."""
 
-    def __init__(self, client: Caller, shards_of: Callable[[str], int], heartbeat: Heartbeat) -> None:
+    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
         """Nothing is asked yet."""
-        super().__init__(client, shards_of)
+        super().__init__(client, layout.shards_of)
+        self._exact_top_of = layout.exact_top_of
         self._heartbeat = heartbeat
+        self.bounds: tuple[int, int] | None = None
         self._asking: Asking | None = None
 
     def _ask(self, instance: InstanceKey) -> Asking:
@@ -102,7 +125,18 @@ class RedisLook(RedisReader):
 
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = ORDINAL) -> Standing | None:
         """Return where a player stands."""
-        return self.read_rank(instance, player, ranking, metadata=True, captured=True).result
+        found = self.read_rank(instance, player, ranking, metadata=True, captured=True).result
+        if found is None and self._exact_top_of(instance.board):
+            return self._estimate(instance, player)
+        return found
+
+    def _estimate(self, instance: InstanceKey, player: str) -> Standing | None:
+        """Return about where somebody stands who is below the exact top."""
+        found = read_tail(self._ask(instance), player)
+        if found is None:
+            return None
+        self.bounds = (found.rank_min, found.rank_max)
+        return Standing(found.rank, player, found.score, found.tie, found.rank - 1, found.total)
 
     def ranks(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Standing | None]:
         """Return where many players stand."""
@@ -138,22 +172,25 @@ class RedisLook(RedisReader):
 class LookAtRedis:
     """Where reads of an API process look."""
 
-    def __init__(self, client: Caller, shards_of: Callable[[str], int], heartbeat: Heartbeat) -> None:
-        """`shards_of` tells how many shards a board has."""
+    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
+        """`layout` tells how boards are written in Redis."""
         self._client = client
-        self._shards_of = shards_of
+        self._layout = layout
         self._heartbeat = heartbeat
-        self._reader = RedisReader(client, shards_of)
+        self._reader = RedisReader(client, layout.shards_of)
 
     def look(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read."""
-        return RedisLook(self._client, self._shards_of, self._heartbeat)
+        return RedisLook(self._client, self._layout, self._heartbeat)
 
     def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
         """Tell whether events are ranked on a board."""
         if board is None:
             raise AssertionError("where boards are ranked apart, one is named")
-        found = self._reader.positions(board)
+        try:
+            found = self._reader.positions(board)
+        except RanksUnavailable:
+            return False  # a board that was defined a moment ago is not there yet
         return all(partition in found and found[partition].sequence >= one for partition, one in positions.items())
 
 

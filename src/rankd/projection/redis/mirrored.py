@@ -41,9 +41,9 @@ class MirroredStore(RedisReader):
         self.mirror = Mirror(client, whole=self._whole, call_updates_max=call_updates_max)
         self._shards = shards
         self._rules: dict[InstanceKey, Rules] = {}
-        self._positions: dict[int, Position] = {}  # as far as every board is written
+        self._positions: dict[int, Position] = {}  # as far as all that changed is written
         self._epoch = 0
-        self._boards: set[str] = set()
+        self._boards: dict[str, dict[int, int]] = {}  # the sequence each is at, by partition
         self._lock = threading.RLock()
 
     # Writing
@@ -54,7 +54,7 @@ class MirroredStore(RedisReader):
             applied = self.engine.apply(batch)
             if applied.verdict is Verdict.APPLIED:
                 self._epoch = max(self._epoch, applied.position.epoch)
-                self._write(self._changes(batch), Move(batch.partition, batch.after, batch.upto))
+                self._write_all(self._changes(batch), batch.partition, batch.upto)
                 self._positions[batch.partition] = applied.position
             return applied
 
@@ -108,16 +108,11 @@ class MirroredStore(RedisReader):
     # Boards
 
     def _make(self, board: str) -> None:
-        """Bring a board's shards to where the others are, empty, when it is met for the first time."""
-        if board in self._boards:
-            return
-        with self._lock:
-            loading = self.mirror.begin(board, self._shards, self._epoch)
-            if loading is None:
-                raise AssertionError(f"somebody else writes {board}")
-            reached = {0: START, **self._positions}
-            loading.finish([(partition, one.sequence) for partition, one in reached.items()], time_ms=_now_ms())
-            self._boards.add(board)
+        """Make a board's shards, empty, when it is met for the first time."""
+        if board not in self._boards:
+            with self._lock:
+                self._boards.setdefault(board, {})
+                self._write([], Move(0, 0, 0), board)
 
     def _changes(self, batch: Batch) -> list[InstanceChange]:
         touched: dict[InstanceKey, dict[str, None]] = {}
@@ -148,20 +143,24 @@ class MirroredStore(RedisReader):
         ]
 
     def _write_beside(self, change: InstanceChange) -> None:
-        at = self.position().sequence
-        self._write([change], Move(0, at, at))
+        self._make(change.key.board)
+        at = self._boards[change.key.board].get(0, 0)
+        self._write([change], Move(0, at, at), change.key.board)
 
-    def _write(self, changes: list[InstanceChange], move: Move) -> None:
+    def _write_all(self, changes: list[InstanceChange], partition: int, upto: int) -> None:
+        """Write to the boards that changed; the others stay where they are until something changes there."""
         by_board: dict[str, list[InstanceChange]] = {}
         for change in changes:
-            self._make(change.key.board)
             by_board.setdefault(change.key.board, []).append(change)
-        for board in self._boards:
-            answers = self.mirror.write(
-                board, self._shards, self._epoch, [move], by_board.get(board, []), time_ms=_now_ms(), dense=True
-            )
-            if any(answer.verdict is not Verdict.APPLIED for answer in answers):
-                raise AssertionError(f"{board} was answered with {answers}")
+        for board, its in by_board.items():
+            self._make(board)
+            self._write(its, Move(partition, self._boards[board].get(partition, 0), upto), board)
+
+    def _write(self, changes: list[InstanceChange], move: Move, board: str) -> None:
+        answers = self.mirror.write(board, self._shards, self._epoch, [move], changes, time_ms=_now_ms(), dense=True)
+        if any(answer.verdict is not Verdict.APPLIED for answer in answers):
+            raise AssertionError(f"{board} was answered with {answers}")
+        self._boards[board][move.partition] = move.upto
 
     def _whole(self, key: InstanceKey) -> Iterator[InstanceChange]:
         return whole_instance(self.engine, key, self._rules[key])

@@ -34,6 +34,7 @@ from benchmarks.redis_reads import redis_read_rows
 from benchmarks.redis_server import HOW_TO_GET_REDIS, redis_is_installed, running_redis
 from benchmarks.report import busy_warning, extras, report_of, size_text, summary, table, write_report
 from benchmarks.rivals import Redis
+from benchmarks.scaled_path import scaled_path_rows
 from benchmarks.workload import PLAYERS_MAX
 
 # In this order: memory is read off a freshly built Redis; reader and variants leave boards that differ.
@@ -147,6 +148,8 @@ def scaled_rows(scale: Scale, with_redis: bool) -> Iterator[Row]:
     if with_redis:
         yield from redis_mirror_rows(scale)
         yield from redis_read_rows(scale)
+    if with_redis and binaries() is not None:
+        yield from scaled_path_rows(scale, wrk_is_installed())
 
 
 def main(given: Sequence[str]) -> int:

@@ -90,6 +90,8 @@ TARGETS = {
     "scaled_mirror": Target(ratio_min=0.7, entries=SCALED_PLAYERS),
     "scaled_mirror_sums": Target(ratio_min=0.5, entries=SCALED_PLAYERS),
     "scaled_rebuild": Target(ratio_min=1 / 1.5, entries=SCALED_PLAYERS),
+    "scaled_visible_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
+    "scaled_visible_busy_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
     "scaled_shards_rank_p99": Target(cost_max=10e6, entries=SCALED_PLAYERS * SCALED_SHARDS),
 }
 
@@ -198,6 +200,7 @@ class Scale:
     scaled_calls: int = 2_000
     scaled_batch_events: int = 1_000
     scaled_events: int = 20_000
+    scaled_seconds: float = 10.0  # of a round at a fixed rate
     scaled_rows_before: int = 300_000  # in the ledger before appends are measured
 
 
@@ -253,6 +256,7 @@ SMOKE = Scale(
     scaled_calls=20,
     scaled_batch_events=100,
     scaled_events=400,
+    scaled_seconds=1.0,
     scaled_rows_before=1_000,
 )
 

@@ -137,6 +137,28 @@ def test_an_abandoned_rebuild_leaves_nothing(redis_client: Client, plain: Any, e
     assert keys_of(plain) == before
 
 
+@pytest.mark.parametrize("lost", ["loaded", "loading"])
+def test_a_rebuild_of_which_something_was_lost_is_not_finished(
+    redis_client: Client, plain: Any, engine: EngineStore, lost: str
+) -> None:
+    """As after a replica was promoted that had not got all of it."""
+    mirror = Mirror(redis_client)
+    write(mirror, Move(0, 0, 3), rows(("old", 1)), shards=1)
+    loading = mirror.begin("arcade", 1, 0)
+    assert loading is not None
+    for page in whole_instance(engine, KEY, RULES, page_entries=30):
+        loading.load([page])
+    loading.settle()
+    if lost == "loaded":
+        plain.hset("rankd:{arcade#0}:meta", "loaded", "2")
+    else:
+        plain.hdel("rankd:{arcade#0}:meta", "loading")
+
+    with pytest.raises(RanksUnavailable):
+        loading.finish([(0, 9)], time_ms=1)
+    assert contents(plain, "arcade") == {KEY: [("old", Kept(1, 0))]}
+
+
 def test_a_new_board_begins_where_the_ledger_is(redis_client: Client, plain: Any) -> None:
     mirror = Mirror(redis_client)
     loading = mirror.begin("arcade", 2, 3)

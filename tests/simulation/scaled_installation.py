@@ -233,7 +233,8 @@ def check_standings(follower: Follower, ledger_url: str) -> None:
         standings.close()
     with psycopg.connect(ledger_url) as connection:
         rows = connection.execute("SELECT instance FROM rankd.standings_instances").fetchall()
-    assert {instance for (instance,) in rows} <= should, "standings of what is not there"
+    left = {instance for (instance,) in rows} - should
+    assert not left, f"standings of what is not there: {left}"
 
 
 def standings_positions(ledger_url: str) -> tuple[int, ...]:

@@ -59,6 +59,9 @@ class Keeping:
                 for touched in of_board.values():
                     if window_of(board, touched.key) in (board.first_window, None):
                         self._add(touched)
+                    elif touched.cleared:  # it may have been the first window's, before the board was defined anew
+                        self._noted[touched.key.text] = cleared = Touched(touched.key, touched.rules)
+                        cleared.cleared = True
             else:
                 for touched in of_board.values():
                     self._add(touched)

@@ -128,6 +128,7 @@ class Projector:
         done = self._follower.follow(READ_EVENTS if self.is_active else REPLAY_EVENTS)
         if not self._hold_lease(done):
             self._follower.begin_recording()  # the one that ranks sends it
+            self._save_now_and_then()
             return done
         now = self._clock.now()
         mirroring = self._need_mirroring()

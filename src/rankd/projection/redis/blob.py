@@ -40,9 +40,10 @@ class ShardCalls:
         self._updates_max = updates_max
         self._calls = [ShardCall(shard, generation)]
 
-    def made(self, head: Head) -> list[Call]:
-        """Return the calls, in order."""
-        return [call.made(head, cut, len(self._calls)) for cut, call in enumerate(self._calls, start=1)]
+    def made(self, head: Head, before: int = 0) -> list[Call]:
+        """Return the calls, in order, numbered from `before` + 1."""
+        last = before + len(self._calls)
+        return [call.made(head, cut, last) for cut, call in enumerate(self._calls, start=before + 1)]
 
     def add(self, change: InstanceChange, form: Form, *, dense: bool) -> None:
         """Add what changed of an instance on this shard."""

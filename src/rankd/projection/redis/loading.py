@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from rankd.errors import RanksUnavailable
 from rankd.projection.port import Position, Verdict
@@ -38,8 +39,12 @@ class Loading:
         self._epoch = epoch
         self._updates_max = updates_max
         self._forms: dict[bytes, Form] = {}
+        self._calls = [0] * len(generations)  # by shard: Redis counts them too, so that none is lost unseen
         self._plain_keys: set[bytes] = set()  # that rows were added to by commands
-        self._under_way: deque[Pending] = deque()
+        # A socket takes no more than its buffers hold while Redis works: the next page is made beside the waiting.
+        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rankd-load")
+        self._sent: Pending | None = None  # the sender's
+        self._under_way: deque[Future[list[Any]]] = deque()
 
     @classmethod
     def begin(
@@ -73,13 +78,19 @@ class Loading:
                         plain += self._plain_rows(part, form, shard)
                         rest = replace(part, players=(), score=part.score[:0], tie=part.tie[:0], gone=b"")
                     batches[shard].add(rest, form, dense=kept_dense)
-        calls = [call for batch in batches for call in batch.made(head)] + plain
+        calls: list[Call] = []
+        for shard, batch in enumerate(batches):
+            made = batch.made(head, self._calls[shard])
+            self._calls[shard] += len(made)
+            calls += made
+        calls += plain
         while len(self._under_way) >= _UNDER_WAY_MAX:
             self._settle_one()
-        self._under_way.append(self._channel.start(calls))
+        self._under_way.append(self._sender.submit(self._send, calls))
 
     def settle(self) -> None:
         """Wait until Redis has all that was loaded so far."""
+        self._under_way.append(self._sender.submit(self._send, ()))
         while self._under_way:
             self._settle_one()
 
@@ -89,17 +100,17 @@ class Loading:
         A position may not go back (GAP) unless `forced`: load what is missing and finish again. What was live before is
         then removed in steps.
         """
+        self.load(())  # whoever has this call has all before it, also those that no function counts
         self.settle()
-        self._channel.close()
         moves = [text for partition, sequence in positions for text in (str(partition), str(sequence))]
         answers = self._client.call_all(
             [
                 Call(
                     "rankd_finish",
                     [keys.meta],
-                    [self._epoch, generation, time_ms, "1" if forced else "0", *moves],
+                    [self._epoch, generation, time_ms, "1" if forced else "0", loaded, *moves],
                 )
-                for keys, generation in zip(self._shards, self._generations, strict=True)
+                for keys, generation, loaded in zip(self._shards, self._generations, self._calls, strict=True)
             ]
         )
         reached = {partition: Position(self._epoch, sequence) for partition, sequence in positions}
@@ -110,15 +121,26 @@ class Loading:
             for answer in answers
         ]
         if all(one.verdict is Verdict.APPLIED for one in written):
+            self._stop()
             sweep(self._client, self._shards)
         return written
 
     def abandon(self) -> None:
         """Give the new generation up and remove what was loaded."""
-        self._under_way.clear()
-        self._channel.close()
+        self._stop()
         self._client.call_all([Call("rankd_abandon", [keys.meta], [self._epoch, "loading"]) for keys in self._shards])
         sweep(self._client, self._shards)
+
+    def _send(self, calls: Sequence[Call]) -> list[Any]:
+        """Send calls, in the sender's thread, and return the answers to those before them."""
+        before, self._sent = self._sent, self._channel.start(calls)
+        return before.answers() if before is not None else []
+
+    def _stop(self) -> None:
+        """Let the sender end what it has begun, whatever comes of it, and give its connections back."""
+        self._sender.shutdown(wait=True, cancel_futures=True)
+        self._under_way.clear()
+        self._channel.close()
 
     def _plain_rows(self, part: InstanceChange, form: Form, shard: int) -> list[Call]:
         """Return the commands for rows that need no function: Redis is quicker without, and nobody reads them yet.
@@ -134,10 +156,9 @@ class Loading:
         return [Call("ZADD", [key], rows[first : first + step], is_command=True) for first in range(0, len(rows), step)]
 
     def _settle_one(self) -> None:
-        answers = self._under_way.popleft().answers()
+        answers = self._under_way.popleft().result()
         if any(answer[0] != b"applied" for answer in answers if isinstance(answer, list)):
-            self._under_way.clear()
-            self._channel.close()
+            self._stop()
             # Whoever took over sweeps what it found of us; these may have come later.
             self._client.call_all([Call("UNLINK", [key], is_command=True) for key in self._plain_keys])
             raise RanksUnavailable("another rebuild took the place of this one: begin again if it should not have")

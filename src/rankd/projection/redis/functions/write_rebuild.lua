@@ -1,6 +1,7 @@
 -- Generations: a new one is filled beside the live one, takes its place in one call, and what is left is swept in steps.
 --
--- In meta: `generation` is live; `loading` is "<generation>:<epoch>" while one is filled; `stale` lists, separated by
+-- In meta: `generation` is live; `loading` is "<generation>:<epoch>" while one is filled, and
+-- `loaded` the number of calls that filled it so far; `stale` lists, separated by
 -- commas, those to be swept. Each function has KEYS[1] meta; keys of swept instances are not declared: they share its slot.
 
 local WRITE_KINDS = {'z', 'h', 'd', 'n', 'c', 'm', 's', 't', 'z~', 'h~', 'd~', 'n~', 'c~', 's~', 't~'}
@@ -58,22 +59,23 @@ local function write_begin(keys, args)
   if abandoned then
     redis.call('HSET', meta, 'stale', write_stale_with(meta, abandoned))
   end
-  redis.call('HSET', meta, 'version', LAYOUT_VERSION, 'loading', generation .. ':' .. epoch)
+  redis.call('HSET', meta, 'version', LAYOUT_VERSION, 'loading', generation .. ':' .. epoch, 'loaded', 0)
   return {'applied', tostring(generation)}
 end
 
--- rankd_finish: ARGV epoch, generation, time ms, forced ("1"), then partition, upto, …
+-- rankd_finish: ARGV epoch, generation, time ms, forced ("1"), calls that loaded it, then partition, upto, …
 -- Answer {"applied"} or as rankd_write; "gap" when a position would go back and it is not forced.
 local function write_finish(keys, args)
   local meta, epoch, generation, time_ms, forced = keys[1], args[1], args[2], args[3], args[4]
-  if redis.call('HGET', meta, 'loading') ~= generation .. ':' .. epoch then
+  local loading, loaded = unpack(redis.call('HMGET', meta, 'loading', 'loaded'))
+  if loading ~= generation .. ':' .. epoch or loaded ~= args[5] then
     return write_stored('other', meta)
   end
   if write_less(epoch, write_highest_epoch(meta)) then
     return write_stored('fenced', meta)
   end
   local values = {'generation', generation, 'time', time_ms}
-  for index = 5, #args, 2 do
+  for index = 6, #args, 2 do
     local field = 'p' .. args[index]
     local position = redis.call('HGET', meta, field)
     if position and forced ~= '1' and write_less(args[index + 1], string.match(position, ':(%d+)$')) then
@@ -87,7 +89,7 @@ local function write_finish(keys, args)
     values[#values + 1] = 'stale'
     values[#values + 1] = write_stale_with(meta, live)
   end
-  redis.call('HDEL', meta, 'loading', 'cut')
+  redis.call('HDEL', meta, 'loading', 'loaded', 'cut')
   redis.call('HSET', meta, unpack(values))
   return {'applied'}
 end
@@ -104,7 +106,7 @@ local function write_abandon(keys, args)
     local generation, other = string.match(loading, '^(%d+):(%d+)$')
     if args[2] == 'board' or other == epoch then
       redis.call('HSET', meta, 'stale', write_stale_with(meta, generation))
-      redis.call('HDEL', meta, 'loading')
+      redis.call('HDEL', meta, 'loading', 'loaded')
     end
   end
   if args[2] == 'board' then

@@ -3,8 +3,8 @@
 -- KEYS   1 meta, 2 the `i` hash of the generation, then every key that an operation names by its index
 -- ARGV   1 the head in MessagePack, then operations and what they name by index
 --   head       {layout, generation, epoch, time ms, moves, cut, cuts, token, operations, mode}
---              moves: {partition, after, upto, …} as texts; cut … cuts: which part of one write this is, from 1; token: the
---              same for all parts; operations: {index in ARGV, …}; mode: 0 live, 1 a new
+--              moves: {partition, after, upto, …} as texts; cut … cuts: which part of one write this is, from 1, or the
+--              number of this call since the rebuild began; token: the same for all parts; operations: {index in ARGV, …}; mode: 0 live, 1 a new
 --              generation is filled, 2 rows gather beside live ones: no position moves, only the epoch is looked at
 --   operation  {name, scale, keys, described, last, unlink, rows, prefixes, gone, places gone, metadata, metadata gone,
 --              captured, expire, swap, tail}; write_instance.lua says what each means
@@ -53,7 +53,7 @@ local function write_apply(keys, args)
   end
 
   local meta = keys[1]
-  local fields = {'version', 'generation', 'cut', 'loading'}
+  local fields = {'version', 'generation', 'cut', 'loading', 'loaded'}
   local fixed = #fields
   for index = 1, #moves, 3 do
     fields[#fields + 1] = 'p' .. moves[index]
@@ -63,7 +63,9 @@ local function write_apply(keys, args)
     return redis.error_reply('RANKD this shard has layout ' .. stored[1] .. ', this call is for ' .. LAYOUT_VERSION)
   end
   if mode == WRITE_LOADING then
-    if stored[4] ~= generation .. ':' .. epoch then
+    local loaded = tonumber(stored[5] or '0')
+    -- The same call may come twice; one that is missing was lost with a master whose replica had not got it.
+    if stored[4] ~= generation .. ':' .. epoch or (loaded ~= cut - 1 and loaded ~= cut) then
       return write_stored('other', meta)
     end
   else
@@ -83,6 +85,9 @@ local function write_apply(keys, args)
 
   for _, operation in ipairs(operations) do
     write_operation(operation, keys, args)
+  end
+  if mode == WRITE_LOADING then
+    redis.call('HSET', meta, 'loaded', cut)
   end
   if mode ~= WRITE_LIVE then
     return {'applied'}

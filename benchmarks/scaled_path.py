@@ -1,0 +1,167 @@
+"""The whole scaled-out path: PostgreSQL (synced), a projector, Redis, an API process, each a process of its own.
+
+    visible   a score is sent → durable → ranked → a read shows it, while others are sent at a fixed rate
+    reads     wrk → HTTP → one call to Redis, or none where the answer is in memory; beside the embedded server
+
+The rate is held whether or not anybody keeps up. `busy` is 0.7 of what was ranked at most, found in the same run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.scaled_serving import Installation
+from tests.servers.postgres import running_postgres
+from tests.servers.redis import running_redis
+
+import rankd
+from benchmarks.disk import folder_on_disk
+from benchmarks.figures import LIBRARY, RANKD, Row, Scale, Series
+from benchmarks.http_servers import running_rankd
+from benchmarks.http_wrk import BOARD, Wrk
+from benchmarks.workload import Workload
+from rankd import Boards
+from rankd.scaled.compose import open_shared
+
+SETTINGS = ("max_wal_size=4GB", "shared_buffers=256MB")
+WINDOWS = ["all_time", "daily", "weekly", "monthly", "hourly"]
+DEFINITION: dict[str, Any] = {"windows": WINDOWS, "keep": "latest", "ties": "player"}
+LOAD_EVENTS = 10_000
+TICK_S = 0.01
+PROBE_EVERY_S = 0.05
+SLOW_S = 30.0
+LEAST_PER_S = 2_000
+BUSY_SHARE = 0.7
+P99 = 0.99
+CONNECTIONS = 32
+
+
+def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
+    """Delays at two rates and, where wrk is installed, reads over HTTP."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(folder_on_disk())
+        folder.chmod(0o711)
+        postgres = stack.enter_context(running_postgres(SETTINGS, parent=folder))
+        redis = stack.enter_context(running_redis())
+        installation = Installation(folder, postgres, redis, {"RANKD_RANKS_CACHE_MS": "0"})
+        stack.callback(installation.stop)
+        installation.project()
+        boards = stack.enter_context(open_shared(installation.ledger_url, redis.url, at_least_wait_ms=60_000))
+        stand = Stand(scale, boards)
+        stand.load()
+        most = stand.most_per_s()
+        yield stand.visible_row("scaled_visible_p99", LEAST_PER_S, most)
+        yield stand.visible_row("scaled_visible_busy_p99", max(LEAST_PER_S, int(most * BUSY_SHARE)), most)
+        if wrk_is_there:
+            yield from _read_rows(scale, installation, folder)
+
+
+class Stand:
+    """Boards of an API process in this one, filled, and what is sent to them."""
+
+    def __init__(self, scale: Scale, boards: Boards) -> None:
+        self._scale = scale
+        self._boards = boards
+        self._workload = Workload(scale.scaled_players)
+        boards.define(BOARD, DEFINITION)
+
+    def load(self) -> None:
+        """Give everybody a score."""
+        for start in range(0, self._scale.scaled_players, LOAD_EVENTS):
+            ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, self._scale.scaled_players))]
+            last = self._boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
+        self._boards.top(BOARD, 1, at_least=last.position)
+
+    def most_per_s(self) -> float:
+        """Return how many events a second are ranked at most: appended in batches, until a read shows the last."""
+        began = time.perf_counter()
+        batches = max(1, self._scale.scaled_events // self._scale.scaled_batch_events)
+        for _ in range(batches):
+            last = self._send(self._scale.scaled_batch_events)
+        self._boards.top(BOARD, 1, at_least=last)
+        return batches * self._scale.scaled_batch_events / (time.perf_counter() - began)
+
+    def visible_row(self, name: str, per_s: int, most: float) -> Row:
+        """Send at a rate, and see how long it takes until a read shows a score."""
+        series = Series()
+        extra: dict[str, float] = {"sent_per_s": float(per_s), "most_per_s": most}
+        for _ in range(self._scale.rounds):
+            delays_s, sent_per_s = self._delays(per_s, self._scale.scaled_seconds)
+            series.add(RANKD, delays_s[int(len(delays_s) * P99)] * 1e9, len(delays_s))
+            extra["p50_ms"] = delays_s[len(delays_s) // 2] * 1_000
+            extra["held_per_s"] = sent_per_s
+        note = f"five windows, PostgreSQL synced, from sending until shown, while {per_s} events/s are sent"
+        return series.row(name, self._scale.scaled_players, "ns_p99", extra, note, judged=not self._scale.smoke)
+
+    def _delays(self, per_s: int, seconds: float) -> tuple[list[float], float]:
+        stop, sent = threading.Event(), [0]
+        began = time.perf_counter()
+
+        def send() -> None:
+            while not stop.is_set():
+                due = int((time.perf_counter() - began) * per_s) - sent[0]
+                if due > 0:
+                    self._send(min(due, LOAD_EVENTS))
+                    sent[0] += min(due, LOAD_EVENTS)
+                stop.wait(TICK_S)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        delays_s: list[float] = []
+        try:
+            while time.perf_counter() - began < seconds:
+                sent_at = time.perf_counter()
+                answer = self._boards.submit(BOARD, f"user_{len(delays_s) % self._scale.scaled_players:08d}", 1)
+                if answer.rank is None:
+                    raise AssertionError("a score was not ranked within a minute")
+                delays_s.append(time.perf_counter() - sent_at)
+                stop.wait(PROBE_EVERY_S)
+        finally:
+            stop.set()
+            sender.join(SLOW_S)
+        return sorted(delays_s), sent[0] / (time.perf_counter() - began)
+
+    def _send(self, count: int) -> str:
+        events = self._workload.updates(count)
+        return self._boards.submit_many(BOARD, players=events.ids(), scores=array("q", events.scores.tolist())).position
+
+
+def _read_rows(scale: Scale, installation: Installation, folder: Path) -> Iterator[Row]:
+    """Reads over HTTP: ranks of random players, each asked of Redis; then the top, from memory."""
+    cold = installation.serve()
+    cached = installation.serve(RANKD_RANKS_CACHE_MS="100")
+    redis = installation.redis.client()
+    with rankd.open(folder / "embedded") as boards:
+        boards.define(BOARD, DEFINITION)
+        for start in range(0, scale.scaled_players, LOAD_EVENTS):
+            ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, scale.scaled_players))]
+            boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
+    with running_rankd(folder / "embedded") as embedded:
+        wrk = Wrk(folder, scale.scaled_players, installation.admin, 1)
+        for name, question, serving in (("scaled_http_rank", "rank", cold), ("scaled_http_top_cached", "top", cached)):
+            series, extra = Series(), {}
+            for _ in range(scale.rounds):
+                before = _calls(redis)
+                ours = wrk.ask(question, serving.url, CONNECTIONS, scale.http_turn_s)
+                asked = _calls(redis) - before
+                theirs = wrk.ask(question, embedded.url, CONNECTIONS, scale.http_turn_s)
+                for side, found in ((RANKD, ours), (LIBRARY, theirs)):
+                    series.add(side, found.ns_per_request, 0)
+                    if (problem := found.problem()) is not None:
+                        raise AssertionError(f"{side}: {problem}")
+                extra["calls_to_redis_per_request"] = asked / ours.requests
+                extra["requests_per_s"] = 1e9 / ours.ns_per_request
+                extra["embedded_requests_per_s"] = 1e9 / theirs.ns_per_request
+            note = "wrk, 32 connections, one API process; library: the embedded server on the same boards"
+            yield series.row(name, scale.scaled_players, "ns_per_request", extra, note, judged=not scale.smoke)
+
+
+def _calls(redis: Any) -> int:
+    stats = redis.info("commandstats")
+    return int(stats.get("cmdstat_fcall_ro", {}).get("calls", 0))

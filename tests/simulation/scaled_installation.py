@@ -87,6 +87,10 @@ class SteppedProjector:
     def follower(self) -> Follower:
         return self._projector.follower
 
+    def step(self) -> int:
+        """Do a little."""
+        return self._projector.step()
+
     def project(self) -> None:
         """Rank and do what is due until nothing is left."""
         deadline = time.monotonic() + IDLE_WITHIN_S

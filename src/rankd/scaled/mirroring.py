@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from time import monotonic
+from typing import NamedTuple
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.domain.window import Window
+from rankd.errors import RanksUnavailable
 from rankd.ledger.event import Kind, place_of
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.placement import visible_scopes
@@ -29,7 +31,7 @@ from rankd.projection.redis.changes import (
     whole_instance,
     with_top,
 )
-from rankd.projection.redis.mirror import Mirror
+from rankd.projection.redis.mirror import Mirror, Sent
 from rankd.projection.state import BoardState
 from rankd.scaled.follower import Follower
 from rankd.scaled.merging import CONTROLS
@@ -56,6 +58,15 @@ class _Mirrored:
         self.moved_at = monotonic()
 
 
+class _UnderWay(NamedTuple):
+    """A write that Redis has not answered yet."""
+
+    sent: Sent
+    board: Board
+    touched: dict[str, Touched]
+    ours: Vector
+
+
 class Mirroring:
     """Keeps Redis equal to an engine; used by the projector's thread."""
 
@@ -72,11 +83,23 @@ class Mirroring:
         self._dense: dict[str, bool] = {}  # whether distinct scores were kept of all instances
         self.rows = 0  # sent since the start
         self.loads = 0  # boards that were loaded anew
-        self.is_complete = False  # whether the last `send` left nothing to be sent later
+        self._under_way: dict[str, _UnderWay] = {}  # by board
+        self._is_complete = False  # whether the last `send` left nothing to be sent later
+        self._began_ms = 0
+        self.complete_as_of: int | None = None  # when all that was ranked had been sent, and is in Redis now
 
-    def send(self, changes: Changes, now_ms: int, idle_ms: int) -> None:
-        """Send what changed; a board that nothing happened on is moved on when it was not for `idle_ms`."""
-        self.is_complete = False
+    def send(self, changes: Changes, now_ms: int, idle_ms: int, *, is_all: bool = True) -> None:
+        """Send what changed; a board that nothing happened on is moved on when it was not for `idle_ms`.
+
+        Redis works on it while the next events are ranked: `settle` says whether it went well, at the latest before
+        the next time. `is_all` tells whether the ledger has been followed to its end.
+        """
+        try:
+            self.settle()
+        finally:
+            self._store.put_behind(changes)
+        changes = self._store.take()  # with what was refused: positions may not pass it over
+        self._began_ms, self._is_complete = now_ms, False
         behind = 0
         try:
             for board_id in list(changes.boards):
@@ -89,8 +112,32 @@ class Mirroring:
                 ):
                     behind += not self._send_board(board_id, {}, now_ms)
         finally:
-            self.is_complete = not changes.boards and not behind
+            self._is_complete = is_all and not changes.boards and not behind
             self._store.give_back(changes)
+
+    def settle(self) -> bool:
+        """Wait for Redis; what it did not take is noted to be sent again. Tell whether it took everything."""
+        under_way, self._under_way = self._under_way, {}
+        problem: Exception | None = None
+        has_all = True
+        for board_id, one in under_way.items():
+            try:
+                answers = one.sent.answers()
+                self._check_fenced(board_id, answers)
+                is_written = all(answer.verdict is Verdict.APPLIED for answer in answers)
+            except (RanksUnavailable, Fenced) as found:
+                problem, is_written = found, False
+            if is_written:
+                self._note_sent(one.board, one.ours)
+            else:
+                self._is_complete = has_all = False
+                self._boards.pop(board_id, None)  # it is not where we thought: ask
+                self._store.give_back(Changes({board_id: one.touched}, 0))
+        if problem is not None:
+            raise problem
+        if self._is_complete:
+            self.complete_as_of = self._began_ms
+        return has_all
 
     def load(self, board_id: str, now_ms: int) -> None:
         """Load a board anew, beside what is there."""
@@ -132,26 +179,52 @@ class Mirroring:
             for key, rules in instances_of(board, live):  # each is written anew if it is not so already
                 touched.setdefault(key.text, Touched(key, rules))
         for _ in range(ATTEMPTS_MAX):
-            known = self._boards.get(board_id)
-            if known is None or len(known.stored) != shards:
-                known = self._boards[board_id] = self._ask(board)
-            ours = self._follower.positions
-            stored = [one for one in known.stored if one is not None]
-            if len(stored) != shards:
-                self.load(board_id, now_ms)
-                return True
-            if not all(_reaches(ours, one) for one in stored):
-                # Redis has more than we have read: we catch up first, if the ledger has as much.
-                return self._load_if_beyond(board_id, stored, now_ms)
-            low = tuple(map(min, zip(*stored, strict=True)))
-            if not _reaches(low, sent) and not self._touch_missed(board, live, touched, low, sent):
-                self.load(board_id, now_ms)
-                return True
-            if self._write(board, live, known, touched, now_ms):
-                self._note_sent(board, ours)
-                return True
+            done = self._try_board(board, live, touched, sent, now_ms)
+            if done is not None:
+                return done
             self._boards.pop(board_id)  # it is not where we thought: ask
         return False
+
+    def _try_board(
+        self, board: Board, live: BoardState, touched: dict[str, Touched], sent: Vector, now_ms: int
+    ) -> bool | None:
+        """Send what changed from where Redis is; False when it is to be sent later, None when Redis is elsewhere."""
+        known = self._boards.get(board.id)
+        if known is None or len(known.stored) != shards_of(board):
+            known = self._boards[board.id] = self._ask(board)
+        ours = self._follower.positions
+        stored = [one for one in known.stored if one is not None]
+        is_there = len(stored) == len(known.stored)
+        if is_there and not all(_reaches(ours, one) for one in stored):
+            # Redis has more than we have read: we catch up first, if the ledger has as much.
+            return self._load_if_beyond(board.id, stored, now_ms)
+        low = tuple(map(min, zip(*stored, strict=True))) if is_there else ()
+        if not is_there or (not _reaches(low, sent) and not self._touch_missed(board, live, touched, low, sent)):
+            self.load(board.id, now_ms)
+        elif len(set(stored)) == 1:
+            self._start(board, live, stored[0], touched, now_ms)
+        elif self._write(board, live, known, touched, now_ms):
+            self._note_sent(board, ours)
+        else:
+            return None
+        return True
+
+    def _start(self, board: Board, live: BoardState, stored: Vector, touched: dict[str, Touched], now_ms: int) -> None:
+        """Write to every shard without waiting for the answer."""
+        ours = self._follower.positions
+        changes = [self._change(board, live, one) for one in touched.values()]
+        sent = self._mirror.send(
+            board.id,
+            shards_of(board),
+            self._epoch,
+            _moves(stored, ours),
+            changes,
+            time_ms=now_ms,
+            dense=is_dense(board),
+        )
+        self._under_way[board.id] = _UnderWay(sent, board, touched, ours)
+        self._boards[board.id].moved_at = monotonic()
+        self.rows += sum(len(change.players) for change in changes)
 
     def _write(
         self, board: Board, live: BoardState, known: _Mirrored, touched: dict[str, Touched], now_ms: int
@@ -166,7 +239,7 @@ class Mirroring:
                 board.id,
                 shards_of(board),
                 self._epoch,
-                [Move(one, *after_upto) for one, after_upto in enumerate(zip(stored, ours, strict=True))],
+                _moves(stored, ours),
                 changes,
                 time_ms=now_ms,
                 dense=is_dense(board),
@@ -305,6 +378,10 @@ def instances_of(board: Board, live: BoardState) -> Iterator[tuple[InstanceKey, 
         rules = board.rules_for(board.window_of(window))
         for scope in visible_scopes(scopes):
             yield InstanceKey(board.id, window, scope), rules
+
+
+def _moves(stored: Vector, ours: Vector) -> list[Move]:
+    return [Move(partition, *after_upto) for partition, after_upto in enumerate(zip(stored, ours, strict=True))]
 
 
 def _reaches(ours: Sequence[int], theirs: Sequence[int]) -> bool:

@@ -136,9 +136,10 @@ class Projector:
         if self._keeping is not None:
             self._keeping.note(changes)
             self._keeping.keep(now)
-        mirroring.send(changes, now, BOARD_IDLE_MS)
-        if mirroring.is_complete:
-            self._beat(now, done)
+        mirroring.send(changes, now, BOARD_IDLE_MS, is_all=done < READ_EVENTS)
+        if done == 0 and not mirroring.settle():  # there is nothing to do meanwhile
+            return 1
+        self._beat(mirroring.complete_as_of)
         if done == 0 and self._roll_overs is not None:
             done = self._roll_overs.roll_over(self._follower)
         self._save_now_and_then()
@@ -191,14 +192,14 @@ class Projector:
             self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
         return self._mirroring
 
-    def _beat(self, now: int, done: int) -> None:
-        """Tell readers that all that was in the ledger is in Redis."""
-        if self._client is not None and done < READ_EVENTS and monotonic() - self._beaten_at >= BEAT_MS / 1_000:
-            self._beaten_at = monotonic()
-            if not write_beat(
-                self._client, Beat(self._ledger.identity, self._lease.epoch, now, self.follower.positions)
-            ):
-                raise Fenced("another projector has a higher epoch")
+    def _beat(self, complete_as_of: int | None) -> None:
+        """Tell readers up to when all that was in the ledger is in Redis."""
+        if self._client is None or complete_as_of is None or monotonic() - self._beaten_at < BEAT_MS / 1_000:
+            return
+        self._beaten_at = monotonic()
+        beat = Beat(self._ledger.identity, self._lease.epoch, complete_as_of, self.follower.positions)
+        if not write_beat(self._client, beat):
+            raise Fenced("another projector has a higher epoch")
 
     # Start and end
 

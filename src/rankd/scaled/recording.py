@@ -106,6 +106,12 @@ class RecordingStore(EngineStore):
         if changes.boards:
             self._rows += changes.rows
 
+    def put_behind(self, changes: Changes) -> None:
+        """Note changes that came after all that is noted."""
+        earlier = self.take()
+        self._touched, self._rows = changes.boards, changes.rows
+        self.give_back(earlier)
+
     def _find(self, key: InstanceKey, rules: Rules | None) -> Touched:
         of_board = self._touched.get(key.board)
         if of_board is None:

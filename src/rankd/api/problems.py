@@ -28,6 +28,7 @@ STATUSES: tuple[tuple[type[RankdError], int], ...] = (
     (errors.Unavailable, 503),
     (errors.EngineBroken, 503),
     (errors.LedgerUnreadable, 503),
+    (errors.RanksUnusable, 503),
 )
 TITLES = {
     400: "The request cannot be read",

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 import rankd
-from rankd.scaled import projector
+from rankd.domain.instance import InstanceKey
+from rankd.errors import RanksUnavailable
+from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.projection.redis.client import connect
+from rankd.projection.redis.reader import RedisReader
+from rankd.scaled import mirroring, projector
 from rankd.scaled.keeping import Keeping
 
 from . import scaled_world
@@ -18,6 +23,7 @@ from .conftest import LendStores
 from .extent import scratch_folder
 from .looks import LookAtTop
 from .oracle import Row
+from .scaled_installation import entries
 from .scaled_world import ScaledOracle, ScaledWorld
 from .steps import Advance, Define, Delete, SetBack, SetProfile, Step, Submit, SubmitMany, TakeSnapshot, Verify
 
@@ -106,6 +112,7 @@ def test_a_write_that_redis_refused_is_not_passed_over_by_the_next(
     do: Do, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(projector, "READ_EVENTS", 6)
+    monkeypatch.setattr(mirroring, "READ_EVENTS", 3)
     world = do(Define("b", {"keep": "sum"}), sent("first", 1), TakeSnapshot())
     for turn in range(3):
         rows = tuple(Row(f"player-{turn}-{number}", number) for number in range(40))
@@ -113,8 +120,27 @@ def test_a_write_that_redis_refused_is_not_passed_over_by_the_next(
         for _ in range(2):
             world.projector.step()
         world._harm_redis(harm)
-        for _ in range(2):  # the first is refused, and known to be when the second is sent
+        for _ in range(3):  # the first is refused, and known to be when the second is sent
             world.projector.step()
+            check_positions_hold(world)
         world.projector.die()
         world._start_projector()
         do(Verify())
+
+
+def check_positions_hold(world: ScaledWorld) -> None:
+    """Whoever had an event up to the positions that Redis names stands there."""
+    ledger = PostgresLedger(world.ledger_url)
+    try:
+        with connect(world.ranks_url) as client:
+            reader = RedisReader(client, lambda _board: 1)
+            try:
+                positions = reader.positions("b")
+            except RanksUnavailable:
+                return
+            there = {player for player, _, _ in entries(reader, InstanceKey("b"))}
+        for partition, stretch, _ in ledger.read([0] * ledger.partitions, 1_000):
+            count = positions[partition].sequence - stretch.first + 1
+            assert {*stretch.players[: max(0, count)]} - {""} <= there
+    finally:
+        ledger.close()

@@ -107,9 +107,8 @@ class Mirroring:
                     del changes.boards[board_id]
             for board_id in list(self._follower.applier.state.boards):
                 known = self._boards.get(board_id)
-                if board_id not in changes.boards and (
-                    known is None or monotonic() - known.moved_at >= idle_ms / 1_000
-                ):
+                is_idle = known is None or monotonic() - known.moved_at >= idle_ms / 1_000
+                if is_idle and board_id not in changes.boards and board_id not in self._under_way:
                     behind += not self._send_board(board_id, {}, now_ms)
         finally:
             self._is_complete = is_all and not changes.boards and not behind

@@ -82,6 +82,7 @@ def open_shared(
             settings=chosen,
             let_go=opened.pop_all().close,
             meet=registry.meet,
+            make_months=ledger.make_months,
             share_rates=lambda spent: share_spending(client, [Spent(*one) for one in spent]),
         )
         return Boards(running)

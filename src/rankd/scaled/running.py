@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
@@ -29,6 +30,7 @@ from rankd.scaled.writer import SharedWriter
 from rankd.settings import Settings
 
 UPKEEP_EVERY_S = 0.5
+MONTHS_EVERY_S = 3_600.0  # how often the ledger is made ready for the months to come
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
 _log = logging.getLogger("rankd")
 
@@ -61,6 +63,7 @@ class SharedRunning:
         let_go: Callable[[], None],
         share_rates: ShareRates | None = None,
         meet: Callable[[Sequence[str]], None] = lambda _players: None,
+        make_months: Callable[[int], None] = lambda _now: None,
     ) -> None:
         """`let_go` closes whatever was opened for it; `meet` lets players be found who have no profile."""
         self.clock = clock
@@ -85,6 +88,7 @@ class SharedRunning:
         self.remote = self.writer
         self._events = sum(self.writer.look_at_ledger().sequences)
         self._meet = meet
+        self._make_months = make_months
         self._let_go = let_go
         self._closing = threading.Event()
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
@@ -131,11 +135,14 @@ class SharedRunning:
             return True  # a player is taken out whether or not ranks can be read
 
     def _keep_up(self) -> None:
-        complaints = Complaints(_log)
+        complaints, months_made_at = Complaints(_log), -MONTHS_EVERY_S
         while not self._closing.wait(UPKEEP_EVERY_S):
             try:
                 self._definitions.catch_up()
                 self._events = sum(self.writer.look_at_ledger().sequences)
+                if monotonic() - months_made_at >= MONTHS_EVERY_S:
+                    self._make_months(self.clock.now())
+                    months_made_at = monotonic()
                 self._meet(self._shared.newcomers.take())
                 self._ledger.forget_requests(
                     self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE

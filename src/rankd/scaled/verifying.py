@@ -110,7 +110,7 @@ class Verifying:
             self._follow_to(positions)
             ours = dict(islice(self._ours(key).items(), exact_top))
             if found == ours:
-                return len(ours)
+                return self._follower.store.total(key)
             if not self._changed(key):
                 player = next(one for one in {**ours, **found} if found.get(one) != ours.get(one))
                 raise _differs(key, player, ours.get(player), found.get(player))

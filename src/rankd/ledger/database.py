@@ -105,7 +105,8 @@ class Database:
         """Run one statement as a transaction of its own: on disk when this returns, or not at all when it raises."""
         with self._lock:
             try:
-                self._check_open()
+                if self._closed:
+                    self._check_open()
                 self._single.execute(statement, values)
             except BaseException as problem:
                 raise_translated(problem)

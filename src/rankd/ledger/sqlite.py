@@ -141,12 +141,12 @@ class SqliteLedger:
             event.first = stretch.first
             return head
         first = event.first = before.sequence + 1
-        sealed = seal_single(before.seal, event, contexts.text(event.context))
+        sealed = seal_single(before.seal, event, contexts.texts[event.context - 1])
         self._database.write_one(
             INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
         )
         head = self._head = Head(first, sealed, event.at)
-        self._witness.tell(sequence=first)
+        self._witness.tell_sequence(first)
         return head
 
     def recover(self) -> Head:

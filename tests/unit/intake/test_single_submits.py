@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.unit.conftest import OpenBoards, Together
 
 from rankd import Boards, ManualClock
 from rankd.compose import running_of
-from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
+from rankd.errors import BoardClosed, Closed, InvalidValue, LedgerUnavailable, RankdError
 from rankd.intake.sender import LOCAL
 
 HOUR_MS = 3_600_000
@@ -62,8 +62,8 @@ def rows(folder: Path) -> dict[str, list[Any]]:
         return {table: reader.execute(query).fetchall() for table, query in TABLES.items()}
 
 
-def random_call(rng: random.Random, number: int) -> Callable[[Boards], object]:
-    board, player, score = rng.choice([*BOARDS, "plain", "plain"]), f"p{rng.randrange(25)}", rng.randrange(-20, 120)
+def random_call(rng: random.Random, number: int, among: Sequence[str]) -> Callable[[Boards], object]:
+    board, player, score = rng.choice(among), f"p{rng.randrange(25)}", rng.randrange(-20, 120)
     given: dict[str, Any] = {}
     if rng.random() < 0.2:
         given["sender"] = rng.choice(["local", "key-1"])
@@ -90,14 +90,16 @@ def random_call(rng: random.Random, number: int) -> Callable[[Boards], object]:
             return lambda boards: boards.submit(board, player, score, **given)
 
 
+@pytest.mark.parametrize("among", [[*BOARDS, "plain", "plain"], ["plain"], ["cup"], ["feeding"]])
 def test_answers_and_ledger_are_those_of_the_usual_way(
-    open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path
+    open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path, among: list[str]
 ) -> None:
+    """On one board, most scores go the way of the one before them; anything else in between takes it away."""
     short, long = open_boards("short"), usual(open_boards("long"))
     for name, options in BOARDS.items():
         assert short.define(name, **options) == long.define(name, **options)
-    for number in range(600):
-        call = random_call(rng, number)
+    for number in range(600 if len(among) > 1 else 300):
+        call = random_call(rng, number, among)
         assert outcome(lambda call=call: call(short)) == outcome(lambda call=call: call(long))  # type: ignore[misc]
         if rng.random() < 0.2:
             clock.advance(rng.choice([1, 999, 60_000, HOUR_MS // 4, HOUR_MS, 13 * HOUR_MS]))
@@ -121,6 +123,29 @@ def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: O
     boards.define("arcade", score_max=50, open=False)
     with pytest.raises(BoardClosed):
         running_of(boards).writer.submit_single(seen, "ann", 7, 0, LOCAL)
+
+
+def test_a_score_goes_the_way_of_the_one_before_until_a_roll_over_is_due(boards: Boards, clock: ManualClock) -> None:
+    boards.define("arcade", windows=["hourly"])
+    clock.advance(HOUR_MS - 2)
+    boards.submit("arcade", "ann", 1)
+    ways: list[tuple[object, str | None]] = []
+    for _ in range(4):
+        ways.append((running_of(boards).writer._way, boards.submit("arcade", "ann", 5 + len(ways)).window))
+        clock.advance(1)
+
+    assert ways[0][0] is not None
+    assert [way is ways[0][0] for way, _ in ways] == [True, True, True, False]
+    assert [window for _, window in ways] == ["hourly:2026-05-04T1200Z"] * 2 + ["hourly:2026-05-04T1300Z"] * 2
+
+
+def test_a_closed_folder_knows_no_way(boards: Boards) -> None:
+    boards.define("arcade")
+    boards.submit("arcade", "ann", 1)
+    boards.close()
+
+    with pytest.raises(Closed):
+        boards.submit("arcade", "ann", 2)
 
 
 def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:

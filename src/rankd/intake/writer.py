@@ -85,7 +85,12 @@ class Writer:
 
     def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
         """Count one score without a key and with nothing beside it, checked against a board that is open."""
-        answer = self._commits.lead_alone(self._commit_alone, board, player, score, tiebreak, sender)
+        way = self._way
+        answer: object = None
+        if way is not None and way.board is board and way.sender == sender.name:
+            answer = self._commits.lead_alone(self._go, way, player, score, tiebreak)
+        if answer is None:
+            answer = self._commits.lead_alone(self._commit_alone, board, player, score, tiebreak, sender)
         if answer is None:
             answer = self.submit(single_task(board, player, score, tiebreak, sender))
         if not isinstance(answer, Submitted):
@@ -178,12 +183,6 @@ class Writer:
 
     def _commit_alone(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> object:
         """Commit one score in a thread that leads nobody."""
-        way = self._way
-        if way is not None and way.board is board and way.sender == sender.name and os.getpid() == self._process:
-            at = max(self.at, self._clock.now())
-            if way.since <= at < way.until:
-                self.at = at
-                return self._go(way, player, score, tiebreak)
         self._get_ready()
         answer = self._commit_single(board, player, score, tiebreak, sender)
         if answer is not None:
@@ -212,12 +211,16 @@ class Writer:
         self._way = way_of(acceptance, placement, self._schedule.next_at)
         return submitted(token(event.first), board, player, window, change, now=self.at)
 
-    def _go(self, way: Way, player: str, score: int, tiebreak: int) -> Submitted:
-        """Commit a score as the one before it was: all that `_commit_single` would find out is known.
+    def _go(self, way: Way, player: str, score: int, tiebreak: int) -> Submitted | None:
+        """Commit a score as the one before it was, in a thread that leads nobody; None where the way is not this one.
 
-        Short, and calling little: behind a sync the processor's caches are cold, and each function costs a microsecond.
+        All that `_commit_alone` would find out is known. Short, and calling little: behind a sync the processor's
+        caches are cold, and each function costs half a microsecond.
         """
-        at = self.at
+        at = max(self.at, self._clock.now())
+        if self._way is not way or not way.since <= at < way.until or os.getpid() != self._process:
+            return None
+        self.at = at
         event = Single(way.context, at, player, score, tiebreak)
         self._way, self._unsure = None, True  # whatever cuts it off is known to the next commit
         sequence = self._ledger.append_single(event).sequence

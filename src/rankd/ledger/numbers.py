@@ -45,7 +45,7 @@ class PlayerNumbers:
     def __init__(self, database: Database) -> None:
         """Players are looked up on the writing connection, whose memory holds most of them."""
         self._database = database
-        self._known = Numbers()
+        self.known = Numbers()  # those seen since the start
         self.fresh: dict[str, int] = {}  # given out, and not on disk yet
         self._last = 0
         self.forget_fresh()
@@ -60,7 +60,7 @@ class PlayerNumbers:
 
     def number(self, players: Sequence[str]) -> array[int]:
         """Return the number of each player, giving new ones to those who have none."""
-        found, missing = self._known.find(players)
+        found, missing = self.known.find(players)
         numbers = array("q", found)
         if missing:
             given = self._look_up([players[index] for index in missing])
@@ -70,14 +70,14 @@ class PlayerNumbers:
 
     def look_up(self, players: Sequence[str]) -> None:
         """Have the numbers of players at hand who have one: many looked up at once cost less than one by one."""
-        _, missing = self._known.find(players)
+        _, missing = self.known.find(players)
         wanted = [players[index] for index in missing if players[index] not in self.fresh]
         if len(wanted) > 1:
             self._remember(self._stored(wanted))
 
     def number_one(self, player: str) -> int:
         """Return the number of one player, a new one to somebody who has none."""
-        return self._known.get(player) or self._look_up([player])[player]
+        return self.known.get(player) or self._look_up([player])[player]
 
     def _look_up(self, players: Sequence[str]) -> dict[str, int]:
         fresh = self.fresh
@@ -113,9 +113,9 @@ class PlayerNumbers:
         self._warm_upto = players.upto
 
     def _remember(self, numbers: dict[str, int]) -> None:
-        if len(self._known) + len(numbers) > PLAYERS_CACHED_MAX:
-            self._known.clear()
-        self._known.put(list(numbers), list(numbers.values()))
+        if len(self.known) + len(numbers) > PLAYERS_CACHED_MAX:
+            self.known.clear()
+        self.known.put(list(numbers), list(numbers.values()))
 
     def save(self, writer: apsw.Connection) -> None:
         """Write the numbers given out since the last commit, in the transaction under way."""

@@ -134,7 +134,7 @@ class SqliteLedger:
     def append_single(self, event: Single) -> Head:
         """Make one event durable and set its number and `first`; return the new end."""
         players, contexts, before = self._players, self._contexts, self._head
-        event.player = players.number_one(event.player_id)
+        event.player = players.known.get(event.player_id) or players.number_one(event.player_id)
         if players.fresh or contexts.fresh:
             stretch = event.stretch()
             head = self.append(Draft([stretch], {}, [], [], event.at))

@@ -146,10 +146,11 @@ class Placement:
 
     def ties(self, at: int, tiebreak: int) -> list[int]:
         """Return the tie field of an event in each of the plain instances."""
-        ties: list[int] = []
-        for board, count in self._counts:
-            ties += [board.tie_field(at, tiebreak)] * count
-        return ties
+        counts = self._counts
+        if len(counts) == 1:
+            board, count = counts[0]
+            return [board.tie_field(at, tiebreak)] * count
+        return [tie for board, count in counts for tie in [board.tie_field(at, tiebreak)] * count]
 
     def holds(self, at: int) -> bool:
         """Tell whether events at this instant count in the same windows."""

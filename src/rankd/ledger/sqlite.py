@@ -69,10 +69,11 @@ class SqliteLedger:
         self._witness = Witness(folder / WITNESS_NAME)
         with database.reading() as reader:
             changes: int = reader.execute("SELECT count FROM registry_changes").get or 0
-        self._witness.check(self._head.sequence, changes)
+        database.prepare_appender(INSERT_ONE, self._witness.check(self._head.sequence, changes))
 
     def close(self) -> None:
         """Let go of the witness; the database is closed by whoever opened it."""
+        self._database.close_appender()
         self._witness.close()
 
     def head(self) -> Head:
@@ -141,12 +142,15 @@ class SqliteLedger:
             event.first = stretch.first
             return head
         first = event.first = before.sequence + 1
-        sealed = seal_single(before.seal, event, contexts.texts[event.context - 1])
-        self._database.write_one(
-            INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
-        )
+        text, database = contexts.texts[event.context - 1], self._database
+        numbers = (first, event.context, event.at, event.player, event.score, event.tiebreak)
+        if database.appender is not None:
+            sealed = database.append_one(database.appender, before.seal, text, numbers)
+        else:
+            sealed = seal_single(before.seal, event, text)
+            database.write_one(INSERT_ONE, (*numbers, None, sealed))
+            self._witness.tell(sequence=first)
         head = self._head = Head(first, sealed, event.at)
-        self._witness.tell_sequence(first)
         return head
 
     def recover(self) -> Head:

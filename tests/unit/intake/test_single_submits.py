@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 from tests.unit.conftest import OpenBoards, Together
+from tests.unit.ledger.drafts import append_by
 
 from rankd import Boards, ManualClock
 from rankd.compose import running_of
@@ -42,6 +43,12 @@ BOARDS: dict[str, dict[str, Any]] = {
         "periods": [{"name": "may", "start": "2026-05-04T13:00:00Z", "end": "2026-05-06T00:00:00Z"}],
     },
 }
+
+
+@pytest.fixture(autouse=True, params=["native", "driver"])
+def appending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds whether events are appended by native code or by the driver."""
+    append_by(request.param, monkeypatch)
 
 
 def usual(boards: Boards) -> Boards:
@@ -165,11 +172,12 @@ def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
     boards.submit("arcade", "ann", 1)
     database = running_of(boards)._database
 
-    def full(_statement: str, _values: tuple[object, ...]) -> None:
+    def full(*_: object) -> None:
         raise LedgerUnavailable("the disk is full")
 
     with monkeypatch.context() as failing:
         failing.setattr(database, "write_one", full)
+        failing.setattr(database, "append_one", full)
         with pytest.raises(LedgerUnavailable):
             boards.submit("arcade", "ann", 2)
 

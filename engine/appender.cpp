@@ -2,7 +2,7 @@
 //
 // The driver has its SQLite inside it, where nobody can link to it. But SQLite hands the table of its functions to
 // whatever it loads as an extension, so this module is loaded as one too. What it does is what SqliteLedger does by the
-// driver where this module cannot be built or loaded; the tests compare them.
+// driver, too: for players who are new, and where this module cannot be built or loaded. The tests compare them.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <sqlite3ext.h>

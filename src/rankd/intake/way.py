@@ -23,6 +23,7 @@ class Way(msgspec.Struct, frozen=True, gc=False):
     until: int
     context: int
     placement: Placement
+    rows: int  # of one event, where all of them have the same tie field; 0 where other boards are fed
     table: Table
     window: str
     ranking: Ranking
@@ -48,6 +49,7 @@ def way_of(acceptance: Acceptance, placement: Placement | None, due_at: int) -> 
         until=min(acceptance.valid.stop, placement.valid_until, due_at),
         context=acceptance.number,
         placement=placement,
+        rows=len(placement.plain_instances) if len(placement.reached) == 1 else 0,
         table=placement.plain_instances,
         window=placement.answered.window,
         ranking=board.ranking,

@@ -221,12 +221,14 @@ class Writer:
         if self._way is not way or not way.since <= at < way.until or os.getpid() != self._process:
             return None
         self.at = at
-        event = Single(way.context, at, player, score, tiebreak)
         self._way, self._unsure = None, True  # whatever cuts it off is known to the next commit
-        sequence = self._ledger.append_single(event).sequence
+        sequence = self._ledger.append_known(way.context, at, player, score, tiebreak)
+        if sequence is None:
+            sequence = self._ledger.append_single(Single(way.context, at, player, score, tiebreak)).sequence
         self.commits += 1
         try:
-            ties = way.placement.ties(at, tiebreak)
+            board, rows = way.board, way.rows
+            ties = [board.tie_field(at, tiebreak)] * rows if rows else way.placement.ties(at, tiebreak)
             change = self._applier.store.apply_one(way.table, player, score, ties, at=sequence, ranks=way.ranking)
             if isinstance(change, Verdict):
                 raise AssertionError(f"event {sequence} was answered with {change}")
@@ -238,7 +240,7 @@ class Writer:
         self.on_commit()
         changed, old, new, rank_before, rank_after = change
         return Submitted(
-            f"{PARTITION}-{sequence}", way.board.id, player, way.window, new, old, changed, rank_after, rank_before
+            f"{PARTITION}-{sequence}", board.id, player, way.window, new, old, changed, rank_after, rank_before
         )
 
     def _commit_scores(self, tasks: list[ScoreTask]) -> None:

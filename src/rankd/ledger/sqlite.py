@@ -135,23 +135,34 @@ class SqliteLedger:
     def append_single(self, event: Single) -> Head:
         """Make one event durable and set its number and `first`; return the new end."""
         players, contexts, before = self._players, self._contexts, self._head
-        event.player = players.known.get(event.player_id) or players.number_one(event.player_id)
+        event.player = players.number_one(event.player_id)
         if players.fresh or contexts.fresh:
             stretch = event.stretch()
             head = self.append(Draft([stretch], {}, [], [], event.at))
             event.first = stretch.first
             return head
         first = event.first = before.sequence + 1
-        text, database = contexts.texts[event.context - 1], self._database
-        numbers = (first, event.context, event.at, event.player, event.score, event.tiebreak)
-        if database.appender is not None:
-            sealed = database.append_one(database.appender, before.seal, text, numbers)
-        else:
-            sealed = seal_single(before.seal, event, text)
-            database.write_one(INSERT_ONE, (*numbers, None, sealed))
-            self._witness.tell(sequence=first)
+        sealed = seal_single(before.seal, event, contexts.texts[event.context - 1])
+        self._database.write_one(
+            INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
+        )
         head = self._head = Head(first, sealed, event.at)
+        self._witness.tell(sequence=first)
         return head
+
+    def append_known(self, context: int, at: int, player_id: str, score: int, tiebreak: int) -> int | None:
+        """Do what `append_single` would by native code, and return the event's sequence.
+
+        None, and nothing is done, where there is no such code or something is new that must be numbered first.
+        """
+        appender, players, before = self._database.appender, self._players, self._head
+        player = players.known.get(player_id)
+        if appender is None or not player or players.fresh or self._contexts.fresh:
+            return None
+        sequence, text = before.sequence + 1, self._contexts.texts[context - 1]
+        numbers = (sequence, context, at, player, score, tiebreak)
+        self._head = Head(sequence, self._database.append_one(appender, before.seal, text, numbers), at)
+        return sequence
 
     def recover(self) -> Head:
         """Look at the end again after a failed append: what was cut off is there, or it is not."""

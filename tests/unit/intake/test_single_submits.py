@@ -191,14 +191,18 @@ def test_an_interrupt_between_the_ledger_and_the_ranks_loses_nothing(
 ) -> None:
     boards.define("arcade")
     boards.submit("arcade", "ann", 1)
-    append = running_of(boards).writer._ledger.append_single
+    ledger = running_of(boards).writer._ledger
 
-    def interrupted(event: Any) -> Any:
-        append(event)
-        raise KeyboardInterrupt
+    def interrupted(append: Callable[..., Any]) -> Callable[..., Any]:
+        def appended(*given: Any) -> Any:
+            if append(*given) is not None:
+                raise KeyboardInterrupt
+
+        return appended
 
     with monkeypatch.context() as pressing:
-        pressing.setattr(running_of(boards).writer._ledger, "append_single", interrupted)
+        pressing.setattr(ledger, "append_single", interrupted(ledger.append_single))
+        pressing.setattr(ledger, "append_known", interrupted(ledger.append_known))
         with pytest.raises(KeyboardInterrupt):
             boards.submit("arcade", "ann", 5)
 

@@ -24,6 +24,12 @@ def context(sender: str) -> Context:
     return Context(Kind.SCORE, "arcade", sender, {"arcade": Accepted(1)})
 
 
+def append(ledger: SqliteLedger, event: Single) -> int:
+    """Append as a lone score that goes the way of the one before it."""
+    known = ledger.append_known(event.context, event.at, event.player_id, event.score, event.tiebreak)
+    return ledger.append_single(event).sequence if known is None else known
+
+
 def test_both_ways_make_the_same_rows_seals_and_witness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
 ) -> None:
@@ -35,11 +41,14 @@ def test_both_ways_make_the_same_rows_seals_and_witness(
         with monkeypatch.context() as patched:
             append_by(way, patched)
             with opened(folder) as ledger:
-                assert (ledger._database.appender is not None) == (way == "native")
                 for at, (player, score, sender) in enumerate(events, start=1):
                     number = ledger.number_context(context(sender))
-                    ledger.append_single(Single(number, at, player, score, at % 3))
-                    ledger.append_single(Single(number, at, player, score, 0))
+                    append(ledger, Single(number, at, player, score, at % 3))  # context and player may be new
+                    known = ledger.append_known(number, at, player, score, 0)
+                    assert (known is not None) == (way == "native")
+                    if known is None:
+                        ledger.append_single(Single(number, at, player, score, 0))
+                assert ledger.head() == ledger._head
                 everything(ledger)
 
     rows = "SELECT * FROM events ORDER BY sequence"
@@ -47,14 +56,26 @@ def test_both_ways_make_the_same_rows_seals_and_witness(
     assert (tmp_path / "native" / WITNESS_NAME).read_bytes() == (tmp_path / "driver" / WITNESS_NAME).read_bytes()
 
 
+def test_what_is_new_is_numbered_first(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        number = ledger.number_context(context("local"))
+        assert ledger.append_known(number, 1, "ann", 10, 0) is None
+        ledger.append_single(Single(number, 1, "ann", 10, 0))
+        assert ledger.append_known(number, 2, "bob", 10, 0) is None
+        assert ledger.append_known(number, 2, "ann", 11, 0) == 2
+        other = ledger.number_context(context("key-1"))
+        assert ledger.append_known(other, 3, "ann", 12, 0) is None
+
+
 def test_what_sqlite_says_is_the_error_that_the_driver_would_raise(tmp_path: Path) -> None:
     database = Database(tmp_path)
     ledger = SqliteLedger(tmp_path, database)
-    ledger.append_single(Single(ledger.number_context(context("local")), 1, "ann", 10, 0))
+    number = ledger.number_context(context("local"))
+    ledger.append_single(Single(number, 1, "ann", 10, 0))
     other = Database(tmp_path)
     database._writer.set_busy_timeout(0)
     with other.writing(), pytest.raises(LedgerUnavailable, match="locked") as raised:
-        ledger.append_single(Single(1, 2, "ann", 11, 0))
+        ledger.append_known(number, 2, "ann", 11, 0)
     other.close()
     assert isinstance(raised.value.__cause__, apsw.BusyError)
     native = database.appender
@@ -63,7 +84,8 @@ def test_what_sqlite_says_is_the_error_that_the_driver_would_raise(tmp_path: Pat
         database.append_one(native, bytes(24), b"{}", (1, 1, 2, 1, 3, 0))
 
     assert ledger.recover().sequence == 1
-    assert ledger.append_single(Single(1, 3, "ann", 12, 0)).sequence == 2
+    ledger.look_up_players(["ann", "bob"])
+    assert append(ledger, Single(number, 3, "ann", 12, 0)) == 2
     ledger.close()
     database.close()
 

@@ -14,13 +14,7 @@ from rankd.ledger.event import SEAL_BYTES, Accepted, Context, Kind, Single, Stre
 from rankd.ledger.port import Draft
 from rankd.ledger.sqlite import SqliteLedger
 
-from .drafts import append_by, ask, everything, opened
-
-
-@pytest.fixture(autouse=True, params=["native", "driver"])
-def appending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds whether events are appended by native code or by the driver."""
-    append_by(request.param, monkeypatch)
+from .drafts import ask, everything, opened
 
 
 def context(sender: str) -> Context:

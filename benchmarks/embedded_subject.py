@@ -36,7 +36,7 @@ class SteadyClock(rankd.SystemClock):
         self._ahead_ms = super().now() - BEGIN_MS
 
     def now(self) -> int:
-        return super().now() - self._ahead_ms
+        return time.time_ns() // 1_000_000 - self._ahead_ms  # one function, as the machine's clock has
 
 
 class Columns(NamedTuple):

@@ -38,6 +38,7 @@ PARTS: tuple[tuple[str, Any, str], ...] = (
     ("sqlite_rows", PlayerNumbers, "save"),
     ("sqlite_commit", SqliteLedger, "_append"),  # what is left of it: begin, write the log, sync
     ("sqlite_commit", SqliteLedger, "append_single"),
+    ("sqlite_commit", SqliteLedger, "append_known"),
     ("sqlite_read", SqliteLedger, "_fetch"),
     ("check_seals", sqlite_module, "check_seals"),
     ("snapshot_load", Snapshots, "newest"),

@@ -110,11 +110,10 @@ class PyEngine {
     if (applied.verdict != Verdict::applied) return types_.verdicts[static_cast<size_t>(applied.verdict)];
     const uint8_t flags = applied.flags[0];
     return told(engine_, [&] {
-      return make(types_.change, nb::handle((flags & kSet) != 0 ? Py_True : Py_False),
-                  whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
-                  whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
-                  whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
-                  whole_if(applied.rank_after[0] != kRankAbsent, applied.rank_after[0]));
+      return make_named(types_.change, (flags & kSet) != 0, whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
+                        whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
+                        whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
+                        whole_if(applied.rank_after[0] != kRankAbsent, applied.rank_after[0]));
     });
   }
 

@@ -41,6 +41,16 @@ nb::object make(nb::handle type, const Arguments&... arguments) {
   return made;
 }
 
+// The same for a named tuple, past the Python function that its class would call.
+template <class... Arguments>
+nb::object make_named(nb::handle type, const Arguments&... arguments) {
+  const nb::object values = nb::steal(PyTuple_Pack(1, nb::make_tuple(arguments...).ptr()));
+  if (!values.is_valid()) nb::raise_python_error();
+  nb::object made = nb::steal(PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(type.ptr()), values.ptr(), nullptr));
+  if (!made.is_valid()) nb::raise_python_error();
+  return made;
+}
+
 // What was applied, told. A caller who gets an error in place of the answer must not find the batch applied.
 template <class Answer>
 auto told(Engine& engine, Answer answer) {

@@ -202,6 +202,8 @@ inline void take_event(OneEvent& event, const std::vector<Batch::Instance>& inst
   event.ids.hash = {engine.hash(id)};
   event.score.assign(rows, score);
   event.player.assign(rows, 0);
+  event.tie.reserve(rows);
+  event.instance.reserve(rows);
   for (uint32_t row = 0; row < rows; ++row) {
     int64_t tie = 0;
     if (!nb::try_cast(nb::handle(PySequence_Fast_GET_ITEM(listed.ptr(), row)), tie)) {

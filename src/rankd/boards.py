@@ -145,8 +145,9 @@ class Boards(Reads):
         imported: bool = False,
     ) -> Submitted:
         """Count one score; it is on disk and ranked when this returns."""
-        who = sender_of(sender, key, imported=imported)
-        if who.is_plain and at is None and attributes is None and metadata is None:
+        is_local = sender is LOCAL and key is None and not imported  # as nearly all are
+        who = LOCAL if is_local else sender_of(sender, key, imported=imported)
+        if at is None and attributes is None and metadata is None and (is_local or who.is_plain):
             found = self._writer.boards.get(board) if type(board) is str else None
             if found is None or not found.open:
                 found = self._open_board(board)

@@ -24,6 +24,7 @@ BOARDS: dict[str, dict[str, object]] = {
 }
 COUNTRIES = ("BR", "DE")
 MANY = 60
+LONE_SCORES = 5  # one after the other: from the third on, they go the way of the one before
 SNAPSHOT_EVENTS = 150
 CHECKPOINT_BYTES_MAX = 100_000
 UPKEEP_EVERY_S = 0.005
@@ -94,6 +95,7 @@ def steps(rng: random.Random) -> list[Step]:
     for number in range(3):
         order = rng.sample(kinds, len(kinds))
         scenario += [kind(number * len(kinds) + place, rng) for place, kind in enumerate(order)]
+        scenario += [replaced(number, rng) for _ in range(LONE_SCORES)]
         scenario.append(Step("snapshot", lambda boards: boards.snapshot(), lambda _: None))
     return scenario
 

@@ -212,13 +212,9 @@ class Board:
 
         A tiebreak sent to a board that orders ties otherwise is left aside: the boards it feeds may use it.
         """
-        match self.ties:
-            case Ties.EARLIEST | Ties.LATEST:
-                return at // self.tie_resolution_ms
-            case Ties.VALUE:
-                return tiebreak
-            case Ties.PLAYER:
-                return 0
+        if self.ties in BY_TIME:
+            return at // self.tie_resolution_ms
+        return tiebreak if self.ties == Ties.VALUE else 0
 
     def reached_at(self, tie: int) -> int | None:
         """Return when a kept score was reached, floored to `tie_resolution`; None where ties are not by time."""

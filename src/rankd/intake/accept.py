@@ -16,10 +16,11 @@ _CACHED_MAX = 10_000
 class Acceptance:
     """What accepting an event at some instant means: its context, the board and those it feeds."""
 
-    __slots__ = ("attributes", "board", "boards", "context", "decaying", "is_plain", "number")
+    __slots__ = ("attributes", "board", "boards", "context", "decaying", "is_plain", "number", "valid")
 
-    def __init__(self, context: Context, number: int, board: Board, fed: list[Board]) -> None:
-        """`boards` are the board itself and those it feeds and reaches."""
+    def __init__(self, context: Context, number: int, board: Board, fed: list[Board], valid: range = range(0)) -> None:
+        """`boards` are the board itself and those it feeds and reaches, `valid` the instants that it holds for."""
+        self.valid = valid
         self.context = context
         self.number = number
         self.board = board
@@ -51,20 +52,22 @@ class Acceptances:
 
     def at(self, board: Board, sender: str, kind: Kind, at: int) -> Acceptance:
         """Return what accepting an event at this instant means."""
-        key = (board.id, sender, kind, at // (_MINUTE_MS if at >= _WHOLE_MINUTES_SINCE else _SECOND_MS))
+        step_ms = _MINUTE_MS if at >= _WHOLE_MINUTES_SINCE else _SECOND_MS
+        key = (board.id, sender, kind, at // step_ms)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _CACHED_MAX:
                 self._known.clear()
-            found = self._known[key] = self._accept(board, sender, kind, at)
+            found = self._known[key] = self._accept(board, sender, kind, at, step_ms)
         return found
 
-    def _accept(self, board: Board, sender: str, kind: Kind, at: int) -> Acceptance:
+    def _accept(self, board: Board, sender: str, kind: Kind, at: int, step_ms: int) -> Acceptance:
         defined = self._boards()
         fed = [defined[fed_id] for fed_id in board.feeds if defined[fed_id].open] if kind is Kind.SCORE else []
         accepted = {reached.id: self.accepted(reached, at) for reached in (board, *fed)}
         context = Context(kind, board.id, sender, accepted)
-        return Acceptance(context, self._number_context(context), board, fed)
+        since = at - at % step_ms
+        return Acceptance(context, self._number_context(context), board, fed, range(since, since + step_ms))
 
     def accepted(self, board: Board, at: int, version: int | None = None) -> Accepted:
         """Return a board's version and what its clock reads at an instant."""

@@ -128,6 +128,10 @@ class GroupCommit(Generic[Kind]):
             if self._leader is not lone:
                 return None
             result = commit(*arguments)
+            with self._lock:
+                if not self._waiting:
+                    self._leader = None
+                    return result
             self._hand_over(lone)
         except BaseException:
             self._hand_over(lone)

@@ -14,13 +14,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
+from mmap import mmap
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import apsw
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
+from rankd.ledger.direct import appender_of, error_of
+
+if TYPE_CHECKING:
+    from rankd.ledger.direct import Appender
 
 FILE_NAME = "ledger.db"
 APPLICATION_ID = 0x52414E4B  # "RANK"
@@ -33,6 +38,7 @@ FRAME_BYTES = 4_096 + 24  # of a page in the log
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
 _ZEROS = bytes(256 * 1024)  # written before a commit may go on
 MIGRATIONS = "schema"
+Numbers = tuple[int, int, int, int, int, int]  # sequence, context, at, player, score, tiebreak
 STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
 
 
@@ -48,6 +54,7 @@ class Database:
         self._idle_readers: deque[apsw.Connection] = deque()
         self._closed = False
         self._log_kept = False
+        self.appender: Appender | None = None  # the short way of one event, where there is one
         with translated():
             self._writer = self._connect(CACHE_KIB)
             self._single = self._writer.cursor()  # made once: a cursor costs as much as the call it is made for
@@ -105,10 +112,39 @@ class Database:
         """Run one statement as a transaction of its own: on disk when this returns, or not at all when it raises."""
         with self._lock:
             try:
-                self._check_open()
+                if self._closed:
+                    self._check_open()
                 self._single.execute(statement, values)
             except BaseException as problem:
                 raise_translated(problem)
+
+    def prepare_appender(self, insert: str, witness: mmap) -> None:
+        """Let `append_one` insert events by this statement and tell the witness, where the driver lets us."""
+        with self.exclusive() as writer:
+            self.appender = appender_of(writer, insert, witness)
+
+    def close_appender(self) -> None:
+        """Let go of what `prepare_appender` was given."""
+        with self._lock:
+            if self.appender is not None:
+                self.appender.close()
+                self.appender = None
+
+    def append_one(self, appender: Appender, before: bytes, context: bytes, numbers: Numbers) -> bytes:
+        """Insert one event as `write_one` would, tell the witness, and return the seal that was made for it.
+
+        `before` is the seal before it, `context` the JSON of its context.
+        """
+        with self._lock:
+            try:
+                if self._closed:
+                    self._check_open()
+                sealed = appender.append(before, context, *numbers)
+                if isinstance(sealed, tuple):
+                    raise error_of(*sealed)
+            except BaseException as problem:
+                raise_translated(problem)
+        return sealed
 
     def extend_log(self, ahead_bytes: int) -> None:
         """Let the log's file be longer than the log, by zeros: a commit that does not grow its file syncs faster.
@@ -195,6 +231,7 @@ class Database:
             if self._closed:
                 return
             self._closed = True
+            self.close_appender()
             connections = [*self._idle_readers, self._writer]
             self._idle_readers.clear()
             with ExitStack() as closing:  # all of them, whatever one of them says

@@ -45,7 +45,7 @@ class PlayerNumbers:
     def __init__(self, database: Database) -> None:
         """Players are looked up on the writing connection, whose memory holds most of them."""
         self._database = database
-        self._known = Numbers()
+        self.known = Numbers()  # those seen since the start
         self.fresh: dict[str, int] = {}  # given out, and not on disk yet
         self._last = 0
         self.forget_fresh()
@@ -60,7 +60,7 @@ class PlayerNumbers:
 
     def number(self, players: Sequence[str]) -> array[int]:
         """Return the number of each player, giving new ones to those who have none."""
-        found, missing = self._known.find(players)
+        found, missing = self.known.find(players)
         numbers = array("q", found)
         if missing:
             given = self._look_up([players[index] for index in missing])
@@ -70,14 +70,14 @@ class PlayerNumbers:
 
     def look_up(self, players: Sequence[str]) -> None:
         """Have the numbers of players at hand who have one: many looked up at once cost less than one by one."""
-        _, missing = self._known.find(players)
+        _, missing = self.known.find(players)
         wanted = [players[index] for index in missing if players[index] not in self.fresh]
         if len(wanted) > 1:
             self._remember(self._stored(wanted))
 
     def number_one(self, player: str) -> int:
         """Return the number of one player, a new one to somebody who has none."""
-        return self._known.get(player) or self._look_up([player])[player]
+        return self.known.get(player) or self._look_up([player])[player]
 
     def _look_up(self, players: Sequence[str]) -> dict[str, int]:
         fresh = self.fresh
@@ -113,9 +113,9 @@ class PlayerNumbers:
         self._warm_upto = players.upto
 
     def _remember(self, numbers: dict[str, int]) -> None:
-        if len(self._known) + len(numbers) > PLAYERS_CACHED_MAX:
-            self._known.clear()
-        self._known.put(list(numbers), list(numbers.values()))
+        if len(self.known) + len(numbers) > PLAYERS_CACHED_MAX:
+            self.known.clear()
+        self.known.put(list(numbers), list(numbers.values()))
 
     def save(self, writer: apsw.Connection) -> None:
         """Write the numbers given out since the last commit, in the transaction under way."""
@@ -140,7 +140,7 @@ class ContextNumbers:
         """Read all there are."""
         self._connection = connection
         self._contexts: list[Context] = []
-        self._texts: list[bytes] = []  # as they are stored
+        self.texts: list[bytes] = []  # the JSON of each as it is stored; that of number 1 is the first
         self._numbers: dict[bytes, int] = {}
         rows: list[Any] = connection.execute("SELECT number, context FROM contexts ORDER BY number").fetchall()
         for number, text in rows:
@@ -157,7 +157,7 @@ class ContextNumbers:
 
     def _add(self, context: Context, text: bytes) -> int:
         self._contexts.append(context)
-        self._texts.append(text)
+        self.texts.append(text)
         number = self._numbers[text] = len(self._contexts)
         self.fresh = True
         return number
@@ -173,19 +173,15 @@ class ContextNumbers:
             raise LedgerDamaged(f"context {number} is missing; restore a copy of the data folder")
         return self._contexts[number - 1]
 
-    def text(self, number: int) -> bytes:
-        """Return the JSON of a context that has a number."""
-        return self._texts[number - 1]
-
     def stored(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the JSON of contexts, each once, in the order they are named first."""
-        return [self._texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(self._texts)]
+        return [self.texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(self.texts)]
 
     def save(self) -> None:
         """Write the contexts that are new, in the transaction under way."""
-        for number in range(self._saved + 1, len(self._texts) + 1):
+        for number in range(self._saved + 1, len(self.texts) + 1):
             self._connection.execute(
-                "INSERT INTO contexts (number, context) VALUES (?, ?)", (number, self._texts[number - 1].decode())
+                "INSERT INTO contexts (number, context) VALUES (?, ?)", (number, self.texts[number - 1].decode())
             )
 
     def saved(self) -> None:
@@ -195,8 +191,8 @@ class ContextNumbers:
 
     def withdraw(self) -> None:
         """Note that the transaction was not committed."""
-        for text in self._texts[self._saved :]:
+        for text in self.texts[self._saved :]:
             del self._numbers[text]
         del self._contexts[self._saved :]
-        del self._texts[self._saved :]
+        del self.texts[self._saved :]
         self.fresh = False

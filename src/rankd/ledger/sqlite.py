@@ -69,10 +69,11 @@ class SqliteLedger:
         self._witness = Witness(folder / WITNESS_NAME)
         with database.reading() as reader:
             changes: int = reader.execute("SELECT count FROM registry_changes").get or 0
-        self._witness.check(self._head.sequence, changes)
+        database.prepare_appender(INSERT_ONE, self._witness.check(self._head.sequence, changes))
 
     def close(self) -> None:
         """Let go of the witness; the database is closed by whoever opened it."""
+        self._database.close_appender()
         self._witness.close()
 
     def head(self) -> Head:
@@ -141,13 +142,27 @@ class SqliteLedger:
             event.first = stretch.first
             return head
         first = event.first = before.sequence + 1
-        sealed = seal_single(before.seal, event, contexts.text(event.context))
+        sealed = seal_single(before.seal, event, contexts.texts[event.context - 1])
         self._database.write_one(
             INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
         )
         head = self._head = Head(first, sealed, event.at)
         self._witness.tell(sequence=first)
         return head
+
+    def append_known(self, context: int, at: int, player_id: str, score: int, tiebreak: int) -> int | None:
+        """Do what `append_single` would by native code, and return the event's sequence.
+
+        None, and nothing is done, where there is no such code or something is new that must be numbered first.
+        """
+        appender, players, before = self._database.appender, self._players, self._head
+        player = players.known.get(player_id)
+        if appender is None or not player or players.fresh or self._contexts.fresh:
+            return None
+        sequence, text = before.sequence + 1, self._contexts.texts[context - 1]
+        numbers = (sequence, context, at, player, score, tiebreak)
+        self._head = Head(sequence, self._database.append_one(appender, before.seal, text, numbers), at)
+        return sequence
 
     def recover(self) -> Head:
         """Look at the end again after a failed append: what was cut off is there, or it is not."""

@@ -29,12 +29,12 @@ class Witness:
         """Nothing is read before `check`."""
         self._path = path
         self._bytes: mmap | None = None
-        self._sequence = 0
-        self._changes = 0
 
-    def check(self, sequence: int, changes: int) -> None:
-        """Refuse a ledger that ends before what was acknowledged, and begin to be told."""
-        self._sequence, self._changes = sequence, changes
+    def check(self, sequence: int, changes: int) -> mmap:
+        """Refuse a ledger that ends before what was acknowledged, and begin to be told.
+
+        Whoever is given the bytes may tell of events too, as engine/appender.cpp does.
+        """
         seen = self._read()
         if seen is not None and (seen[0] > sequence or seen[1] > changes):
             what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
@@ -45,18 +45,19 @@ class Witness:
                 f"put here on purpose, take {WITNESS_NAME} and snapshots away"
             )
         try:
-            self._map()
+            self._bytes = self._map(_told(sequence, changes))
+            return self._bytes
         except OSError as problem:
             raise LedgerUnavailable(
                 f"{WITNESS_NAME} cannot be written ({problem}); make room, then try again"
             ) from problem
 
-    def _map(self) -> None:
+    def _map(self, told: bytes) -> mmap:
         # Written once before it is mapped: a page that has no place on the disk could not be refused later.
         with self._path.open("r+b", buffering=0) as file:
-            file.write(self._told())
+            file.write(told)
             file.truncate(_WITNESS.size)
-            self._bytes = mmap(file.fileno(), _WITNESS.size)
+            return mmap(file.fileno(), _WITNESS.size)
 
     def _read(self) -> tuple[int, int] | None:
         with self._path.open("a+b") as file:
@@ -69,19 +70,21 @@ class Witness:
             return None
         return sequence, changes
 
-    def _told(self) -> bytes:
-        told = _TOLD.pack(_WITNESS_MAGIC, self._sequence, self._changes)
-        return told + crc32(told).to_bytes(4, "little")
-
     def tell(self, sequence: int | None = None, changes: int | None = None) -> None:
         """Note what was committed."""
-        self._sequence = self._sequence if sequence is None else sequence
-        self._changes = self._changes if changes is None else changes
         if self._bytes is not None:
-            self._bytes[:] = self._told()
+            _, sequence_before, changes_before = _TOLD.unpack_from(self._bytes)
+            self._bytes[:] = _told(
+                sequence_before if sequence is None else sequence, changes_before if changes is None else changes
+            )
 
     def close(self) -> None:
         """Let the file go."""
         if self._bytes is not None:
             self._bytes.close()
             self._bytes = None
+
+
+def _told(sequence: int, changes: int) -> bytes:
+    told = _TOLD.pack(_WITNESS_MAGIC, sequence, changes)
+    return told + crc32(told).to_bytes(4, "little")

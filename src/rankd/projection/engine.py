@@ -209,7 +209,8 @@ class EngineStore:
         known = self._tables.get(id(table))
         if known is not None:
             try:
-                one: One = self._native.apply_one(known[1], player, score, ties, at, _RANKINGS[ranks])
+                number = _ORDINAL_NUMBER if ranks is _ORDINAL else _RANKINGS[ranks]
+                one: One = self._native.apply_one(known[1], player, score, ties, at, number)
                 return one
             except (InvalidValue, MalformedBatch, TypeError):
                 pass  # the batch of its rows finds the same, and says what it is

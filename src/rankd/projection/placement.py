@@ -123,6 +123,10 @@ class Placement:
         return self.plain_instances[0][0] if is_first else None
 
     @cached_property
+    def _counts(self) -> list[tuple[Board, int]]:
+        return [(reached.board, len(reached.plain_rows)) for reached in self.reached]
+
+    @cached_property
     def _is_plain(self) -> bool:
         return all(reached.is_plain for reached in self.reached)
 
@@ -142,10 +146,11 @@ class Placement:
 
     def ties(self, at: int, tiebreak: int) -> list[int]:
         """Return the tie field of an event in each of the plain instances."""
-        ties: list[int] = []
-        for reached in self.reached:
-            ties += [reached.board.tie_field(at, tiebreak)] * len(reached.plain_rows)
-        return ties
+        counts = self._counts
+        if len(counts) == 1:
+            board, count = counts[0]
+            return [board.tie_field(at, tiebreak)] * count
+        return [tie for board, count in counts for tie in [board.tie_field(at, tiebreak)] * count]
 
     def holds(self, at: int) -> bool:
         """Tell whether events at this instant count in the same windows."""
@@ -166,8 +171,8 @@ class Placements:
 
     def at(self, number: int, context: Context, at: int) -> Placement:
         """Return where the events of a context count at an instant."""
-        latest = self._latest.get(number)
-        if latest is not None and latest.holds(at):
+        latest = self.latest(number, at)
+        if latest is not None:
             return latest
         found = self._known.get((number, at // (_QUARTER_S * 1_000)))
         if found is None or not found.holds(at):
@@ -177,6 +182,11 @@ class Placements:
             self._known[number, at // (_QUARTER_S * 1_000)] = found
         self._latest[number] = found
         return found
+
+    def latest(self, number: int, at: int) -> Placement | None:
+        """Return what `at` said last of this context, if it holds at this instant; nothing is worked out."""
+        latest = self._latest.get(number)
+        return latest if latest is not None and latest.holds(at) else None
 
     def forget(self) -> None:
         """Work them out anew."""

@@ -36,11 +36,16 @@ class Schedule:
 
     def is_due(self, now: int) -> bool:
         """Tell whether something is due."""
+        return self.next_at <= now
+
+    @property
+    def next_at(self) -> int:
+        """When the next event is due."""
         seen = (self._state.generation, id(self._boards()))
         if seen != self._planned:
             self._next = min((due.at for due in self._all()), default=NEVER)
             self._planned = seen
-        return self._next <= now
+        return self._next
 
     def due(self, now: int) -> list[Due]:
         """Return what is due, in the order of time; of several midnights only the last matters."""

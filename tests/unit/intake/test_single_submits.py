@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import apsw
 import pytest
 from tests.unit.conftest import OpenBoards, Together
+from tests.unit.ledger.drafts import append_by
 
 from rankd import Boards, ManualClock
 from rankd.compose import running_of
-from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
+from rankd.errors import BoardClosed, Closed, InvalidValue, LedgerUnavailable, RankdError
 from rankd.intake.sender import LOCAL
 
 HOUR_MS = 3_600_000
@@ -44,6 +45,12 @@ BOARDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(autouse=True, params=["native", "driver"])
+def appending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds whether events are appended by native code or by the driver."""
+    append_by(request.param, monkeypatch)
+
+
 def usual(boards: Boards) -> Boards:
     """Let every score take the usual way."""
     running_of(boards).writer._commits.lead_alone = lambda *_: None  # type: ignore[method-assign]
@@ -62,8 +69,8 @@ def rows(folder: Path) -> dict[str, list[Any]]:
         return {table: reader.execute(query).fetchall() for table, query in TABLES.items()}
 
 
-def random_call(rng: random.Random, number: int) -> Callable[[Boards], object]:
-    board, player, score = rng.choice([*BOARDS, "plain", "plain"]), f"p{rng.randrange(25)}", rng.randrange(-20, 120)
+def random_call(rng: random.Random, number: int, among: Sequence[str]) -> Callable[[Boards], object]:
+    board, player, score = rng.choice(among), f"p{rng.randrange(25)}", rng.randrange(-20, 120)
     given: dict[str, Any] = {}
     if rng.random() < 0.2:
         given["sender"] = rng.choice(["local", "key-1"])
@@ -90,14 +97,16 @@ def random_call(rng: random.Random, number: int) -> Callable[[Boards], object]:
             return lambda boards: boards.submit(board, player, score, **given)
 
 
+@pytest.mark.parametrize("among", [[*BOARDS, "plain", "plain"], ["plain"], ["cup"], ["feeding"]])
 def test_answers_and_ledger_are_those_of_the_usual_way(
-    open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path
+    open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path, among: list[str]
 ) -> None:
+    """On one board, most scores go the way of the one before them; anything else in between takes it away."""
     short, long = open_boards("short"), usual(open_boards("long"))
     for name, options in BOARDS.items():
         assert short.define(name, **options) == long.define(name, **options)
-    for number in range(600):
-        call = random_call(rng, number)
+    for number in range(600 if len(among) > 1 else 300):
+        call = random_call(rng, number, among)
         assert outcome(lambda call=call: call(short)) == outcome(lambda call=call: call(long))  # type: ignore[misc]
         if rng.random() < 0.2:
             clock.advance(rng.choice([1, 999, 60_000, HOUR_MS // 4, HOUR_MS, 13 * HOUR_MS]))
@@ -123,6 +132,29 @@ def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: O
         running_of(boards).writer.submit_single(seen, "ann", 7, 0, LOCAL)
 
 
+def test_a_score_goes_the_way_of_the_one_before_until_a_roll_over_is_due(boards: Boards, clock: ManualClock) -> None:
+    boards.define("arcade", windows=["hourly"])
+    clock.advance(HOUR_MS - 2)
+    boards.submit("arcade", "ann", 1)
+    ways: list[tuple[object, str | None]] = []
+    for _ in range(4):
+        ways.append((running_of(boards).writer._way, boards.submit("arcade", "ann", 5 + len(ways)).window))
+        clock.advance(1)
+
+    assert ways[0][0] is not None
+    assert [way is ways[0][0] for way, _ in ways] == [True, True, True, False]
+    assert [window for _, window in ways] == ["hourly:2026-05-04T1200Z"] * 2 + ["hourly:2026-05-04T1300Z"] * 2
+
+
+def test_a_closed_folder_knows_no_way(boards: Boards) -> None:
+    boards.define("arcade")
+    boards.submit("arcade", "ann", 1)
+    boards.close()
+
+    with pytest.raises(Closed):
+        boards.submit("arcade", "ann", 2)
+
+
 def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:
     boards.define("arcade")
     before = running_of(boards).writer.commits
@@ -140,11 +172,12 @@ def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
     boards.submit("arcade", "ann", 1)
     database = running_of(boards)._database
 
-    def full(_statement: str, _values: tuple[object, ...]) -> None:
+    def full(*_: object) -> None:
         raise LedgerUnavailable("the disk is full")
 
     with monkeypatch.context() as failing:
         failing.setattr(database, "write_one", full)
+        failing.setattr(database, "append_one", full)
         with pytest.raises(LedgerUnavailable):
             boards.submit("arcade", "ann", 2)
 
@@ -158,14 +191,18 @@ def test_an_interrupt_between_the_ledger_and_the_ranks_loses_nothing(
 ) -> None:
     boards.define("arcade")
     boards.submit("arcade", "ann", 1)
-    append = running_of(boards).writer._ledger.append_single
+    ledger = running_of(boards).writer._ledger
 
-    def interrupted(event: Any) -> Any:
-        append(event)
-        raise KeyboardInterrupt
+    def interrupted(append: Callable[..., Any]) -> Callable[..., Any]:
+        def appended(*given: Any) -> Any:
+            if append(*given) is not None:
+                raise KeyboardInterrupt
+
+        return appended
 
     with monkeypatch.context() as pressing:
-        pressing.setattr(running_of(boards).writer._ledger, "append_single", interrupted)
+        pressing.setattr(ledger, "append_single", interrupted(ledger.append_single))
+        pressing.setattr(ledger, "append_known", interrupted(ledger.append_known))
         with pytest.raises(KeyboardInterrupt):
             boards.submit("arcade", "ann", 5)
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
+import pytest
 
+from rankd.ledger import database
 from rankd.ledger.database import FILE_NAME, Database
 from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
 from rankd.ledger.port import Draft, Request
@@ -20,18 +22,26 @@ ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
 Event = tuple[str, int]
 
 
+def append_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let single events be appended by "native" code, where there is any, or by the "driver"."""
+    if way == "native":
+        pytest.importorskip("rankd._appender")
+    else:
+        monkeypatch.setattr(database, "appender_of", lambda *_: None)
+
+
 @contextmanager
 def opened(folder: Path) -> Iterator[SqliteLedger]:
     """Open the ledger of a folder, and close it again."""
-    database = Database(folder)
+    file = Database(folder)
     try:
-        ledger = SqliteLedger(folder, database)
+        ledger = SqliteLedger(folder, file)
         try:
             yield ledger
         finally:
             ledger.close()
     finally:
-        database.close()
+        file.close()
 
 
 def scores(

@@ -1,0 +1,116 @@
+"""One event is appended by native code where there is any, else by the driver: both leave the same."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rankd.errors import LedgerUnavailable
+from rankd.ledger.database import Database
+from rankd.ledger.event import Accepted, Context, Kind, Single
+from rankd.ledger.rows import INSERT_ONE
+from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.witness import WITNESS_NAME
+
+from .drafts import append_by, ask, everything, opened
+
+appender = pytest.importorskip("rankd._appender")
+
+
+def context(sender: str) -> Context:
+    return Context(Kind.SCORE, "arcade", sender, {"arcade": Accepted(1)})
+
+
+def append(ledger: SqliteLedger, event: Single) -> int:
+    """Append as a lone score that goes the way of the one before it."""
+    known = ledger.append_known(event.context, event.at, event.player_id, event.score, event.tiebreak)
+    return ledger.append_single(event).sequence if known is None else known
+
+
+def test_both_ways_make_the_same_rows_seals_and_witness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
+) -> None:
+    """Contexts are of any size: a hash of whole blocks is another case than one that ends in the middle of one."""
+    events = [(f"p{rng.randrange(9)}", rng.randrange(-(2**63), 2**63), "s" * rng.randrange(1, 400)) for _ in range(300)]
+    for way in ("native", "driver"):
+        folder = tmp_path / way
+        folder.mkdir()
+        with monkeypatch.context() as patched:
+            append_by(way, patched)
+            with opened(folder) as ledger:
+                for at, (player, score, sender) in enumerate(events, start=1):
+                    number = ledger.number_context(context(sender))
+                    append(ledger, Single(number, at, player, score, at % 3))  # context and player may be new
+                    known = ledger.append_known(number, at, player, score, 0)
+                    assert (known is not None) == (way == "native")
+                    if known is None:
+                        ledger.append_single(Single(number, at, player, score, 0))
+                assert ledger.head() == ledger._head
+                everything(ledger)
+
+    rows = "SELECT * FROM events ORDER BY sequence"
+    assert ask(tmp_path / "native", rows) == ask(tmp_path / "driver", rows)
+    assert (tmp_path / "native" / WITNESS_NAME).read_bytes() == (tmp_path / "driver" / WITNESS_NAME).read_bytes()
+
+
+def test_what_is_new_is_numbered_first(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        number = ledger.number_context(context("local"))
+        assert ledger.append_known(number, 1, "ann", 10, 0) is None
+        ledger.append_single(Single(number, 1, "ann", 10, 0))
+        assert ledger.append_known(number, 2, "bob", 10, 0) is None
+        assert ledger.append_known(number, 2, "ann", 11, 0) == 2
+        other = ledger.number_context(context("key-1"))
+        assert ledger.append_known(other, 3, "ann", 12, 0) is None
+
+
+def test_what_sqlite_says_is_the_error_that_the_driver_would_raise(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    ledger = SqliteLedger(tmp_path, database)
+    number = ledger.number_context(context("local"))
+    ledger.append_single(Single(number, 1, "ann", 10, 0))
+    other = Database(tmp_path)
+    database._writer.set_busy_timeout(0)
+    with other.writing(), pytest.raises(LedgerUnavailable, match="locked") as raised:
+        ledger.append_known(number, 2, "ann", 11, 0)
+    other.close()
+    assert isinstance(raised.value.__cause__, apsw.BusyError)
+    native = database.appender
+    assert native is not None
+    with pytest.raises(LedgerUnavailable, match=r"UNIQUE constraint failed: events\.sequence"):
+        database.append_one(native, bytes(24), b"{}", (1, 1, 2, 1, 3, 0))
+
+    assert ledger.recover().sequence == 1
+    ledger.look_up_players(["ann", "bob"])
+    assert append(ledger, Single(number, 3, "ann", 12, 0)) == 2
+    ledger.close()
+    database.close()
+
+
+def test_an_appender_that_is_closed_appends_nothing_and_holds_nothing(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    ledger = SqliteLedger(tmp_path, database)
+    native = database.appender
+    assert native is not None
+    ledger.close()
+
+    with pytest.raises(ValueError, match="closed"):
+        native.append(bytes(24), b"{}", 1, 1, 1, 1, 1, 0)
+    native.close()
+    database.close()
+
+
+def test_an_appender_wants_a_statement_of_eight_values_and_a_witness(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "other.db"))
+    with pytest.raises(ValueError, match="no such table"):
+        appender.Appender(connection.sqlite3_pointer(), INSERT_ONE, bytearray(24))
+    with pytest.raises(ValueError, match="eight"):
+        appender.Appender(connection.sqlite3_pointer(), "SELECT 1", bytearray(24))
+    with pytest.raises(ValueError, match="length"):
+        appender.Appender(connection.sqlite3_pointer(), INSERT_ONE, bytearray(23))
+    with pytest.raises(BufferError):
+        appender.Appender(connection.sqlite3_pointer(), INSERT_ONE, bytes(24))
+    connection.close()

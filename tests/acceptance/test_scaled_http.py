@@ -202,7 +202,9 @@ def test_verify_and_rebuild_run_beside_the_servers(installation: Installation, o
     verified = installation.run("verify", "--json")
     rebuilt = installation.run("rebuild", "--json")
     again = installation.run("verify", "--json")
-    assert (verified.returncode, rebuilt.returncode, again.returncode) == (0, 0, 0), verified.stderr + rebuilt.stderr + again.stderr
+    assert (verified.returncode, rebuilt.returncode, again.returncode) == (0, 0, 0), (
+        verified.stderr + rebuilt.stderr + again.stderr
+    )
     assert json.loads(rebuilt.stdout)["entries"] == json.loads(again.stdout)["entries"]
     answer = submit(one, installation, {"Prefer": "wait=5"}, board=board, player="bob", score=2)
     assert (answer.status_code, answer.json()["rank"]) == (200, 1)

@@ -51,6 +51,14 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Run:
     return invoke
 
 
+# A shell lets what it runs in the background ignore interruptions, and so does whatever that runs.
+LISTENING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 def said(ran: Ran) -> str:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
@@ -178,7 +186,7 @@ def on_a_terminal(arguments: list[str], folder: Path, environment: dict[str, str
 def test_an_interruption_ends_it_silently(tmp_path: Path, environment: dict[str, str]) -> None:
     os.mkfifo(tmp_path / "slow.toml")
     with subprocess.Popen(
-        [sys.executable, "-m", "rankd", "boards", "put", "arcade", "slow.toml"],
+        [sys.executable, "-c", LISTENING, "-m", "rankd", "boards", "put", "arcade", "slow.toml"],
         cwd=tmp_path,
         env=environment,
         stderr=subprocess.PIPE,

@@ -61,7 +61,7 @@ MAY_BE_UNSET = frozenset({"rank_min", "rank_max"})  # said of estimates only
 def _any_json(kind: type) -> Schema:
     if kind is object:
         return {"description": ANY_JSON}
-    raise NotImplementedError
+    raise NotImplementedError  # msgspec's word for a type that is not ours to describe
 
 
 def _reference(name: str) -> Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from abc import ABC, abstractmethod
 from importlib.metadata import version
 from typing import TypedDict
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ class Transport(TypedDict):
     verify: bool | ssl.SSLContext
 
 
-class Connected:
+class Connected(ABC):
     """What both clients are made with."""
 
     def __init__(
@@ -77,8 +78,9 @@ class Connected:
         )
         self._open({"headers": headers, "timeout": timeout_s, "limits": limits, "verify": verify})
 
+    @abstractmethod
     def _open(self, transport: Transport) -> None:
-        raise NotImplementedError
+        """Make the HTTP client that requests are sent with."""
 
 
 def _checked_url(url: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ _ATTRIBUTES_CACHED_MAX = 10_000
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class TableReader:
+class TableReader(ABC):
     """What tables have in common: cells by column."""
 
     header: Header
@@ -82,14 +83,17 @@ class TableReader:
             read.append(found)
         return read
 
+    @abstractmethod
     def _whole_numbers(self, cells: Sequence[Any]) -> list[int]:
-        raise NotImplementedError
+        """Read a column of numbers; ValueError where one of them is none."""
 
+    @abstractmethod
     def _optional_numbers(self, cells: Sequence[Any]) -> list[int | None]:
-        raise NotImplementedError
+        """Read a column of numbers, some of which may be missing."""
 
+    @abstractmethod
     def _number(self, field: str, cell: Any) -> object:
-        raise NotImplementedError
+        """Read one number, or refuse it by the name of its field."""
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:

@@ -26,6 +26,7 @@ from .serving import Serving
 pytestmark = pytest.mark.usefixtures("_servers")
 PER_S = 5
 REQUESTS = 100
+HANGING_WAIT_S = 5.0
 NONE: Mapping[str, str] = MappingProxyType({})
 LIMITED = {"RANKD_LIMITS_SERVICE_WRITES_PER_S": str(PER_S)}
 
@@ -294,3 +295,31 @@ def test_ranks_below_an_exact_top_are_estimates_that_say_so(
     assert (below["score"], below["exact"], below["total"]) == (100, False, 300)
     assert below["rank_min"] <= 200 <= below["rank_max"]
     assert nobody.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "preference", ["wait=" + "9" * 5_000, "wait=-1", "wait=", 'wait="1"', "wait=1.5, wait=x", ";=,=;"]
+)
+def test_whatever_is_preferred_a_score_is_taken(
+    installation: Installation, one: Serving, board: str, preference: str
+) -> None:
+    answer = submit(one, installation, {"Prefer": preference}, board=board, player="alice", score=1)
+    assert answer.status_code in (200, 202), answer.text
+
+
+def test_a_ledger_that_hangs_holds_no_reads_up(tmp_path: Path) -> None:
+    with installed(tmp_path) as installation:
+        installation.project()
+        serving = installation.serve()
+        with serving.client(installation.admin, timeout_s=5) as client:
+            assert client.put("/v1/boards/arcade", json={}).status_code == 200
+            submit(serving, installation, {"Prefer": "wait=5"}, board="arcade", player="alice", score=1)
+            installation.postgres.pause()
+            try:
+                began = time.monotonic()
+                for number in range(20):
+                    assert client.get(f"/v1/boards/nowhere{number}/top").status_code == 404
+                    assert client.get("/v1/boards/arcade/players/alice").json()["rank"] == 1
+                assert time.monotonic() - began < HANGING_WAIT_S
+            finally:
+                installation.postgres.resume()

@@ -23,6 +23,7 @@ SCORES = "scores:write"
 ADMIN = "boards:admin"
 LIGHT_BYTES_MAX = 16 * 1024  # a larger batch is decoded beside the event loop
 WAIT_S_MAX = 10  # for a rank
+WAIT_DIGITS_MAX = 9
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 
 _score = msgspec.json.Decoder(bodies.Score)
@@ -62,8 +63,10 @@ def read_wait_ms(request: Request) -> int | None:
     """Return how long the sender wants to wait for a rank (`Prefer: wait=1`, in seconds); None for not at all."""
     for preference in request.headers.get(b"prefer", b"").split(b","):
         name, _, value = preference.partition(b";")[0].partition(b"=")
-        if name.strip().lower() == b"wait" and value.strip(b' "').isdigit():
-            return min(int(value.strip(b' "')), WAIT_S_MAX) * 1_000
+        seconds = value.strip(b' "')
+        if name.strip().lower() == b"wait" and seconds.isdigit():
+            # More digits than this are more seconds than anybody waits, and more than Python reads.
+            return (WAIT_S_MAX if len(seconds) > WAIT_DIGITS_MAX else min(int(seconds), WAIT_S_MAX)) * 1_000
     return None
 
 

@@ -64,6 +64,7 @@ def open_shared(
         registry = PostgresRegistry(registry_url or ledger_url, chosen.profiles_cached_max)
         opened.callback(registry.close)
         definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
+        opened.callback(definitions.close)
         standings = Standings(ledger_url)
         opened.callback(standings.close)
         client = connect(ranks_url, answer_wait_s=READ_WAIT_S)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 from typing import Any, cast
@@ -25,6 +26,7 @@ from rankd.projection.port import RankStore
 from rankd.projection.state import State
 
 LOOK_EVERY_S = 0.005
+LOOK_WAIT_S = 0.1
 _NUMBER = 0  # control events bring their context along
 
 
@@ -52,6 +54,8 @@ class Definitions:
         self._context: Context | None = None
         self.applier = Applier(store, State(), Catalogue(), self._context_of)
         self._looked_at = 0.0  # for a board that was not known
+        self._looking = ThreadPoolExecutor(1, thread_name_prefix="rankd-definitions")
+        self._look: Future[bool] | None = None
         self.boards: Mapping[str, Board] = _KnownBoards({}, self._look_for_more)
         self.seen = 0
         self.at = 0  # the ledger's time at the last control event
@@ -72,12 +76,20 @@ class Definitions:
             return bool(found)
 
     def _look_for_more(self) -> Mapping[str, Board]:
-        """Look whether there are other boards by now, unless somebody did a moment ago."""
-        if monotonic() - self._looked_at >= LOOK_EVERY_S:
+        """Look whether there are other boards by now, unless somebody did a moment ago.
+
+        Whoever asks may be an event loop: it waits for no ledger that hangs longer than `LOOK_WAIT_S`, once.
+        """
+        if monotonic() - self._looked_at >= LOOK_EVERY_S and (self._look is None or self._look.done()):
             self._looked_at = monotonic()
-            with suppress(LedgerUnavailable):
-                self.catch_up()
+            self._look = self._looking.submit(self.catch_up)
+            with suppress(LedgerUnavailable, TimeoutError):
+                self._look.result(LOOK_WAIT_S)
         return self.boards
+
+    def close(self) -> None:
+        """Look no more."""
+        self._looking.shutdown(wait=False)
 
     def version_of(self, board_id: str) -> int:
         """Return the version that a board is defined under."""

@@ -206,4 +206,6 @@ def raise_translated(problem: psycopg.Error) -> NoReturn:
         raise LedgerDamaged(f"PostgreSQL found damage ({what}); restore a backup of the database") from problem
     if problem.sqlstate in _UNDEFINED:
         raise LedgerUnavailable(f"the database lacks a part of rankd's schema ({what}): {MIGRATE_HINT}") from problem
-    raise LedgerUnavailable(f"PostgreSQL cannot be used now ({what}); send it again, with the same key") from problem
+    raise LedgerUnavailable(
+        f"PostgreSQL cannot be used now ({what}); try again when it can be reached, with the same key if it is a write"
+    ) from problem

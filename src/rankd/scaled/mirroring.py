@@ -35,7 +35,7 @@ from rankd.projection.redis.mirror import Mirror, Sent
 from rankd.projection.state import BoardState
 from rankd.scaled.follower import Follower
 from rankd.scaled.merging import CONTROLS
-from rankd.scaled.recording import Changes, Touched
+from rankd.scaled.recording import Changes, RecordingStore, Touched
 
 MISSED_EVENTS_MAX = 500_000  # more than that, and the board is loaded anew
 READ_EVENTS = 20_000
@@ -211,7 +211,7 @@ class Mirroring:
     def _start(self, board: Board, live: BoardState, stored: Vector, touched: dict[str, Touched], now_ms: int) -> None:
         """Write to every shard without waiting for the answer."""
         ours = self._follower.positions
-        changes = [self._change(board, live, one) for one in touched.values()]
+        changes = [change_of(self._store, board, live, one) for one in touched.values()]
         sent = self._mirror.send(
             board.id,
             shards_of(board),
@@ -230,7 +230,7 @@ class Mirroring:
     ) -> bool:
         """Write to every shard from where it is; False when one of them is somewhere else."""
         ours = self._follower.positions
-        changes = [self._change(board, live, one) for one in touched.values()]
+        changes = [change_of(self._store, board, live, one) for one in touched.values()]
         behind = dict(enumerate(known.stored))
         for stored in {one for one in known.stored if one is not None}:
             # A shard that stands elsewhere says so, and is left alone until its turn.
@@ -321,26 +321,26 @@ class Mirroring:
         _log.info("board %s: %d players are sent again, Redis was behind", board.id, len(missed))
         return True
 
-    # What is kept now
 
-    def _change(self, board: Board, live: BoardState, touched: Touched) -> InstanceChange:
-        key = touched.key
-        change = changed(
-            self._store,
-            key,
-            touched.rules or rules_of(board, key),
-            list(touched.players),
-            board.tie_resolution_ms,
-            cleared=touched.cleared,
-            returned=list(touched.removed),
-        )
-        if board.exact_top is not None:
-            change = with_top(self._store, change, board.exact_top)
-        if touched.captured:
-            change.captured = captured_places(self._store, key)
-            change.forget_captured = not change.captured
-        change.metadata = metadata_of(live, key, change.players)
-        return change
+def change_of(store: RecordingStore, board: Board, live: BoardState, touched: Touched) -> InstanceChange:
+    """Return what is kept now of those who changed in an instance."""
+    key = touched.key
+    change = changed(
+        store,
+        key,
+        touched.rules or rules_of(board, key),
+        list(touched.players),
+        board.tie_resolution_ms,
+        cleared=touched.cleared,
+        returned=list(touched.removed),
+    )
+    if board.exact_top is not None:
+        change = with_top(store, change, board.exact_top)
+    if touched.captured:
+        change.captured = captured_places(store, key)
+        change.forget_captured = not change.captured
+    change.metadata = metadata_of(live, key, change.players)
+    return change
 
 
 def window_of(board: Board, key: InstanceKey) -> Window | None:

@@ -12,18 +12,17 @@ from collections.abc import Callable
 import msgspec
 
 from rankd.domain.board import Board
-from rankd.domain.instance import InstanceKey
 from rankd.errors import RanksUnavailable
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import Verdict
-from rankd.projection.redis.changes import InstanceChange, captured_places, changed, whole_instance, with_top
+from rankd.projection.redis.changes import captured_places, whole_instance, with_top
 from rankd.projection.redis.loading import Loading
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import BoardState, State
 from rankd.scaled.follower import Follower
-from rankd.scaled.mirroring import instances_of, is_dense, metadata_of, rules_of, shards_of
-from rankd.scaled.recording import RecordingStore, Touched
+from rankd.scaled.mirroring import change_of, instances_of, is_dense, metadata_of, shards_of
+from rankd.scaled.recording import RecordingStore
 
 FOLLOW_EVENTS = 50_000
 SWITCHES_MAX = 20  # attempts to be as far as the projector at the moment of the switch
@@ -80,7 +79,7 @@ class Rebuilding:
             self._follow()  # the projector is ahead: what it has is loaded too
             board, live = self._follower.board(board_id)
             for touched in self._follower.store.take().boards.get(board_id, {}).values():
-                loading.load([self._change(board, live, touched)], dense=is_dense(board))
+                loading.load([change_of(self._follower.store, board, live, touched)], dense=is_dense(board))
         raise RanksUnavailable(f"{board_id} changes too fast to be switched; run it again when less is written")
 
     def _load(self, loading: Loading, board: Board, live: BoardState) -> int:
@@ -95,11 +94,3 @@ class Rebuilding:
                 loading.load([page], dense=is_dense(board))
                 entries += len(page.players)
         return entries
-
-    def _change(self, board: Board, live: BoardState, touched: Touched) -> InstanceChange:
-        key: InstanceKey = touched.key
-        rules = touched.rules or rules_of(board, key)
-        players = list(touched.players)
-        change = changed(self._follower.store, key, rules, players, board.tie_resolution_ms, cleared=touched.cleared)
-        change.metadata = metadata_of(live, key, players)
-        return change

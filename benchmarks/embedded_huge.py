@@ -3,7 +3,8 @@
 join → rest → events by turns with a folder of few players (growth) → close → open from the snapshot
 
 Upkeep rests while growth is measured: ten million events leave it a snapshot and an index to write, which the few of
-the other folder do not.
+the other folder do not; and a folder that has its turn over is one where no events come, so its upkeep would index
+them while the other is measured.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ def _measured(asked: HugeFolder) -> HugeFolderFigures:
         ns_per_event_smaller: list[float] = []
         for _ in range(asked.rounds):
             for subject, samples in ((large, ns_per_event), (smaller, ns_per_event_smaller)):
+                large.wait_for_index()
+                smaller.wait_for_index()
                 with without_garbage_collection():
                     samples.append(_update(subject, asked).ns_per_operation)
         shares = shares_of(lambda: _update(large, asked))

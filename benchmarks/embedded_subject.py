@@ -60,6 +60,11 @@ REST_POLL_S = 0.1
 def rest(boards: rankd.Boards) -> None:
     """Let upkeep finish what the events so far left it to do: a snapshot, and the index by player."""
     boards.snapshot()
+    wait_for_index(boards)
+
+
+def wait_for_index(boards: rankd.Boards) -> None:
+    """Let upkeep finish the index by player, which it writes as soon as no events come."""
     index = running_of(boards)._ledger.player_index
     deadline = time.monotonic() + REST_S_MAX
     while index.behind(running_of(boards).writer.position) > 0 and time.monotonic() < deadline:
@@ -87,6 +92,9 @@ class Embedded:
 
     def rest(self) -> None:
         rest(self.boards)
+
+    def wait_for_index(self) -> None:
+        wait_for_index(self.boards)
 
     def submit_columns(self, batches: Iterable[Columns]) -> Timed:
         """Submit batch after batch; the checksum is how many events were acknowledged."""

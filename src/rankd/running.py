@@ -159,9 +159,7 @@ class Running:
             try:
                 self._keep_up_once()
                 pause_s = UPKEEP_EVERY_S
-            except LedgerUnavailable as problem:
-                _log.warning("upkeep waits: %s", problem)
-            except OSError as problem:
+            except (LedgerUnavailable, SaveInterrupted, OSError) as problem:
                 _log.warning("upkeep waits: %s", problem)
             except Exception:
                 _log.exception("upkeep failed, and goes on")

@@ -16,9 +16,8 @@ namespace {
 constexpr size_t kSharedRowsLeast = 2048;
 constexpr size_t kSharedIdsLeast = 4096;
 constexpr size_t kIdsTogether = 512;
-// After one that found the processors wanted by others; twice as many each time it is so again. A sanitizer should see
-// them shared nevertheless.
-constexpr uint32_t kBatchesAloneMost = kOneSlotPieces ? 0 : 16;
+// After one that found lanes in the readers' way; so many that a reader seldom meets the next attempt.
+constexpr uint32_t kBatchesAlone = 64;
 constexpr uint32_t kLeavesPerBreath = 16;
 constexpr size_t kLookupsPerBreath = 64;
 constexpr size_t kNewcomersTogether = 1024;
@@ -42,6 +41,8 @@ class Application {
       applied_.flags.assign(batch_.rows, 0);
       applied_.old_score.assign(batch_.rows, 0);
       applied_.new_score.assign(batch_.rows, 0);
+      if (engine_.are_lanes_in_the_way()) engine_.batches_alone_ = kBatchesAlone;
+      engine_.lock_.forget_readers();
       find_boards();
       find_players();
       sort_by_board();
@@ -282,8 +283,6 @@ class Application {
       throw;
     }
     engine_.regions_.set_shared(false);
-    engine_.alone_next_ = work.is_crowded() ? std::min(kBatchesAloneMost, std::max(1u, 2 * engine_.alone_next_)) : 0;
-    engine_.batches_alone_ = engine_.alone_next_;
     for (const auto& some : orphans) orphans_.insert(orphans_.end(), some.begin(), some.end());
   }
 

@@ -22,6 +22,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "board.hpp"
@@ -269,6 +270,12 @@ class Engine {
   const Capture* capture_of(uint32_t number) const;
   void fill_capture(const Board& board, std::unique_ptr<Capture>& capture);
   void end_save();
+  // Whether readers want a processor that a second lane takes. A lane that loses its own inside the turn keeps them out
+  // until it has it back, and a system that shares processors evenly lets a reader who wakes up wait for milliseconds. A
+  // sanitizer should see batches shared nevertheless.
+  bool are_lanes_in_the_way() const {
+    return !kOneSlotPieces && (lock_.has_kept_long() || (lock_.was_read() && processors_ <= kLanes));
+  }
   // While readers are kept out.
   std::unique_ptr<Capture> take_capture(uint32_t number);
   void dismantle(Board& board, std::vector<uint32_t>& orphans);
@@ -287,9 +294,10 @@ class Engine {
   std::map<uint32_t, std::unique_ptr<Capture>> captures_;  // by board
   std::unique_ptr<Saving> saving_;
   uint64_t saves_begun_ = 0;
+  static constexpr unsigned kLanes = 2;
+  const unsigned processors_ = std::thread::hardware_concurrency();
   SecondThread second_;
   uint32_t batches_alone_ = 0;  // to come, that are not shared
-  uint32_t alone_next_ = 0;     // how many there were after the last that was
 };
 
 }  // namespace rankd

@@ -1,9 +1,6 @@
 #include "lane.hpp"
 
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <exception>
 
 namespace rankd {
@@ -13,16 +10,6 @@ namespace {
 constexpr size_t kMovesPerBreath = 8;
 // Rows of a board that a lane takes at once: many enough to be worth the asking.
 constexpr uint32_t kPartRows = 16 * kChunkRows;
-// A lane that loses more of its processor than this, and a quarter of its time, is kept from it by others; what a
-// machine takes for itself now and then is less.
-constexpr std::chrono::milliseconds kLostMost{2};
-constexpr int kLostShare = 4;
-
-std::chrono::nanoseconds processor_time() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-}
 
 }  // namespace
 
@@ -57,11 +44,11 @@ bool LaneWork::take(Part& part) {
 class Lane::Changing {
  public:
   explicit Changing(Lane& lane)
-      : lane_(lane), engine_(lane.engine_), work_(lane.work_), exceptions_(std::uncaught_exceptions()) {
+      : engine_(lane.engine_), work_(lane.work_), exceptions_(std::uncaught_exceptions()) {
     if (work_ == nullptr) {
       engine_.lock_.lock();
     } else {
-      lane_.waited_ += work_->turn.enter();
+      work_->turn.enter();
     }
     engine_.has_changed_.store(true, std::memory_order_relaxed);
   }
@@ -80,12 +67,11 @@ class Lane::Changing {
     if (work_ == nullptr) {
       engine_.lock_.breathe();
     } else {
-      lane_.waited_ += work_->turn.breathe();
+      work_->turn.breathe();
     }
   }
 
  private:
-  Lane& lane_;
   Engine& engine_;
   LaneWork* work_;
   int exceptions_;
@@ -94,17 +80,12 @@ class Lane::Changing {
 void Lane::run(bool yields) {
   LaneWork::Part part{};
   work_->join();
-  const auto began = SharedTurn::Clock::now();
-  const auto worked_before = processor_time();
   // What another lane broke need not be finished.
   while (!engine_.broken_.load(std::memory_order_relaxed) && work_->take(part)) {
     const uint32_t end = std::min(part.end, part.begin + kPartRows);
     apply(part.board, part.begin, end);
     if (end < part.end) work_->add(part.board, end, part.end);
-    const auto elapsed = SharedTurn::Clock::now() - began - waited_;
-    const auto lost = elapsed - (processor_time() - worked_before);
-    if (lost > kLostMost && lost * kLostShare > elapsed) work_->note_crowded();
-    if (yields && work_->is_crowded() && work_->may_leave()) return;
+    if (yields && engine_.are_lanes_in_the_way() && work_->may_leave()) return;
   }
 }
 

@@ -51,11 +51,6 @@ class LaneWork {
   // Whether another lane is here, who will find whatever was added.
   bool may_leave();
 
-  // A lane that is kept from its processor inside the turn keeps readers out meanwhile. So where others want the
-  // processors, one lane is enough.
-  void note_crowded() { is_crowded_.store(true, std::memory_order_relaxed); }
-  bool is_crowded() const { return is_crowded_.load(std::memory_order_relaxed); }
-
   SharedTurn turn;
   std::mutex notes;  // held by who notes something for a save
 
@@ -63,7 +58,6 @@ class LaneWork {
   std::mutex mutex_;
   std::priority_queue<Part> left_;
   uint32_t lanes_ = 0;
-  std::atomic<bool> is_crowded_{false};
 };
 
 class Lane {
@@ -72,8 +66,8 @@ class Lane {
   Lane(Engine& engine, const LaneView& view, Applied& applied, LaneWork* work)
       : engine_(engine), view_(view), memory_(engine.memory_), applied_(applied), work_(work) {}
 
-  // Applies what there is to share, as long as there is any. One that `yields` leaves the rest to another lane where
-  // processors are scarce.
+  // Applies what there is to share, as long as there is any. One that `yields` leaves the rest to another lane when
+  // readers are kept waiting.
   void run(bool yields);
   // Applies rows of one board, none of which clears it.
   void apply(uint32_t board, uint32_t begin, uint32_t end);
@@ -126,7 +120,6 @@ class Lane {
   BoardMemory& memory_;
   Applied& applied_;
   LaneWork* const work_;
-  SharedTurn::Clock::duration waited_{};  // for other lanes and for readers
   std::array<Spot, kChunkRows> spots_;  // of a chunk's rows
   std::array<Way, kChunkRows> ways_;    // of sorted_
   std::vector<Move> moves_;

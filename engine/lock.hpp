@@ -31,8 +31,10 @@ class TurnLock {
  public:
   static constexpr std::chrono::microseconds kTurn{100};
   static constexpr std::chrono::milliseconds kPatience{10};
+  static constexpr std::chrono::milliseconds kKeptLong{1};
 
   bool try_lock_shared() {
+    if (!was_read_.load(std::memory_order_relaxed)) was_read_.store(true, std::memory_order_relaxed);
     uint32_t state = state_.load(std::memory_order_relaxed);
     while ((state & kWriter) == 0) {
       if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire)) return true;
@@ -49,7 +51,9 @@ class TurnLock {
       if ((state & kWriter) != 0) state_.wait(state);
     }
     if (waiting_.fetch_sub(1) == 1) waiting_.notify_all();
-    raise(longest_reader_, Clock::now() - began);
+    const auto waited = Clock::now() - began;
+    raise(longest_reader_, waited);
+    if (waited > kKeptLong) kept_long_.store(true, std::memory_order_relaxed);
   }
 
   void unlock_shared() {
@@ -95,6 +99,14 @@ class TurnLock {
     if (!is_turn_over()) return;
     unlock();
     lock();
+  }
+
+  // Since somebody forgot them: whether there were readers, and whether one was kept out for far longer than a turn.
+  bool was_read() const { return was_read_.load(std::memory_order_relaxed); }
+  bool has_kept_long() const { return kept_long_.load(std::memory_order_relaxed); }
+  void forget_readers() {
+    was_read_.store(false, std::memory_order_relaxed);
+    kept_long_.store(false, std::memory_order_relaxed);
   }
 
   uint32_t readers_waiting() const { return waiting_.load(); }
@@ -152,6 +164,8 @@ class TurnLock {
   std::atomic<uint32_t> state_{0};    // kWriter when a writer is in or about to be; below it, readers inside
   std::atomic<uint32_t> waiting_{0};  // readers who were kept out
   std::atomic<bool> writer_waits_{false};
+  std::atomic<bool> was_read_{false};
+  std::atomic<bool> kept_long_{false};
   Clock::time_point since_;
   std::atomic<clockid_t> writer_clock_{CLOCK_MONOTONIC};
   std::atomic<int64_t> waiting_since_{0};

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -54,21 +53,16 @@ class SecondThread {
 // and the last who leaves gives it back; when readers have waited for a turn, nobody comes before all have left.
 class SharedTurn {
  public:
-  using Clock = std::chrono::steady_clock;
-
   explicit SharedTurn(TurnLock& lock) : lock_(lock) {}
   SharedTurn(const SharedTurn&) = delete;
   SharedTurn& operator=(const SharedTurn&) = delete;
 
-  // Returns how long others kept it waiting.
-  Clock::duration enter() {
-    const auto began = Clock::now();
+  void enter() {
     std::unique_lock<std::mutex> guard(mutex_);
     // Asleep, though those inside look every few changes: one that lost its processor may need this one's.
     left_.wait(guard, [&] { return inside_ == 0 || !lock_.is_turn_over(); });
     if (inside_ == 0) lock_.lock();
     ++inside_;
-    return Clock::now() - began;
   }
   void leave() {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -76,11 +70,11 @@ class SharedTurn {
     lock_.unlock();
     left_.notify_all();
   }
-  // For those inside, between two changes; returns the same.
-  Clock::duration breathe() {
-    if (!lock_.is_turn_over()) return {};
+  // For those inside, between two changes.
+  void breathe() {
+    if (!lock_.is_turn_over()) return;
     leave();
-    return enter();
+    enter();
   }
 
  private:

@@ -150,6 +150,30 @@ TEST("the lock knows the longest wait, and how much of it the writer worked") {
   CHECK(busy.work > kHeldNs / 4);
 }
 
+TEST("the lock knows whether it was read, and whether a reader was kept out for long") {
+  TurnLock lock;
+  CHECK(!lock.was_read());
+  lock.lock_shared();
+  lock.unlock_shared();
+  CHECK(lock.was_read());
+  CHECK(!lock.has_kept_long());
+  lock.lock();
+  Threads threads;
+  threads.start([&] {
+    lock.lock_shared();
+    lock.unlock_shared();
+  });
+  while (lock.readers_waiting() == 0) std::this_thread::yield();
+  for (const auto until = Clock::now() + 2 * TurnLock::kKeptLong; Clock::now() < until;) {
+  }
+  lock.unlock();
+  threads.join();
+  CHECK(lock.has_kept_long());
+  lock.forget_readers();
+  CHECK(!lock.was_read());
+  CHECK(!lock.has_kept_long());
+}
+
 TEST("a writer comes in although readers come one after the other") {
   TurnLock lock;
   std::atomic<bool> over{false};

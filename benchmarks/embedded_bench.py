@@ -12,6 +12,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from hashlib import sha256
 from itertools import cycle
 from statistics import median
 from typing import TypeVar
@@ -31,6 +32,7 @@ Batch = TypeVar("Batch")
 
 # No common divisor: each time a list of players comes round, it meets other scores.
 RING_PLAYERS, RING_SCORES = 10, 3
+BUSY_BYTES = 16 << 20  # hashed in some ten milliseconds, about a batch
 
 
 def embedded_rows(scale: Scale, with_redis: bool) -> Iterator[Row]:
@@ -158,16 +160,19 @@ def _reader_row(stand: Stand, name: str, write: Writer, switch_s: float) -> Row:
     series = Series()
     rounds: list[Watched] = []
     idle: list[Watched] = []
+    busy: list[Watched] = []
     store.forget_waits()
     for _ in range(min(scale.rounds, scale.reader_rounds_max)):
         players = stand.subject.workload.ids(READ_PLAYERS)
         idle.append(watch(call, _nothing, players, scale.reader_s, switch_s))
+        busy.append(watch(call, _elsewhere, players, scale.reader_s, switch_s))
         rounds.append(watch(call, write, players, scale.reader_s, switch_s))
         series.add(RANKD, rounds[-1].p99_ns)
     inside = store.longest_waits()
     extra = {
         "switch_interval_s": switch_s,
         "without_a_writer_p99_ns": median(watched.p99_ns for watched in idle),
+        "beside_a_busy_thread_p99_ns": median(watched.p99_ns for watched in busy),
         "engine_wait_max_ns": float(inside.reader_ns),
         "engine_work_max_ns": float(inside.work_ns),
         **watched_figures(RANKD, rounds),
@@ -178,6 +183,14 @@ def _reader_row(stand: Stand, name: str, write: Writer, switch_s: float) -> Row:
 def _nothing(stop: threading.Event) -> int:
     """Write nothing: what the reader waits then is the machine's doing."""
     stop.wait()
+    return 0
+
+
+def _elsewhere(stop: threading.Event) -> int:
+    """Keep a processor busy with something that is not ours and needs no interpreter: what a reader waits then, too."""
+    some = bytes(BUSY_BYTES)
+    while not stop.is_set():
+        sha256(some)
     return 0
 
 

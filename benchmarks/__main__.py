@@ -34,6 +34,7 @@ from benchmarks.redis_reads import redis_read_rows
 from benchmarks.redis_server import HOW_TO_GET_REDIS, redis_is_installed, running_redis
 from benchmarks.report import busy_warning, extras, report_of, size_text, summary, table, write_report
 from benchmarks.rivals import Redis
+from benchmarks.scaled_huge import scaled_huge_rows
 from benchmarks.scaled_path import scaled_path_rows
 from benchmarks.workload import PLAYERS_MAX
 
@@ -47,8 +48,8 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "reader": reader_rows,
     "variants": variant_rows,
 }
-HUGE_GROUPS = frozenset({"huge", "embedded_huge"})  # asked for by name, or with --huge
-GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http", "live", "scaled")
+HUGE_GROUPS = frozenset({"huge", "embedded_huge", "scaled_huge"})  # asked for by name, or with --huge
+GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http", "live", "scaled", "scaled_huge")
 WRK_GROUPS = frozenset({"http", "live"})  # they need it as a client
 ROUNDS_MAX = 100
 
@@ -137,19 +138,22 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         yield from http_rows(scale)
     if "live" in wanted:
         yield from live_rows(scale)
-    if "scaled" in wanted:
-        yield from scaled_rows(scale, with_redis)
+    yield from scaled_rows(scale, wanted, with_redis)
 
 
-def scaled_rows(scale: Scale, with_redis: bool) -> Iterator[Row]:
+def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterator[Row]:
     """The parts of the scaled-out composition, of those whose server is installed."""
-    if binaries() is not None:
-        yield from postgres_rows(scale)
-    if with_redis:
-        yield from redis_mirror_rows(scale)
-        yield from redis_read_rows(scale)
-    if with_redis and binaries() is not None:
-        yield from scaled_path_rows(scale, wrk_is_installed())
+    with_postgres = binaries() is not None
+    if "scaled" in wanted:
+        if with_postgres:
+            yield from postgres_rows(scale)
+        if with_redis:
+            yield from redis_mirror_rows(scale)
+            yield from redis_read_rows(scale)
+        if with_redis and with_postgres:
+            yield from scaled_path_rows(scale, wrk_is_installed())
+    if "scaled_huge" in wanted and with_redis and with_postgres:
+        yield from scaled_huge_rows(scale)
 
 
 def main(given: Sequence[str]) -> int:

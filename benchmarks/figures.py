@@ -31,6 +31,7 @@ HTTP_PLAYERS = 1_000_000
 LIVE_CLIENTS = 5_000
 LIVE_WATCHERS = 100
 SCALED_PLAYERS = 1_000_000
+SCALED_PLAYERS_HUGE = 10_000_000
 SCALED_SHARDS = 8
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
@@ -88,8 +89,10 @@ TARGETS = {
     "live_submit": Target(ratio_min=0.8, rival=UNWATCHED, entries=LIVE_WATCHERS),
     "scaled_append": Target(ratio_min=0.6, rival=COPY, entries=SCALED_PLAYERS),
     "scaled_mirror": Target(ratio_min=0.7, entries=SCALED_PLAYERS),
+    "scaled_backlog": Target(ratio_min=0.7, entries=SCALED_PLAYERS),
     "scaled_mirror_sums": Target(ratio_min=0.5, entries=SCALED_PLAYERS),
     "scaled_rebuild": Target(ratio_min=1 / 1.5, entries=SCALED_PLAYERS),
+    "scaled_rebuild_huge": Target(ratio_min=1 / 1.5, entries=SCALED_PLAYERS_HUGE),
     "scaled_visible_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
     "scaled_visible_busy_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
     "scaled_shards_rank_p99": Target(cost_max=10e6, entries=SCALED_PLAYERS * SCALED_SHARDS),
@@ -196,6 +199,7 @@ class Scale:
     live_rounds_max: int = 5
     live_turn_s: int = 4
     scaled_players: int = SCALED_PLAYERS  # of one shard
+    scaled_players_huge: int = SCALED_PLAYERS_HUGE
     scaled_shards: int = SCALED_SHARDS
     scaled_calls: int = 2_000
     scaled_batch_events: int = 1_000
@@ -252,6 +256,7 @@ SMOKE = Scale(
     live_rounds_max=1,
     live_turn_s=1,
     scaled_players=1_000,
+    scaled_players_huge=2_000,
     scaled_shards=3,
     scaled_calls=20,
     scaled_batch_events=100,

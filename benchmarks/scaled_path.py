@@ -1,5 +1,6 @@
 """The whole scaled-out path: PostgreSQL (synced), a projector, Redis, an API process, each a process of its own.
 
+    backlog   a projector held up → events appended → let go: ledger → ranked → Redis, until a read shows the last
     visible   a score is sent → durable → ranked → a read shows it, while others are sent at a fixed rate
     reads     wrk → HTTP → one call to Redis, or none where the answer is in memory; beside the embedded server
 
@@ -8,24 +9,28 @@ The rate is held whether or not anybody keeps up. `busy` is 0.7 of what was rank
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
+from subprocess import Popen
 from typing import Any
 
 from tests.acceptance.scaled_serving import Installation
 from tests.servers.postgres import running_postgres
-from tests.servers.redis import running_redis
+from tests.servers.redis import RedisServer, running_redis
 
 import rankd
 from benchmarks.disk import folder_on_disk
-from benchmarks.figures import LIBRARY, RANKD, Row, Scale, Series
+from benchmarks.figures import LIBRARY, RANKD, REDIS, Row, Scale, Series
 from benchmarks.http_servers import running_rankd
 from benchmarks.http_wrk import BOARD, Wrk
-from benchmarks.workload import Workload
+from benchmarks.redis_server import Pipeline, RawConnection, integers
+from benchmarks.workload import Events, Workload
 from rankd import Boards
 from rankd.scaled.compose import open_shared
 
@@ -40,6 +45,7 @@ LEAST_PER_S = 2_000
 BUSY_SHARE = 0.7
 P99 = 0.99
 CONNECTIONS = 32
+BACKLOG_BATCHES = 100
 
 
 def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
@@ -51,10 +57,11 @@ def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         redis = stack.enter_context(running_redis())
         installation = Installation(folder, postgres, redis, {"RANKD_RANKS_CACHE_MS": "0"})
         stack.callback(installation.stop)
-        installation.project()
+        projector = installation.project()
         boards = stack.enter_context(open_shared(installation.ledger_url, redis.url, at_least_wait_ms=60_000))
         stand = Stand(scale, boards)
         stand.load()
+        yield stand.backlog_row(projector, redis)
         most = stand.most_per_s()
         yield stand.visible_row("scaled_visible_p99", LEAST_PER_S, most)
         yield stand.visible_row("scaled_visible_busy_p99", max(LEAST_PER_S, int(most * BUSY_SHARE)), most)
@@ -77,6 +84,34 @@ class Stand:
             ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, self._scale.scaled_players))]
             last = self._boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
         self._boards.top(BOARD, 1, at_least=last.position)
+
+    def backlog_row(self, projector: Popen[bytes], redis: RedisServer) -> Row:
+        """Let a projector find events that wait for it, by turns with the ZADDs that follow from them.
+
+        It is held up for less than it may keep its lease without a sign of life.
+        """
+        series, scale = Series(), self._scale
+        count = BACKLOG_BATCHES * scale.scaled_batch_events
+        with RawConnection(redis.port) as raw:
+            for _ in range(scale.rounds):
+                batches = list(self._workload.updates(count).batches(scale.scaled_batch_events))
+                projector.send_signal(signal.SIGSTOP)
+                try:
+                    for events in batches:
+                        last = self._submit(events)
+                finally:
+                    projector.send_signal(signal.SIGCONT)
+                began_ns = time.perf_counter_ns()
+                self._boards.top(BOARD, 1, at_least=last)
+                series.add(RANKD, (time.perf_counter_ns() - began_ns) / (count * len(WINDOWS)))
+                pipelines = [_zadds(events) for events in batches]
+                began_ns = time.perf_counter_ns()
+                replies = raw.exchange(pipelines)
+                series.add(REDIS, (time.perf_counter_ns() - began_ns) / (count * len(WINDOWS)))
+                integers(replies)
+        extra = {"rankd_events_per_s": 1e9 / len(WINDOWS) / median(series.samples[RANKD])}
+        note = "a whole projector, from the ledger on, five windows; redis: ZADDs encoded beforehand, raw socket"
+        return series.row("scaled_backlog", scale.scaled_players, "ns_per_update", extra, note, judged=not scale.smoke)
 
     def most_per_s(self) -> float:
         """Return how many events a second are ranked at most: appended in batches, until a read shows the last."""
@@ -128,7 +163,9 @@ class Stand:
         return sorted(delays_s), sent[0] / (time.perf_counter() - began)
 
     def _send(self, count: int) -> str:
-        events = self._workload.updates(count)
+        return self._submit(self._workload.updates(count))
+
+    def _submit(self, events: Events) -> str:
         return self._boards.submit_many(BOARD, players=events.ids(), scores=array("q", events.scores.tolist())).position
 
 
@@ -160,6 +197,15 @@ def _read_rows(scale: Scale, installation: Installation, folder: Path) -> Iterat
                 extra["embedded_requests_per_s"] = 1e9 / theirs.ns_per_request
             note = "wrk, 32 connections, one API process; library: the embedded server on the same boards"
             yield series.row(name, scale.scaled_players, "ns_per_request", extra, note, judged=not scale.smoke)
+
+
+def _zadds(events: Events) -> Pipeline:
+    parts = []
+    for number, player in zip(events.scores.tolist(), events.ids(), strict=True):
+        for window in WINDOWS:
+            arguments = ["ZADD", window, str(number), player]
+            parts.append("".join(["*4\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in arguments)]))
+    return Pipeline("".join(parts).encode("ascii"), len(parts))
 
 
 def _calls(redis: Any) -> int:

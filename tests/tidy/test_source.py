@@ -62,7 +62,7 @@ def test_no_file_names_a_package_registry() -> None:
     assert not list(found(REGISTRY, texts())), "where packages come from is set up outside of the project"
 
 
-NATIVE_MODULES = ("rankd._appender", "rankd._engine", "rankd._numbers")
+NATIVE_MODULES = ("rankd._appender", "rankd._columns", "rankd._engine", "rankd._numbers")
 
 
 def modules() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rankd._columns import extent, first_odd
 from rankd.domain.board import Board
 from rankd.domain.instant import check_at
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE
@@ -20,7 +21,7 @@ from rankd.errors import BoardClosed, InvalidValue
 from rankd.intake.queue import Task
 from rankd.intake.sender import LOCAL, Sender
 
-IDS_PER_TURN = 2_000  # looked at before other threads may run
+IDS_PER_TURN = 10_000  # looked at before other threads may run
 NOW = -1  # in a column of instants: the ledger's time at the commit
 
 
@@ -133,18 +134,15 @@ def check_open(board: Board) -> None:
 def check_players(players: object) -> list[str]:
     """Return the ids of a column, or name the first bad one."""
     listed: list[Any] = _listed("players", players)
-    # Most ids are plain: a look tells them from those that need the whole check.
-    for index, player in enumerate(listed):
-        if index % IDS_PER_TURN == IDS_PER_TURN - 1:
+    index, count = 0, len(listed)
+    while index < count:
+        turn_end = min(index + IDS_PER_TURN, count)
+        # Most ids are plain: a look tells them from those that need the whole check.
+        while (index := first_odd(listed, index, turn_end, PLAYER_BYTES_MAX)) < turn_end:
+            check_player(listed[index], f"players[{index}]")
+            index += 1
+        if turn_end < count:
             time.sleep(0)  # a reader may wait for the interpreter
-        if not (
-            type(player) is str
-            and player.isascii()
-            and player.isprintable()
-            and 0 < len(player) <= PLAYER_BYTES_MAX
-            and player[0] != "."
-        ):
-            check_player(player, f"players[{index}]")
     return listed
 
 
@@ -158,7 +156,10 @@ def check_scores(scores: object, board: Board | None) -> array[int]:
 
 def check_bounds(column: array[int], board: Board) -> None:
     """Refuse a column that holds a score outside a board's bounds, naming the first."""
-    if column and (min(column) < board.score_min or max(column) > board.score_max):
+    if not column:
+        return
+    least, greatest = extent(column)
+    if least < board.score_min or greatest > board.score_max:
         for index, score in enumerate(column):
             board.check_score(score, f"scores[{index}]")
 

@@ -11,6 +11,10 @@ import jwt
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from rankd.clock import SystemClock
+from rankd.registry.credentials import Scope
+from rankd.registry.sqlite_credentials import SqliteCredentials
+
 from .impatient import impatient_serving
 from .live_clients import Socket, Watching, event_stream, web_socket
 from .serving import Serving, serving
@@ -66,6 +70,21 @@ def test_a_connection_ends_when_its_token_does(server: Serving, kind: str) -> No
     assert watching.next().type == "snapshot"
 
     assert watching.end_code() == 4001
+    assert time.monotonic() - began < 5
+    watching.link.close()
+
+
+@KINDS
+def test_a_connection_ends_when_its_key_is_revoked(server: Serving, kind: str) -> None:
+    with SqliteCredentials(server.folder, SystemClock()) as credentials:
+        credential, key = credentials.create(f"watcher {kind}", [Scope.READ], player="bob")
+        server.wait_until_known(key)
+        watching = Watching(server.url, kind, "friends:arcade:bob", token=key)
+        assert watching.next().type == "snapshot"
+        began = time.monotonic()
+        credentials.revoke(credential.id)
+
+    assert watching.end_code() == 4003
     assert time.monotonic() - began < 5
     watching.link.close()
 

@@ -37,6 +37,7 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._holders: tuple[Mapping[bytes, Credential] | None, dict[bytes, Held]] = (None, {})
+        self._keys: tuple[Mapping[bytes, Credential] | None, frozenset[str]] = (None, frozenset())
         self._verified: tuple[Keys | None, OrderedDict[bytes, Held]] = (None, OrderedDict())
         self._remembering = threading.Lock()
 
@@ -54,6 +55,17 @@ class Authenticator:
         if ends is not None and self._clock.now() >= ends:
             raise Unauthenticated("the credential has expired; get a new one")
         return identity
+
+    def is_revoked(self, identity: Identity) -> bool:
+        """Tell whether the API key that somebody was identified by has been revoked since."""
+        if identity.key is None:
+            return False
+        known = self._credentials.known
+        made_from, ids = self._keys
+        if made_from is not known:
+            ids = frozenset(credential.id for credential in known.values())
+            self._keys = (known, ids)
+        return identity.key not in ids
 
     def _of_key(self, digest: bytes) -> Held:
         known = self._credentials.known

@@ -22,6 +22,7 @@ class Identity(msgspec.Struct, frozen=True):
     scopes: frozenset[Scope]
     player: str | None  # whom it acts for; None for a service
     expires_at: int | None  # s since 1970, rounded down; None: never
+    key: str | None = None  # the id of its API key, which may be revoked; None for a token
 
     @property
     def is_service(self) -> bool:
@@ -37,8 +38,8 @@ def identity_of_key(credential: Credential) -> Identity:
     """Return who holds an API key."""
     expires_at = None if credential.expires_at is None else credential.expires_at // 1_000
     if credential.player is not None:
-        return _player(credential.player, credential.scopes, expires_at)
-    return Identity(credential.name, f"key:{credential.id}", credential.scopes, None, expires_at)
+        return _player(credential.player, credential.scopes, expires_at, credential.id)
+    return Identity(credential.name, f"key:{credential.id}", credential.scopes, None, expires_at, credential.id)
 
 
 def identity_of_subject(subject: str, scopes: frozenset[Scope], expires_at: int) -> Identity:
@@ -54,8 +55,8 @@ def identity_of_subject(subject: str, scopes: frozenset[Scope], expires_at: int)
     return Identity(name, name, scopes, None, expires_at)
 
 
-def _player(player: str, scopes: frozenset[Scope], expires_at: int | None) -> Identity:
-    return Identity(PLAYER, f"player:{player}", scopes, player, expires_at)
+def _player(player: str, scopes: frozenset[Scope], expires_at: int | None, key: str | None = None) -> Identity:
+    return Identity(PLAYER, f"player:{player}", scopes, player, expires_at, key)
 
 
 def require_identity(identity: Identity | None) -> Identity:

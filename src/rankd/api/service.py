@@ -86,7 +86,9 @@ class Service:
         """Begin to serve live connections."""
         push = self.config.push
         hub = Hub(self.boards, push.push_interval_ms, self.in_thread, problem_data)
-        streams = Streams(push.streams_max, push.streams_per_address_max, time)
+        streams = Streams(
+            push.streams_max, push.streams_per_address_max, time, is_revoked=self.authenticator.is_revoked
+        )
         self.live = Live(
             hub,
             streams,

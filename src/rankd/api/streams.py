@@ -33,6 +33,7 @@ class Ending(NamedTuple):
 
 STOPPING = Ending(1012, "the server stops; come again")
 EXPIRED = Ending(4001, "the credential has expired")
+REVOKED = Ending(4003, "the credential has been revoked")
 TOO_SLOW = Ending(4008, "nothing was read for too long")
 
 
@@ -157,13 +158,15 @@ class Streams:
         per_address_max: int,
         now_s: Callable[[], float],
         *,
+        is_revoked: Callable[[Identity], bool] = lambda _identity: False,
         heartbeat_s: float | None = None,
         stalled_s: float | None = None,
     ) -> None:
-        """`now_s` is the time credentials expire by, in s since 1970; the rest is HEARTBEAT_S and STALLED_S if None."""
+        """`now_s` is the time credentials expire by, in s since 1970; the last two: None for the usual."""
         self._streams_max = streams_max
         self._per_address_max = per_address_max
         self._now_s = now_s
+        self._is_revoked = is_revoked
         self._heartbeat_s = HEARTBEAT_S if heartbeat_s is None else heartbeat_s
         self._stalled_s = STALLED_S if stalled_s is None else stalled_s
         self._open: set[Stream] = set()
@@ -206,7 +209,7 @@ class Streams:
             stream.end(ending)
 
     async def run(self) -> None:
-        """Keep connections alive, and send away those that are too slow or whose credential has expired."""
+        """Keep connections alive, and send away those that are too slow or whose credential holds no longer."""
         loop = asyncio.get_running_loop()
         look_every_s = min(LOOK_EVERY_S, self._heartbeat_s, self._stalled_s)
         next_beat = loop.time() + self._heartbeat_s
@@ -225,6 +228,8 @@ class Streams:
         identity = stream.identity
         if identity is not None and identity.expires_at is not None and identity.expires_at <= self._now_s():
             stream.end(EXPIRED)
+        if identity is not None and self._is_revoked(identity):
+            stream.end(REVOKED)
         if stream.sending_since is not None and now - stream.sending_since > self._stalled_s:
             self.sent_away += stream.ending is not TOO_SLOW
             stream.ending = TOO_SLOW

@@ -141,7 +141,9 @@ def _check_origin(where: str, origin: str) -> None:
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
-    if host is None or parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}":
+    is_origin = host is not None and parts.scheme in ("http", "https") and origin == f"{parts.scheme}://{parts.netloc}"
+    # Origins are put into headers, where these would end one.
+    if not is_origin or any(character in origin for character in " ;,'\"\\"):
         raise InvalidValue(
             where,
             f'must be origins such as "https://game.example", without a path or a slash at the end; got {origin!r:.80}',

@@ -60,16 +60,30 @@ def test_a_service_key_tells_the_service(authenticator: Authenticator, credentia
     key, token = credentials.create("game server", ["scores:write", "read"], expires_at=NOW + 1_999)
 
     assert authenticator.identify(bearer(token)) == Identity(
-        "game server", f"key:{key.id}", frozenset({Scope.SCORES_WRITE, Scope.READ}), None, NOW_S + 1
+        "game server", f"key:{key.id}", frozenset({Scope.SCORES_WRITE, Scope.READ}), None, NOW_S + 1, key.id
     )
 
 
 def test_a_players_key_tells_the_player(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
-    _, token = credentials.create("alice's phone", ["read"], player="alice")
+    key, token = credentials.create("alice's phone", ["read"], player="alice")
     found = authenticator.identify(bearer(token))
 
-    assert found == Identity("player", "player:alice", frozenset({Scope.READ}), "alice", None)
+    assert found == Identity("player", "player:alice", frozenset({Scope.READ}), "alice", None, key.id)
     assert not found.is_service
+
+
+def test_who_was_known_by_a_key_is_so_until_it_is_revoked(
+    authenticator: Authenticator, credentials: SqliteCredentials
+) -> None:
+    (key, token), (_, other) = (credentials.create(name, ["read"], player=name) for name in ("alice", "bob"))
+    alice, bob = authenticator.identify(bearer(token)), authenticator.identify(bearer(other))
+    assert alice is not None
+    assert bob is not None
+    assert not authenticator.is_revoked(alice)
+    credentials.revoke(key.id)
+
+    assert authenticator.is_revoked(alice)
+    assert not authenticator.is_revoked(bob)
 
 
 def test_a_players_keys_and_tokens_are_one_account(

@@ -104,6 +104,8 @@ def test_origins_are_a_scheme_a_host_and_a_port(origins: str) -> None:
         "ftp://game.example",
         "https://x:port",
         "//x",
+        "https://game.example;script-src",
+        "https://game.example 'self'",
     ],
 )
 def test_anything_else_is_no_origin(origin: str) -> None:

@@ -82,8 +82,15 @@ class Connection:
         return [frame for frame in self.frames if frame["type"] == kind]
 
 
-def live_over(hub: Hub, *, streams_max: int = 10, public_read: bool = True, **seconds: float) -> Live:
-    streams = Streams(streams_max, streams_max, lambda: NOW_S, **seconds)
+def live_over(
+    hub: Hub,
+    *,
+    streams_max: int = 10,
+    public_read: bool = True,
+    heartbeat_s: float | None = None,
+    stalled_s: float | None = None,
+) -> Live:
+    streams = Streams(streams_max, streams_max, lambda: NOW_S, heartbeat_s=heartbeat_s, stalled_s=stalled_s)
     return Live(hub, streams, Tickets(lambda: NOW_S), public_read=public_read, interval_ms=500)
 
 

@@ -31,10 +31,19 @@ $(STAMPS)/rankd: $(STAMPS)/tools $(ENGINE)
 
 setup: $(STAMPS)/rankd
 
-run: setup
+# To run it nobody needs the tools it is made with.
+$(STAMPS)/product: constraints.txt pyproject.toml $(ENGINE) $(shell find src -type f -not -name '*.pyc')
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@if [ -e $(STAMPS)/rankd ]; then $(MAKE) --no-print-directory setup; else \
+	  echo "building rankd: about a minute, the first time" && \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt .; fi
+	@touch $@
+
+run: $(STAMPS)/product
 	@$(BIN)/rankd serve --config examples/rankd.toml
 
-demo: setup
+demo: $(STAMPS)/product
 	@$(BIN)/rankd demo
 
 # Sanitizers want a whole build each, but no Python. The tests run side by side, one sanitizer a core.

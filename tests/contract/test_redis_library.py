@@ -1,4 +1,4 @@
-"""Which Redis is taken, and who loads the functions: every master has them, and nobody replaces newer ones."""
+"""Which Redis is taken, and who loads the functions: every master has them, and every build calls its own."""
 
 from __future__ import annotations
 
@@ -14,16 +14,29 @@ from rankd.errors import InvalidValue, RanksNewer, RanksUnavailable, RanksUnfit
 from rankd.projection.port import Position, Verdict
 from rankd.projection.redis.changes import InstanceChange, Move
 from rankd.projection.redis.client import Client, connect
-from rankd.projection.redis.library import LIBRARY_VERSION, ensure_library, library_code
+from rankd.projection.redis.library import LIBRARY_VERSION, Library, ensure_library, make_library, our_library
 from rankd.projection.redis.mirror import Mirror
 
 CHANGE = InstanceChange(InstanceKey("arcade"), Rules(), 1_000, ["ann"], array("q", [5]), array("q", [0]), total=1)
 
 
-def stored_version(plain: Any) -> str:
-    (library,) = plain.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "rankd", "WITHCODE")
-    code = dict(zip(library[::2], library[1::2], strict=True))[b"library_code"].decode()
-    return str(code.splitlines()[1])
+def stored_names(plain: Any) -> list[str]:
+    """The libraries of a server, by name."""
+    libraries = plain.execute_command("FUNCTION", "LIST")
+    return sorted(dict(zip(one[::2], one[1::2], strict=True))[b"library_name"].decode() for one in libraries)
+
+
+def stored_functions(plain: Any) -> list[str]:
+    """The functions of all libraries of a server, by name."""
+    libraries = plain.execute_command("FUNCTION", "LIST")
+    functions = [dict(zip(one[::2], one[1::2], strict=True))[b"functions"] for one in libraries]
+    return sorted(dict(zip(one[::2], one[1::2], strict=True))[b"name"].decode() for of in functions for one in of)
+
+
+def small_library(version: int, answer: str) -> Library:
+    """A library with one function, which says whose it is."""
+    code = f"redis.register_function{{function_name = 'rankd_tell', callback = function() return '{answer}' end}}"
+    return make_library(version, [("tell.lua", code)])
 
 
 def test_functions_that_were_lost_are_loaded_again(redis_server: RedisServer, redis_client: Client) -> None:
@@ -59,7 +72,7 @@ def test_every_master_of_a_cluster_has_the_functions(redis_cluster: RedisCluster
     assert {answer.verdict for answer in answers} == {Verdict.APPLIED}
     for server in redis_cluster.masters():
         with server.client() as plain:
-            assert stored_version(plain) == f"-- version {LIBRARY_VERSION}"
+            assert stored_names(plain) == [our_library().name]
 
 
 @pytest.fixture
@@ -71,25 +84,67 @@ def server(redis_server: RedisServer) -> Any:
         plain.execute_command("FUNCTION", "FLUSH")
 
 
-def test_an_older_library_is_replaced(server: Any) -> None:
-    assert ensure_library(server, library_code(LIBRARY_VERSION))
-    assert ensure_library(server, library_code(LIBRARY_VERSION + 1))
-    assert stored_version(server) == f"-- version {LIBRARY_VERSION + 1}"
+def test_every_function_carries_the_build(server: Any) -> None:
+    assert ensure_library(server)
+    assert not ensure_library(server)
+
+    names = stored_functions(server)
+    assert len(names) == our_library().code.count("register_function") > 1
+    assert all(name.startswith("rankd_") and name.endswith(f"_{our_library().build}") for name in names)
 
 
-def test_a_library_newer_by_one_version_serves_this_node_and_is_left(server: Any) -> None:
-    ensure_library(server, library_code(LIBRARY_VERSION + 1))
+def test_libraries_of_versions_one_apart_stand_side_by_side(server: Any) -> None:
+    newer = our_library(LIBRARY_VERSION + 1)
+    assert ensure_library(server)
+    assert ensure_library(server, newer)
 
     assert not ensure_library(server)
-    assert stored_version(server) == f"-- version {LIBRARY_VERSION + 1}"
+    assert not ensure_library(server, newer)
+    assert stored_names(server) == sorted([our_library().name, newer.name])
 
 
-def test_a_library_newer_by_two_versions_is_refused(server: Any) -> None:
-    ensure_library(server, library_code(LIBRARY_VERSION + 2))
+def test_two_builds_of_one_version_call_functions_of_their_own(server: Any) -> None:
+    one, other = small_library(LIBRARY_VERSION, "one"), small_library(LIBRARY_VERSION, "other")
+    for library in (one, other, one):
+        ensure_library(server, library)
+
+    told = [server.execute_command("FCALL", library.function("rankd_tell"), 0) for library in (one, other)]
+    assert told == [b"one", b"other"]
+
+
+def test_who_is_quicker_to_load_a_library_does_no_harm(server: Any) -> None:
+    class Late:
+        """Sees no libraries, as one who looked a moment too early."""
+
+        def execute_command(self, *command: str) -> Any:
+            return [] if command[:2] == ("FUNCTION", "LIST") else server.execute_command(*command)
+
+    ensure_library(server)
+    assert ensure_library(Late())
+    assert stored_names(server) == [our_library().name]
+
+
+def test_functions_newer_by_two_versions_are_refused(server: Any) -> None:
+    newest = our_library(LIBRARY_VERSION + 2)
+    ensure_library(server, newest)
+
+    with pytest.raises(RanksNewer, match=f"of version {newest.version}, .* {LIBRARY_VERSION}: upgrade rankd"):
+        ensure_library(server)
+    assert stored_names(server) == [newest.name]
+
+
+def test_a_node_two_versions_behind_is_refused_once_the_newer_one_is_there(
+    redis_client: Client, redis_server: RedisServer, server: Any
+) -> None:
+    ensure_library(server)
+    ensure_library(server, our_library(LIBRARY_VERSION + 1))
+    ensure_library(server, our_library(LIBRARY_VERSION + 2))  # takes away those of the version two before
 
     with pytest.raises(RanksNewer, match="upgrade rankd"):
-        ensure_library(server)
-    assert stored_version(server) == f"-- version {LIBRARY_VERSION + 2}"
+        Mirror(redis_client).write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    with pytest.raises(RanksNewer, match="upgrade rankd"):
+        connect(redis_server.url)
+    assert our_library().name not in stored_names(server)
 
 
 def test_a_redis_that_may_evict_is_refused(redis_server: RedisServer, server: Any) -> None:

@@ -40,6 +40,7 @@ _CODES: tuple[tuple[type[errors.RankdError], ExitCode], ...] = (
     (errors.SnapshotUnwritten, ExitCode.UNAVAILABLE),
     (errors.VerificationFailed, ExitCode.DAMAGED),
     (errors.LedgerUnreadable, ExitCode.DAMAGED),
+    (errors.RanksNewer, ExitCode.DAMAGED),
     (errors.SnapshotUnreadable, ExitCode.DAMAGED),
     (errors.EngineBroken, ExitCode.DAMAGED),
 )

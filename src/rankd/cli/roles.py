@@ -118,7 +118,7 @@ def _migrate_shared(config: Config) -> Migrated:
         events = sum(ledger.heads().sequences)
     finally:
         ledger.close()
-    version = len(scripts_of("rankd.ledger.postgres"))
+    version = max(before, len(scripts_of("rankd.ledger.postgres")))  # a newer rankd may have been here
     return Migrated(masked_url(config.ledger.url), before, version, events)
 
 

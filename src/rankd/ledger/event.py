@@ -16,8 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.domain.window import Reading
+from rankd.errors import LedgerNewer
 
-PAYLOAD_VERSION = 1
+PAYLOAD_VERSION = 1  # the newest that is understood
+PAYLOAD_WRITTEN = 1  # what new events say; for one release that of the version before, whose nodes read them too
 HASH_BYTES = 16
 SEAL_BYTES = HASH_BYTES + 8
 NO_SEAL = bytes(SEAL_BYTES)  # before the first commit
@@ -59,7 +61,7 @@ class Context(msgspec.Struct, frozen=True):
     board: str
     sender: str
     boards: dict[str, Accepted]  # the board itself and those it feeds
-    payload_version: int = PAYLOAD_VERSION
+    payload_version: int = PAYLOAD_WRITTEN
 
     @property
     def key(self) -> bytes:
@@ -168,9 +170,29 @@ def rows(stretch: Stretch) -> Iterable[Scored]:
 
 
 encode_context = msgspec.json.Encoder(order="deterministic").encode
-decode_context = msgspec.json.Decoder(Context).decode
 encode_detail = msgspec.json.Encoder(order="deterministic").encode
 decode_detail = msgspec.json.Decoder(Detail).decode
+_decode_context = msgspec.json.Decoder(Context).decode
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    """What can be read of a context whatever version it is of."""
+
+    payload_version: int = 1
+
+
+_decode_versioned = msgspec.json.Decoder(_Versioned).decode
+
+
+def decode_context(json: bytes | str) -> Context:
+    """Return a context by its JSON; LedgerNewer when a newer version wrote it, of whatever kind it is."""
+    version = _decode_versioned(json).payload_version
+    if version > PAYLOAD_VERSION:
+        raise LedgerNewer(
+            f"the ledger holds events of version {version}, and this rankd knows versions up to {PAYLOAD_VERSION}: "
+            "upgrade rankd"
+        )
+    return _decode_context(json)
 
 
 def seal(

@@ -17,8 +17,7 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.team import TeamBy
 from rankd.domain.window import Kind as WindowKind
 from rankd.domain.window import Window
-from rankd.errors import LedgerNewer
-from rankd.ledger.event import PAYLOAD_VERSION, Context, Kind, Scored, Single, Stretch, rows
+from rankd.ledger.event import Context, Kind, Scored, Single, Stretch, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.placement import Placement, Placements
@@ -60,8 +59,6 @@ class Applier:
     def apply(self, stretch: Stretch) -> None:
         """Apply consecutive events of one context."""
         context = self.context_of(stretch.context)
-        if context.payload_version > PAYLOAD_VERSION:
-            raise LedgerNewer(f"event {stretch.first} was written by a newer version: upgrade rankd")
         if context.kind is Kind.SCORE:
             self._score(stretch, context)
             return

@@ -13,7 +13,7 @@ from time import monotonic
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
-from rankd.errors import LedgerUnavailable, Refused, Unavailable
+from rankd.errors import LedgerNewer, LedgerUnavailable, Refused, Unavailable
 from rankd.ledger.event import event_id, place_of
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.ledger.port import PastEvent
@@ -147,7 +147,7 @@ class SharedRunning:
                 self._ledger.forget_requests(
                     self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE
                 )
-            except LedgerUnavailable as problem:
+            except (LedgerUnavailable, LedgerNewer) as problem:
                 complaints.tell("upkeep waits: %s", problem)
             except Exception:
                 _log.exception("upkeep failed, and goes on")

@@ -32,6 +32,8 @@ Done = Callable[..., str]
         (errors.FolderLocked("in use"), ExitCode.LOCKED),
         (errors.LedgerDamaged("a seal is broken"), ExitCode.DAMAGED),
         (errors.LedgerNewer("upgrade"), ExitCode.DAMAGED),
+        (errors.RanksNewer("upgrade"), ExitCode.DAMAGED),
+        (errors.SnapshotNewer("upgrade"), ExitCode.DAMAGED),
         (errors.VerificationFailed("they differ"), ExitCode.DAMAGED),
     ],
 )

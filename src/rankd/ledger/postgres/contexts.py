@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterable
 from hashlib import blake2b
 
+import msgspec
+
 from rankd.errors import LedgerDamaged
 from rankd.ledger.event import Context, decode_context
 from rankd.ledger.postgres.connections import Connections
@@ -58,7 +60,7 @@ class Contexts:
         return found
 
     def load(self, numbers: Iterable[int]) -> None:
-        """Have contexts at hand; LedgerDamaged when one is missing."""
+        """Have contexts at hand; LedgerDamaged when one is missing, LedgerNewer when a newer version wrote one."""
         missing = {number for number in numbers if number not in self._contexts}
         if not missing:
             return
@@ -68,7 +70,14 @@ class Contexts:
             ).fetchall()
         with self._lock:
             for number, json in rows:
-                self._contexts[number] = decode_context(json)
+                self._contexts[number] = _decoded(number, json)
                 self._numbers[json.encode()] = number
         if len(rows) < len(missing):
             raise LedgerDamaged("a context that events name is missing; restore a backup of the database")
+
+
+def _decoded(number: int, json: str) -> Context:
+    try:
+        return decode_context(json)
+    except msgspec.DecodeError as problem:
+        raise LedgerDamaged(f"context {number} is damaged ({problem}); restore a backup of the database") from None

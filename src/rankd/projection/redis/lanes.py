@@ -11,6 +11,8 @@ import hiredis
 import redis
 from redis.exceptions import ClusterDownError, RedisClusterException, RedisError, ResponseError, TryAgainError
 
+from rankd.projection.redis.library import our_function
+
 if TYPE_CHECKING:
     from rankd.projection.redis.client import Client
 
@@ -33,7 +35,7 @@ class Call(NamedTuple):
         if self.is_command:
             return (self.function, *self.keys, *self.arguments)
         name = "FCALL_RO" if self.read_only else "FCALL"
-        return (name, self.function, len(self.keys), *self.keys, *self.arguments)
+        return (name, our_function(self.function), len(self.keys), *self.keys, *self.arguments)
 
 
 class Lane:

@@ -1,76 +1,109 @@
-"""The function library in Redis: one library `rankd`, made of the parts in functions/*.lua.
+"""The function library in Redis: made of the parts in functions/*.lua, and of this build alone.
 
 Parts are joined in the order of their names into one Lua chunk, so a part may use the `local` functions of those before
-it. The second line tells the version; whoever meets an older library replaces it, and nobody replaces a newer one. A
-library serves the nodes of its own version and of the one before, so that nodes can be upgraded one after the other.
+it. The library's name tells its version and its build, which is a digest of the code; the names of its functions end
+with the build. So libraries of several builds stand in one Redis beside each other, every node calls the functions it
+was written with, and nobody replaces what others use. What they have in common is the layout of the data (keys.py).
+
+A node serves beside libraries of the version before and of the next. It refuses to beside newer ones, and takes away
+older ones; a node that still uses such a one notices when it wants to load it again, and is refused then.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from hashlib import blake2b
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
 from rankd.errors import RanksNewer
 
-LIBRARY_NAME = "rankd"
-LIBRARY_VERSION = 1  # more by one whenever functions, arguments or answers change
+LIBRARY_VERSION = 1  # more by one with every release that changes functions, arguments or answers
 VERSIONS_APART_MAX = 1
-_VERSION = re.compile(r"^-- version (\d+)$", re.MULTILINE)
+_BUILD_BYTES = 6
+_NAME = re.compile(r"rankd_v(\d+)_[0-9a-f]+")
+_NAMES = "rankd_v*"
+_REGISTERED = re.compile(r"(function_name = '\w+)'")
 _ALREADY_THERE = "already exists"
 
 
+class Library(NamedTuple):
+    """The library of one build."""
+
+    version: int
+    build: str  # what tells it from every other, of the same version too
+    code: str  # as Redis gets it
+
+    @property
+    def name(self) -> str:
+        """What Redis knows it by."""
+        return f"rankd_v{self.version}_{self.build}"
+
+    def function(self, name: str) -> str:
+        """Return the name under which Redis has a function of this library."""
+        return f"{name}_{self.build}"
+
+
+def make_library(version: int, parts: Iterable[tuple[str, str]]) -> Library:
+    """Join parts (name, code) into a library."""
+    joined = "".join(f"\n-- {name}\n{code}" for name, code in parts)
+    build = blake2b(f"{version}\n{joined}".encode(), digest_size=_BUILD_BYTES).hexdigest()
+    named = Library(version, build, _REGISTERED.sub(rf"\1_{build}'", joined))
+    return named._replace(code=f"#!lua name={named.name}\n{named.code}")
+
+
 @cache
-def library_code(version: int = LIBRARY_VERSION) -> str:
-    """Return the whole library as Redis gets it."""
-    parts = sorted(
-        (part for part in (files(__package__) / "functions").iterdir() if part.name.endswith(".lua")),
-        key=lambda part: part.name,
-    )
-    head = f"#!lua name={LIBRARY_NAME}\n-- version {version}\n"
-    return head + "".join(f"\n-- {part.name}\n{part.read_text('utf-8')}" for part in parts)
+def our_library(version: int = LIBRARY_VERSION) -> Library:
+    """Return the library that this build calls."""
+    parts = [part for part in (files(__package__) / "functions").iterdir() if part.name.endswith(".lua")]
+    return make_library(version, sorted((part.name, part.read_text("utf-8")) for part in parts))
 
 
-def ensure_library(server: Any, code: str | None = None) -> bool:
-    """Load the library into one server unless it has it; True when it was loaded. RanksNewer when it is too new for us.
+@cache
+def our_function(name: str) -> str:
+    """Return the name under which Redis has a function of this build."""
+    return our_library().function(name)
+
+
+def ensure_library(server: Any, library: Library | None = None) -> bool:
+    """Load a library into one server unless it has it; True when it was loaded. RanksNewer when others are too new.
 
     `server` is a redis-py client of exactly one server, a master.
     """
-    ours = library_code() if code is None else code
-    stored = _stored_code(server)
-    if stored == ours:
-        return False
-    if stored is not None and (found := _version_of(stored)) > _version_of(ours):
-        if found > _version_of(ours) + VERSIONS_APART_MAX:
-            raise RanksNewer(
-                f"the functions in Redis are of version {found}, this node knows {_version_of(ours)}: upgrade rankd"
-            )
+    ours = our_library() if library is None else library
+    stored = _stored_versions(server)
+    newest = max(stored.values(), default=0)
+    if newest > ours.version + VERSIONS_APART_MAX:
+        raise RanksNewer(
+            f"the functions in Redis are of version {newest}, this node knows {ours.version}: upgrade rankd"
+        )
+    if ours.name in stored:
         return False
     try:
-        server.execute_command("FUNCTION", "LOAD", *(() if stored is None else ("REPLACE",)), ours)
+        server.execute_command("FUNCTION", "LOAD", ours.code)
     except ResponseError as problem:
-        # Another node was quicker; what it loaded is compared as anything else.
-        if stored is None and _ALREADY_THERE in str(problem):
-            return ensure_library(server, code)
-        raise
+        if _ALREADY_THERE not in str(problem):  # another node of this build was quicker
+            raise
+    for name, version in stored.items():
+        if version < ours.version - VERSIONS_APART_MAX:
+            with suppress(ResponseError):  # by another node, or this one may not: it costs some memory
+                server.execute_command("FUNCTION", "DELETE", name)
     return True
 
 
-def _version_of(code: str) -> int:
-    found = _VERSION.search(code)
-    return int(found.group(1)) if found else 0
-
-
-def _stored_code(server: Any) -> str | None:
-    """Return the code of the library in a server; None when there is none."""
-    libraries = server.execute_command("FUNCTION", "LIST", "LIBRARYNAME", LIBRARY_NAME, "WITHCODE")
-    if not libraries:
-        return None
-    # RESP2 answers pairs in a row, RESP3 a map; either way keys are bytes.
-    found = libraries[0]
-    described = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
-    code = described.get(b"library_code", described.get("library_code"))
-    return code.decode() if isinstance(code, bytes) else str(code)
+def _stored_versions(server: Any) -> dict[str, int]:
+    """Return the libraries of rankd in a server by name, each with its version."""
+    found: dict[str, int] = {}
+    for library in server.execute_command("FUNCTION", "LIST", "LIBRARYNAME", _NAMES):
+        # RESP2 answers pairs in a row, RESP3 a map.
+        described = library if isinstance(library, dict) else dict(zip(library[::2], library[1::2], strict=True))
+        name = described.get(b"library_name", described.get("library_name"))
+        text = name.decode() if isinstance(name, bytes) else str(name)
+        if matched := _NAME.fullmatch(text):
+            found[text] = int(matched.group(1))
+    return found

@@ -43,10 +43,11 @@ class Installation:
         with PostgresCredentials(self.ledger_url, SystemClock()) as credentials:
             _, self.admin = credentials.create("tests", tuple(Scope))
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         command = [sys.executable, "-m", "rankd", *arguments]
-        return subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60, check=False)
+        known = {**self._environment, **environment}
+        return subprocess.run(command, env=known, capture_output=True, text=True, timeout=60, check=False)
 
     def serve(self, **environment: str) -> Serving:
         """Start an API process that takes requests."""
@@ -57,10 +58,10 @@ class Installation:
         serving.wait_until_ready()
         return serving
 
-    def project(self, name: str = "a") -> subprocess.Popen[bytes]:
-        """Start a projector."""
-        folder = self.folder / f"projector-{name}"
-        return self._start(self.folder / f"project-{name}.log", {"RANKD_PROJECTOR_FOLDER": str(folder)}, "project")
+    def project(self, name: str = "a", **environment: str) -> subprocess.Popen[bytes]:
+        """Start a projector; its log is project-<name>.log."""
+        folder = {"RANKD_PROJECTOR_FOLDER": str(self.folder / f"projector-{name}")}
+        return self._start(self.folder / f"project-{name}.log", {**folder, **environment}, "project")
 
     def _start(self, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:
         with log.open("ab") as written:

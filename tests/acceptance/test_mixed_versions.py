@@ -1,0 +1,232 @@
+"""An upgrade under load: nodes of two versions side by side, one after the other exchanged, and back again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.servers.fixtures_postgres import needs_postgres
+from tests.servers.fixtures_redis import needs_redis
+from tests.servers.waiting import wait_until
+
+import rankd
+from rankd.cli.exits import ExitCode
+
+from .keyed_load import BOARDS, UNAVAILABLE, KeyedLoad
+from .other_version import PACKAGE_VERSION, make_version
+from .scaled_serving import Installation, installed
+from .serving import STOP_S, Serving
+
+SEED = int(os.environ.get("SEED", "20"))
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    needs_postgres()
+    needs_redis()
+    with installed(tmp_path) as running:
+        yield running
+
+
+def log_of(installation: Installation, projector: str) -> str:
+    return (installation.folder / f"project-{projector}.log").read_text()
+
+
+def wait_until_told(installation: Installation, projector: str, words: str) -> None:
+    log = installation.folder / f"project-{projector}.log"
+    wait_until(lambda: log.exists() and words in log.read_text())
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(STOP_S) == 0
+
+
+def define(installation: Installation, serving: Serving, board: str, **definition: object) -> None:
+    with serving.client(installation.admin) as client:
+        answer = client.put(f"/v1/boards/{board}", json=definition)
+        assert answer.status_code == 200, answer.text
+
+
+def version_of(serving: Serving) -> str:
+    with serving.client() as client:
+        return str(client.get("/healthz").json()["version"])
+
+
+def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(installation: Installation) -> None:
+    newer = make_version(installation.folder / "newer", functions=2, payload_known=2, saved=2, scripts=(1,))
+    first = installation.project("first")
+    old = installation.serve()
+    for board, definition in BOARDS.items():
+        define(installation, old, board, **definition)
+    load = KeyedLoad([old], installation.admin, SEED)
+    try:
+        load.go_on_for()
+
+        migrated = installation.run("migrate", "--json", **newer)
+        assert migrated.returncode == 0, migrated.stderr
+        assert {**json.loads(migrated.stdout), "version_before": 1, "version": 2} == json.loads(migrated.stdout)
+        again = installation.run("migrate", "--json")
+        assert {**json.loads(again.stdout), "version_before": 2, "version": 2} == json.loads(again.stdout)
+        load.check(old)
+
+        new = installation.serve(**newer)
+        assert (version_of(old), version_of(new)) == (rankd.__version__, PACKAGE_VERSION)
+        load.use(old, new)
+        load.go_on_for()
+        load.check(old, new)
+        define(installation, new, "of-the-new", keep="best", windows=["daily"])
+        define(installation, old, "of-the-old", keep="latest")
+        for server in (old, new):
+            with server.client(installation.admin) as client:
+                for board in ("of-the-new", "of-the-old"):
+                    score = {"board": board, "player": server.url, "score": 1}
+                    assert client.post("/v1/scores", json=score).status_code in (200, 202)
+
+        second = installation.project("second", **newer)
+        wait_until_told(installation, "second", "following the ledger")
+        load.go_on_for()
+        stop(first)
+        wait_until_told(installation, "second", "ranking, epoch")
+        load.go_on_for()
+        load.check(old, new)
+
+        third = installation.project("third")
+        wait_until_told(installation, "third", "following the ledger")
+        stop(second)
+        wait_until_told(installation, "third", "ranking, epoch")
+        load.go_on_for()
+        load.check(old, new)
+
+        stop(third)
+        installation.project("second")  # of the old version, where one of the new version has left its checkpoint
+        wait_until_told(installation, "second", "has version 2: upgrade rankd to read it")
+        load.go_on_for()
+        load.check(old, new)
+
+        load.use(new)
+        assert old.stop() == 0
+        load.go_on_for()
+        load.check(new)
+        for version in ({}, newer):
+            verified = installation.run("verify", **version)
+            assert verified.returncode == 0, verified.stderr
+    finally:
+        load.close()
+    assert load.repeats > 0 < load.reads
+    assert all(said.startswith(str(UNAVAILABLE)) and "newer" not in said for said in load.answers), load.answers
+
+
+def submit(installation: Installation, serving: Serving, board: str, player: str, score: int) -> httpx.Response:
+    with serving.client(installation.admin) as client:
+        return client.post("/v1/scores", json={"board": board, "player": player, "score": score})
+
+
+def rank_of(serving: Serving, board: str, player: str, at_least: str) -> int | None:
+    """The rank as of a position; None while nobody has ranked that far."""
+    with serving.client() as client:
+        answer = client.get(f"/v1/boards/{board}/players/{player}", params={"at_least": at_least})
+    return int(answer.json()["rank"]) if answer.status_code == httpx.codes.OK else None
+
+
+def wait_until_ranked(serving: Serving, board: str, player: str, at_least: str) -> None:
+    wait_until(lambda: rank_of(serving, board, player, at_least) is not None)
+
+
+def ends_refused(process: subprocess.Popen[bytes]) -> bool:
+    return process.wait(STOP_S) == ExitCode.DAMAGED
+
+
+def test_a_schema_too_far_ahead_is_refused_by_every_command(installation: Installation) -> None:
+    newest = make_version(installation.folder / "newest", functions=3, payload_known=3, scripts=(1, 2))
+    assert installation.run("migrate", **newest).returncode == 0
+
+    for command in (("serve",), ("project",), ("migrate",), ("verify",), ("rebuild",), ("token", "list")):
+        ended = installation.run(*command)
+        assert ended.returncode == ExitCode.DAMAGED, (command, ended.stderr)
+        assert "has version 3, and this rankd knows versions up to 1: upgrade rankd" in ended.stderr + ended.stdout
+
+    serving = installation.serve(**newest)
+    installation.project(**newest)
+    define(installation, serving, "arcade")
+    wait_until_ranked(
+        serving, "arcade", "alice", submit(installation, serving, "arcade", "alice", 1).json()["position"]
+    )
+
+
+def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: Installation) -> None:
+    newer = make_version(installation.folder / "newer", payload_known=2, payload_written=2)
+    ranking, old, new = installation.project("old"), installation.serve(), installation.serve(**newer)
+    define(installation, old, "arcade")
+    before = submit(installation, old, "arcade", "alice", 2).json()["position"]
+    wait_until_ranked(old, "arcade", "alice", before)
+
+    after = submit(installation, new, "arcade", "bob", 3).json()["position"]
+    assert ends_refused(ranking)
+    refusal = "the ledger holds events of version 2, and this rankd knows versions up to 1: upgrade rankd"
+    assert refusal in log_of(installation, "old")
+    assert refusal in installation.run("verify").stderr
+
+    installation.project("new", **newer)
+    wait_until_ranked(old, "arcade", "bob", after)
+    later = submit(installation, old, "arcade", "carol", 1).json()["position"]  # what it writes, everybody reads
+    wait_until_ranked(old, "arcade", "carol", later)
+
+    define(installation, new, "arcade", score_max=1_000)  # what an old server has to follow, and cannot
+    refused = submit(installation, old, "arcade", "dora", 9)
+    assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ledger_newer")
+    assert submit(installation, new, "arcade", "alice", 2).status_code in (200, 202)
+    assert installation.run("serve").returncode == ExitCode.DAMAGED
+    with new.client() as client:
+        entries = client.get("/v1/boards/arcade/top").json()["entries"]
+    assert {entry["player"] for entry in entries} == {"alice", "bob", "carol"}
+    verified = installation.run("verify", **newer)
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_functions_two_versions_ahead_stop_who_uses_the_older_ones(installation: Installation) -> None:
+    newest = make_version(installation.folder / "newest", functions=3)
+    ranking, old = installation.project("old"), installation.serve()
+    define(installation, old, "arcade")
+    before = submit(installation, old, "arcade", "alice", 2).json()["position"]
+    wait_until_ranked(old, "arcade", "alice", before)
+
+    new = installation.serve(**newest)
+    installation.project("new", **newest)
+    assert ends_refused(ranking)
+    refusal = "the functions in Redis are of version 3, this node knows 1: upgrade rankd"
+    assert refusal in log_of(installation, "old")
+    started = installation.run("serve")
+    assert (started.returncode, refusal in started.stderr + started.stdout) == (ExitCode.DAMAGED, True)
+
+    accepted = submit(installation, old, "arcade", "bob", 3)  # for that, it needs no functions
+    assert accepted.status_code == httpx.codes.ACCEPTED
+    wait_until_ranked(new, "arcade", "bob", accepted.json()["position"])
+    with old.client() as client:
+        refused = client.get("/v1/boards/arcade/players/bob")
+    assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ranks_newer")
+    verified = installation.run("verify", **newest)
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_a_folder_that_a_newer_version_has_used_is_ranked_without_its_snapshots(tmp_path: Path) -> None:
+    newer = {**os.environ, **make_version(tmp_path / "newer", payload_known=2, saved=2)}
+    folder = tmp_path / "data"
+
+    def run(code: str, environment: dict[str, str]) -> str:
+        command = [sys.executable, "-c", f"import rankd\nwith rankd.open({str(folder)!r}) as boards:\n  {code}"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    run("boards.define('arcade'); boards.submit('arcade', 'alice', 1); boards.snapshot()", newer)
+    assert list((folder / "snapshots").iterdir())
+    found = run(
+        "print(boards.started.snapshot, boards.rank('arcade', 'alice').rank); boards.verify()", dict(os.environ)
+    )
+    assert found.split() == ["None", "1"]

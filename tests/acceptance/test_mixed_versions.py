@@ -18,6 +18,10 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.cli.exits import ExitCode
+from rankd.ledger.event import PAYLOAD_VERSION
+from rankd.ledger.postgres.ledger import known_scripts
+from rankd.projection.redis.library import LIBRARY_VERSION
+from rankd.scaled.checkpoints import FORMAT
 
 from .keyed_load import BOARDS, UNAVAILABLE, KeyedLoad
 from .other_version import PACKAGE_VERSION, make_version
@@ -25,6 +29,7 @@ from .scaled_serving import Installation, installed
 from .serving import STOP_S, Serving
 
 SEED = int(os.environ.get("SEED", "20"))
+SCHEMA = len(known_scripts())
 
 
 @pytest.fixture
@@ -55,13 +60,19 @@ def define(installation: Installation, serving: Serving, board: str, **definitio
         assert answer.status_code == 200, answer.text
 
 
+def versions_in(migrated: str) -> tuple[int, int]:
+    """What `migrate --json` found, and what it left."""
+    told = json.loads(migrated)
+    return told["version_before"], told["version"]
+
+
 def version_of(serving: Serving) -> str:
     with serving.client() as client:
         return str(client.get("/healthz").json()["version"])
 
 
 def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(installation: Installation) -> None:
-    newer = make_version(installation.folder / "newer", functions=2, payload_known=2, saved=2, scripts=(1,))
+    newer = make_version(installation.folder / "newer", functions=1, payload_known=1, saved=1, scripts=1)
     first = installation.project("first")
     old = installation.serve()
     for board, definition in BOARDS.items():
@@ -72,9 +83,9 @@ def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(instal
 
         migrated = installation.run("migrate", "--json", **newer)
         assert migrated.returncode == 0, migrated.stderr
-        assert {**json.loads(migrated.stdout), "version_before": 1, "version": 2} == json.loads(migrated.stdout)
+        assert versions_in(migrated.stdout) == (SCHEMA, SCHEMA + 1)
         again = installation.run("migrate", "--json")
-        assert {**json.loads(again.stdout), "version_before": 2, "version": 2} == json.loads(again.stdout)
+        assert versions_in(again.stdout) == (SCHEMA + 1, SCHEMA + 1)
         load.check(old)
 
         new = installation.serve(**newer)
@@ -107,7 +118,7 @@ def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(instal
 
         stop(third)
         installation.project("second")  # of the old version, where one of the new version has left its checkpoint
-        wait_until_told(installation, "second", "has version 2: upgrade rankd to read it")
+        wait_until_told(installation, "second", f"has version {FORMAT + 1}: upgrade rankd to read it")
         load.go_on_for()
         load.check(old, new)
 
@@ -145,13 +156,14 @@ def ends_refused(process: subprocess.Popen[bytes]) -> bool:
 
 
 def test_a_schema_too_far_ahead_is_refused_by_every_command(installation: Installation) -> None:
-    newest = make_version(installation.folder / "newest", functions=3, payload_known=3, scripts=(1, 2))
+    newest = make_version(installation.folder / "newest", functions=2, payload_known=2, scripts=2)
     assert installation.run("migrate", **newest).returncode == 0
 
     for command in (("serve",), ("project",), ("migrate",), ("verify",), ("rebuild",), ("token", "list")):
         ended = installation.run(*command)
         assert ended.returncode == ExitCode.DAMAGED, (command, ended.stderr)
-        assert "has version 3, and this rankd knows versions up to 1: upgrade rankd" in ended.stderr + ended.stdout
+        refusal = f"has version {SCHEMA + 2}, and this rankd knows versions up to {SCHEMA}: upgrade rankd"
+        assert refusal in ended.stderr + ended.stdout
 
     serving = installation.serve(**newest)
     installation.project(**newest)
@@ -162,7 +174,7 @@ def test_a_schema_too_far_ahead_is_refused_by_every_command(installation: Instal
 
 
 def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: Installation) -> None:
-    newer = make_version(installation.folder / "newer", payload_known=2, payload_written=2)
+    newer = make_version(installation.folder / "newer", payload_known=1, payload_written=1)
     ranking, old, new = installation.project("old"), installation.serve(), installation.serve(**newer)
     define(installation, old, "arcade")
     before = submit(installation, old, "arcade", "alice", 2).json()["position"]
@@ -170,7 +182,8 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
 
     after = submit(installation, new, "arcade", "bob", 3).json()["position"]
     assert ends_refused(ranking)
-    refusal = "the ledger holds events of version 2, and this rankd knows versions up to 1: upgrade rankd"
+    known = PAYLOAD_VERSION
+    refusal = f"holds events of version {known + 1}, and this rankd knows versions up to {known}: upgrade rankd"
     assert refusal in log_of(installation, "old")
     assert refusal in installation.run("verify").stderr
 
@@ -192,7 +205,7 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
 
 
 def test_functions_two_versions_ahead_stop_who_uses_the_older_ones(installation: Installation) -> None:
-    newest = make_version(installation.folder / "newest", functions=3)
+    newest = make_version(installation.folder / "newest", functions=2)
     ranking, old = installation.project("old"), installation.serve()
     define(installation, old, "arcade")
     before = submit(installation, old, "arcade", "alice", 2).json()["position"]
@@ -201,7 +214,7 @@ def test_functions_two_versions_ahead_stop_who_uses_the_older_ones(installation:
     new = installation.serve(**newest)
     installation.project("new", **newest)
     assert ends_refused(ranking)
-    refusal = "the functions in Redis are of version 3, this node knows 1: upgrade rankd"
+    refusal = f"are of version {LIBRARY_VERSION + 2}, this node knows {LIBRARY_VERSION}: upgrade rankd"
     assert refusal in log_of(installation, "old")
     started = installation.run("serve")
     assert (started.returncode, refusal in started.stderr + started.stdout) == (ExitCode.DAMAGED, True)
@@ -217,7 +230,7 @@ def test_functions_two_versions_ahead_stop_who_uses_the_older_ones(installation:
 
 
 def test_a_folder_that_a_newer_version_has_used_is_ranked_without_its_snapshots(tmp_path: Path) -> None:
-    newer = {**os.environ, **make_version(tmp_path / "newer", payload_known=2, saved=2)}
+    newer = {**os.environ, **make_version(tmp_path / "newer", payload_known=1, saved=1)}
     folder = tmp_path / "data"
 
     def run(code: str, environment: dict[str, str]) -> str:

@@ -14,6 +14,7 @@ from rankd.errors import InvalidValue, RanksNewer, RanksUnavailable, RanksUnfit
 from rankd.projection.port import Position, Verdict
 from rankd.projection.redis.changes import InstanceChange, Move
 from rankd.projection.redis.client import Client, connect
+from rankd.projection.redis.keys import LAYOUT_VERSION, ShardKeys
 from rankd.projection.redis.library import LIBRARY_VERSION, Library, ensure_library, make_library, our_library
 from rankd.projection.redis.mirror import Mirror
 
@@ -145,6 +146,25 @@ def test_a_node_two_versions_behind_is_refused_once_the_newer_one_is_there(
     with pytest.raises(RanksNewer, match="upgrade rankd"):
         connect(redis_server.url)
     assert our_library().name not in stored_names(server)
+
+
+def test_a_shard_in_another_layout_is_refused_and_left_as_it_is(
+    redis_server: RedisServer, redis_client: Client
+) -> None:
+    mirror, other = Mirror(redis_client), Mirror(redis_client)
+    mirror.write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    meta = ShardKeys("arcade", 0).meta
+    with redis_server.client() as plain:
+        plain.hset(meta, "version", LAYOUT_VERSION + 1)
+        before = plain.hgetall(meta)
+
+        with pytest.raises(RanksNewer, match=f"has layout {LAYOUT_VERSION + 1}, .* upgrade rankd"):
+            mirror.write("arcade", 1, 0, [Move(0, 1, 2)], [CHANGE], time_ms=1)
+        with pytest.raises(RanksNewer, match=f"has layout {LAYOUT_VERSION + 1}, .* upgrade rankd"):
+            other.positions("arcade", 1)
+        with pytest.raises(RanksNewer, match=f"has layout {LAYOUT_VERSION + 1}, .* upgrade rankd"):
+            other.begin("arcade", 1, 1)
+        assert plain.hgetall(meta) == before
 
 
 def test_a_redis_that_may_evict_is_refused(redis_server: RedisServer, server: Any) -> None:

@@ -11,7 +11,7 @@ from tests.servers.redis_contents import contents, described_of, keys_of
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Rules, Ties
-from rankd.errors import RanksUnavailable
+from rankd.errors import RanksNewer, RanksUnavailable
 from rankd.projection.port import Position, Verdict
 from rankd.projection.redis.changes import InstanceChange, Move, Written, dropped
 from rankd.projection.redis.client import Call, Client
@@ -267,7 +267,7 @@ def test_a_call_of_another_layout_is_refused_and_writes_nothing(mirror: Mirror, 
     plain.hset("rankd:{arcade#0}:meta", "version", "2")
     before = everything(plain)
 
-    with pytest.raises(RanksUnavailable, match="layout 2"):
+    with pytest.raises(RanksNewer, match="layout 2"):
         write(mirror, Move(0, 1, 2), rows(("ann", 6)))
     assert everything(plain) == before
 

@@ -34,7 +34,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from rankd.errors import InvalidValue, RanksUnavailable, RanksUnfit
+from rankd.errors import InvalidValue, RanksNewer, RanksUnavailable, RanksUnfit
 from rankd.projection.redis.lanes import FAILED, LOST, Call, Channel, Pending
 from rankd.projection.redis.library import ensure_library
 
@@ -48,6 +48,7 @@ _SINGLE_SCHEMES = ("redis", "rediss", "unix")
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.005, 0.2
 _PASSING = (BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
 _NO_FUNCTION = "Function not found"
+_OTHER_LAYOUT = "RANKD this shard has layout"
 
 
 def connect(url: str, *, answer_wait_s: float = ANSWER_WAIT_S, connections_max: int = 64) -> Client:
@@ -153,6 +154,8 @@ class Client:
             self._learn_nodes()
         elif _is_missing_function(problem):
             self._load_again()
+        elif _OTHER_LAYOUT in str(problem):
+            raise RanksNewer(f"{_short(problem).removeprefix('RANKD ')}: upgrade rankd")
         elif not isinstance(problem, _PASSING):
             raise unavailable(problem)
         return None

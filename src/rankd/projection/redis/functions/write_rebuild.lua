@@ -20,6 +20,10 @@ end
 
 -- rankd_look: what is stored of a shard. Answer {generation, loading, {position field, value, …}, {name, described, …}}.
 local function write_look(keys)
+  local version = redis.call('HGET', keys[1], 'version')
+  if version and version ~= LAYOUT_VERSION then
+    return redis.error_reply('RANKD this shard has layout ' .. version .. ', this call is for ' .. LAYOUT_VERSION)
+  end
   local stored = write_stored('', keys[1])
   local positions = {}
   for index = 4, #stored do

@@ -125,7 +125,10 @@ def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(instal
         load.use(new)
         assert old.stop() == 0
         load.go_on_for()
-        load.check(new)
+        back = installation.serve()
+        load.use(new, back)
+        load.go_on_for()
+        load.check(new, back)
         for version in ({}, newer):
             verified = installation.run("verify", **version)
             assert verified.returncode == 0, verified.stderr
@@ -185,7 +188,9 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
     known = PAYLOAD_VERSION
     refusal = f"holds events of version {known + 1}, and this rankd knows versions up to {known}: upgrade rankd"
     assert refusal in log_of(installation, "old")
-    assert refusal in installation.run("verify").stderr
+    for command in ("verify", "rebuild"):
+        ended = installation.run(command)
+        assert (ended.returncode, refusal in ended.stderr) == (ExitCode.DAMAGED, True), ended.stderr
 
     installation.project("new", **newer)
     wait_until_ranked(old, "arcade", "bob", after)

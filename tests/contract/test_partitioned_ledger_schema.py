@@ -20,7 +20,7 @@ from tests.contract.partitioned_drafts import (
     uncommitted,
 )
 
-from rankd.errors import InvalidValue, LedgerNewer, LedgerUnavailable
+from rankd.errors import InvalidValue, LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.ledger.postgres import PostgresLedger, migrate
 from rankd.ledger.postgres.migrations import check_component, migrate_component
 
@@ -128,6 +128,32 @@ def test_an_older_schema_says_what_to_do(postgres_url: str) -> None:
         assert migrate_component(postgres_url, "part", [first, second]) == 1
         check_component(connection, "part", 1)
         check_component(connection, "part", 2)
+
+
+def test_events_of_a_newer_version_are_refused_by_whoever_reads_them(ledger_url: str) -> None:
+    with opened(ledger_url) as ledger:
+        ledger.append_control([control()], 0)
+        ledger.append(draft(ledger, ("alice", 1), seen=1))
+    with psycopg.connect(ledger_url) as connection:
+        connection.execute("""UPDATE rankd.contexts SET context = replace(context, 'version":1}', 'version":2}')""")
+
+    with opened(ledger_url) as ledger:
+        with pytest.raises(LedgerNewer, match="upgrade rankd"):
+            ledger.read([0] * ledger.partitions, 100)
+        with pytest.raises(LedgerNewer, match="upgrade rankd"):
+            ledger.controls(0)
+        with pytest.raises(LedgerNewer, match="upgrade rankd"):
+            ledger.history("alice", 10)
+
+
+def test_a_context_that_makes_no_sense_is_damage(ledger_url: str) -> None:
+    with opened(ledger_url) as ledger:
+        ledger.append(draft(ledger, ("alice", 1)))
+    with psycopg.connect(ledger_url) as connection:
+        connection.execute("""UPDATE rankd.contexts SET context = replace(context, '"score"', '"ban"')""")
+
+    with opened(ledger_url) as ledger, pytest.raises(LedgerDamaged, match="context 1 is damaged"):
+        ledger.read([0] * ledger.partitions, 100)
 
 
 def test_a_script_that_fails_leaves_nothing(postgres_url: str) -> None:

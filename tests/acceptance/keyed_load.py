@@ -96,9 +96,9 @@ class KeyedLoad:
                 page = self._settled_page(server, board)
                 pages.append([page["total"], page["entries"]])
                 ranked = [(entry["player"], entry["score"]) for entry in page["entries"]]
-                assert sorted(ranked) == sorted(expected), f"{board}, seed {self._seed}"
+                assert sorted(ranked) == sorted(expected), f"{board}, RANKD_SEED={self._seed}"
                 assert [score for _, score in ranked] == [score for _, score in expected]
-            assert all(page == pages[0] for page in pages), f"{board}, seed {self._seed}"
+            assert all(page == pages[0] for page in pages), f"{board}, RANKD_SEED={self._seed}"
         self.resume()
 
     def _settled_page(self, server: Serving, board: str) -> dict[str, Any]:

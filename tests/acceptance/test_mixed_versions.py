@@ -20,6 +20,7 @@ import rankd
 from rankd.cli.exits import ExitCode
 from rankd.ledger.event import PAYLOAD_VERSION
 from rankd.ledger.postgres.ledger import known_scripts
+from rankd.projection.redis.keys import LAYOUT_VERSION
 from rankd.projection.redis.library import LIBRARY_VERSION
 from rankd.scaled.checkpoints import FORMAT
 
@@ -28,7 +29,7 @@ from .other_version import PACKAGE_VERSION, make_version
 from .scaled_serving import Installation, installed
 from .serving import STOP_S, Serving
 
-SEED = int(os.environ.get("SEED", "20"))
+SEED = int(os.environ.get("RANKD_SEED", "20"))
 SCHEMA = len(known_scripts())
 
 
@@ -232,6 +233,25 @@ def test_functions_two_versions_ahead_stop_who_uses_the_older_ones(installation:
     assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ranks_newer")
     verified = installation.run("verify", **newest)
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_board_in_a_newer_layout_stops_who_would_write_it(installation: Installation) -> None:
+    ranking, serving = installation.project("old"), installation.serve()
+    define(installation, serving, "arcade")
+    wait_until_ranked(
+        serving, "arcade", "alice", submit(installation, serving, "arcade", "alice", 2).json()["position"]
+    )
+    with installation.redis.client() as redis:
+        redis.hset("rankd:{arcade#0}:meta", "version", LAYOUT_VERSION + 1)
+
+    assert ends_refused(ranking)
+    assert f"this shard has layout {LAYOUT_VERSION + 1}, this call is for {LAYOUT_VERSION}: upgrade rankd" in log_of(
+        installation, "old"
+    )
+    with serving.client() as client:
+        refused = client.get("/v1/boards/arcade/players/alice")
+    assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ranks_newer")
+    assert submit(installation, serving, "arcade", "bob", 3).status_code == httpx.codes.ACCEPTED
 
 
 def test_a_folder_that_a_newer_version_has_used_is_ranked_without_its_snapshots(tmp_path: Path) -> None:

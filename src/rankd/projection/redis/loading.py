@@ -240,3 +240,8 @@ def sweep(client: Client, shards: Sequence[ShardKeys]) -> None:
 def _verdict(answer: bytes) -> Verdict:
     # Another generation is being loaded: whoever loads this one has been overtaken.
     return Verdict.FENCED if answer == b"other" else Verdict(answer.decode())
+
+
+def refusal(answer: bytes) -> Verdict:
+    """Return what a writer is told who does not say it again: of another generation, that it has to look first."""
+    return Verdict.GAP if answer == b"other" else Verdict(answer.decode())

@@ -82,8 +82,11 @@ class Mirroring:
         """
         try:
             self.settle()
-        finally:
+        except (RanksUnavailable, Fenced):
             self._store.put_behind(changes)
+            self._note_for_later(self._store.take())
+            raise
+        self._store.put_behind(changes)
         changes = self._store.take()  # with what was refused: positions may not pass it over
         self._began_ms, self._is_complete = now_ms, False
         behind = 0
@@ -100,8 +103,7 @@ class Mirroring:
                 behind += not self._send_board(board_id, {}, now_ms)
         finally:
             self._is_complete = is_all and not changes.boards and not behind
-            self._bound(changes)
-            self._store.give_back(changes)
+            self._note_for_later(changes)
 
     def close(self) -> None:
         """Give the mirror's connections back; what is under way may or may not be written."""
@@ -262,10 +264,14 @@ class Mirroring:
     # All boards
 
     def _find_idle(self, changes: Changes, idle_ms: int) -> list[str]:
-        """Return the boards that nothing happened on and that were not moved on for a while."""
+        """Return the boards that nothing happened on and that were not moved on for a while, or are to be loaded."""
         before = monotonic() - idle_ms / 1_000
         boards = self._follower.applier.state.boards
-        return [one for one in boards if one not in changes.boards and self._known.is_idle(one, before)]
+        return [
+            one
+            for one in boards
+            if one not in changes.boards and (one in self._to_load or self._known.is_idle(one, before))
+        ]
 
     def _catch_up(self, board_ids: Iterable[str], changes: Changes) -> None:
         """Have what boards have missed sent too: the ledger is read once for all of them."""
@@ -304,8 +310,8 @@ class Mirroring:
             self._moving.append(_Moving(moved, some, ours))
         return rest
 
-    def _bound(self, changes: Changes) -> None:
-        """Note no longer who changed where that takes too much room while Redis is away: load that board anew."""
+    def _note_for_later(self, changes: Changes) -> None:
+        """Have changes sent later; where there are too many, while Redis is away, their board is loaded anew."""
         boards = self._follower.applier.state.boards
         noted = {one: sum(len(of.players) for of in touched.values()) for one, touched in changes.boards.items()}
         total = sum(noted.values())
@@ -317,6 +323,7 @@ class Mirroring:
                 total -= noted[board_id]
                 changes.boards[board_id] = {}
         self._to_load &= boards.keys()
+        self._store.give_back(changes)
 
 
 def _moves(stored: Vector, ours: Vector) -> list[Move]:

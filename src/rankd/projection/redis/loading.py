@@ -113,6 +113,8 @@ class Loading:
         A position may not go back (GAP) unless `forced`: load what is missing and finish again, for the shards that are
         left. What was live before is then removed in steps.
         """
+        if self._is_live:
+            return [one for _, one in sorted(self._switched.items())]
         self.load(())  # whoever has this call has all before it, also those that no function counts
         self.settle()
         self._may_be_plain = False  # rows that follow are newer, and may be those of the live writer soon

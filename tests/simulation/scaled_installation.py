@@ -31,10 +31,10 @@ from rankd.projection.state import State
 from rankd.registry.postgres import PostgresRegistry
 from rankd.registry.standings import Standings
 from rankd.registry.standings_writer import StandingsWriter
+from rankd.scaled.boards_in_redis import instances_of, shards_of
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.follower import Follower
 from rankd.scaled.lease import Lease
-from rankd.scaled.mirroring import instances_of, shards_of
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.running import SharedRunning

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import rankd
-from rankd.scaled import mirroring, projector
+from rankd.scaled import missed, projector
 from rankd.scaled.keeping import Keeping
 
 from .conftest import LendStores
@@ -57,8 +57,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "BEAT_MS", 0)
     monkeypatch.setattr(projector, "LEASE_EVERY_S", 0.02)
     monkeypatch.setattr(projector, "Keeping", partial(Keeping, every_ms=50))
-    monkeypatch.setattr(mirroring, "READ_EVENTS", 5)
-    monkeypatch.setattr(mirroring, "MISSED_EVENTS_MAX", 12)
+    monkeypatch.setattr(missed, "READ_EVENTS", 5)
+    monkeypatch.setattr(missed, "MISSED_EVENTS_MAX", 30)
 
 
 def fresh_seeds(number: int) -> list[int]:

@@ -15,7 +15,7 @@ from rankd.errors import RanksUnavailable
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.projection.redis.client import connect
 from rankd.projection.redis.reader import RedisReader
-from rankd.scaled import mirroring, projector
+from rankd.scaled import missed, projector
 from rankd.scaled.keeping import Keeping
 
 from . import scaled_world
@@ -112,7 +112,7 @@ def test_a_write_that_redis_refused_is_not_passed_over_by_the_next(
     do: Do, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(projector, "READ_EVENTS", 6)
-    monkeypatch.setattr(mirroring, "READ_EVENTS", 3)
+    monkeypatch.setattr(missed, "READ_EVENTS", 3)
     world = do(Define("b", {"keep": "sum"}), sent("first", 1), TakeSnapshot())
     for turn in range(3):
         rows = tuple(Row(f"player-{turn}-{number}", number) for number in range(40))

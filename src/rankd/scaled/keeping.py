@@ -19,8 +19,8 @@ from rankd.domain.order import Kept, Rules
 from rankd.errors import LedgerUnavailable
 from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX
 from rankd.registry.standings_writer import Changed, Move, StandingsWriter, Verdict
+from rankd.scaled.boards_in_redis import instances_of, window_of
 from rankd.scaled.follower import Follower
-from rankd.scaled.mirroring import instances_of, window_of
 from rankd.scaled.recording import Changes, Touched
 
 EVERY_MS = 1_000

@@ -168,7 +168,9 @@ class Projector:
 
     def _stand_by(self) -> None:
         self.is_active = False
-        self._mirroring = None
+        mirroring, self._mirroring = self._mirroring, None
+        if mirroring is not None:
+            mirroring.close()
         self.follower.begin_recording()  # what was sent is known no longer
         self._lease.release()
         self._stop_keeping()

@@ -21,7 +21,7 @@ from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import read_beat
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.redis.tail import read_tail
-from rankd.scaled.mirroring import shards_of
+from rankd.scaled.boards_in_redis import shards_of
 
 BEAT_EVERY_S = 0.25
 ORDINAL = Ranking.ORDINAL

@@ -23,8 +23,8 @@ from rankd.projection.placement import visible_scopes
 from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX, Position
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.state import State
+from rankd.scaled.boards_in_redis import shards_of
 from rankd.scaled.follower import Follower
-from rankd.scaled.mirroring import shards_of
 from rankd.scaled.recording import RecordingStore
 
 FOLLOW_EVENTS = 50_000

@@ -3,7 +3,7 @@
 A board's players are spread over its shards; everything of one shard has the hash tag `{board#shard}`, so that it lives
 in one slot and changes in one function call.
 
-    rankd:{arcade#0}:meta        hash   version, generation, time, cut, loading, stale, p<n> "<epoch>:<sequence>"
+    rankd:{arcade#0}:meta        hash   version, generation, time, cut, loading, stale, newest, p<n> "epoch:sequence"
     rankd:{arcade#0}:<g>:i       hash   "<window>@<scope>" → Described, in MessagePack (forms.py)
     rankd:{arcade#0}:<g>:z:<n>   sorted set; ascending order is standing order (forms.py: what number and member are)
     rankd:{arcade#0}:<g>:h:<n>   hash   player → 8-byte prefix of the member (prefixed form)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rankd.projection.port import Position
 from rankd.projection.redis.client import Call, Client
@@ -24,11 +25,14 @@ class KnownBoard:
     forms: dict[bytes, tuple[Form, bool]]  # by instance: how it is written, and whether distinct scores are kept
 
 
-def look_at(client: Client, board: str, shards: int) -> KnownBoard:
-    """Ask every shard what it has: one round trip per node."""
-    answers = client.call_all(
-        [Call("rankd_look", [ShardKeys(board, shard).meta], read_only=True) for shard in range(shards)]
-    )
+def look_at(client: Client, shards: Mapping[str, int]) -> dict[str, KnownBoard]:
+    """Ask every shard of some boards what it has: one round trip per node."""
+    asked = [ShardKeys(board, shard).meta for board, count in shards.items() for shard in range(count)]
+    answers = iter(client.call_all([Call("rankd_look", [meta], read_only=True) for meta in asked]))
+    return {board: _known(board, [next(answers) for _ in range(count)]) for board, count in shards.items()}
+
+
+def _known(board: str, answers: Sequence[Any]) -> KnownBoard:
     known = KnownBoard(board, [], [], set(), {})
     for generation, _, positions, described in answers:
         known.positions.append(positions_in(positions))

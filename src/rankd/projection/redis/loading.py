@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
 
@@ -21,11 +22,15 @@ from rankd.projection.redis.writing import Whole, fits, fitting_form
 
 _UNDER_WAY_MAX = 4  # calls that Redis may be behind: it works while the next ones are made
 _SWEPT_A_CALL = 100
+_DISCARDED_A_CALL = 1_000
 _NO_MOVES: tuple[Move, ...] = ()
 
 
 class Loading:
-    """A generation that is being filled. Readers and the live writer do not notice it until `finish`."""
+    """A generation that is being filled. Readers and the live writer do not notice it until `finish`.
+
+    As a context it gives up, at its end, whatever was not put in place.
+    """
 
     def __init__(
         self, client: Client, board: str, generations: list[int], epoch: int, *, updates_max: int, whole: Whole | None
@@ -40,7 +45,11 @@ class Loading:
         self._updates_max = updates_max
         self._forms: dict[bytes, Form] = {}
         self._calls = [0] * len(generations)  # by shard: Redis counts them too, so that none is lost unseen
-        self._plain_keys: set[bytes] = set()  # that rows were added to by commands
+        self._plain_keys: dict[int, set[bytes]] = {}  # by shard: that rows were added to by commands
+        self._may_be_plain = True  # while nobody is sent twice: commands that are made again keep no order
+        self._switched: dict[
+            int, Written
+        ] = {}  # by shard: where ours is the live generation, which is not ours to write
         # A socket takes no more than its buffers hold while Redis works: the next page is made beside the waiting.
         self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rankd-load")
         self._sent: Pending | None = None  # the sender's
@@ -62,6 +71,9 @@ class Loading:
 
         The first rows of an instance decide its form; when later ones do not fit, the whole of it is loaded again.
         """
+        if any(change.cleared for change in changes):
+            self.settle()
+            self._may_be_plain = False
         head = Head(self._epoch, 0, _NO_MOVES, "", LOADING)
         batches = [
             ShardCalls(keys, generation, self._updates_max)
@@ -74,15 +86,16 @@ class Loading:
             for page, form in self._in_form(change):
                 for shard, part in enumerate(split(page, len(batches), seen)):
                     rest = part
-                    if not kept_dense and _is_plain(part, form):
+                    if self._may_be_plain and not kept_dense and _is_plain(part, form):
                         plain += self._plain_rows(part, form, shard)
                         rest = replace(part, players=(), score=part.score[:0], tie=part.tie[:0], gone=b"")
                     batches[shard].add(rest, form, dense=kept_dense)
         calls: list[Call] = []
         for shard, batch in enumerate(batches):
-            made = batch.made(head, self._calls[shard])
-            self._calls[shard] += len(made)
-            calls += made
+            if shard not in self._switched:
+                made = batch.made(head, self._calls[shard])
+                self._calls[shard] += len(made)
+                calls += made
         calls += plain
         while len(self._under_way) >= _UNDER_WAY_MAX:
             self._settle_one()
@@ -97,39 +110,63 @@ class Loading:
     def finish(self, positions: Sequence[tuple[int, int]], *, time_ms: int, forced: bool = False) -> list[Written]:
         """Let the new generation take the live one's place on every shard, at these (partition, sequence) positions.
 
-        A position may not go back (GAP) unless `forced`: load what is missing and finish again. What was live before is
-        then removed in steps.
+        A position may not go back (GAP) unless `forced`: load what is missing and finish again, for the shards that are
+        left. What was live before is then removed in steps.
         """
+        if self._is_live:
+            return [one for _, one in sorted(self._switched.items())]
         self.load(())  # whoever has this call has all before it, also those that no function counts
         self.settle()
+        self._may_be_plain = False  # rows that follow are newer, and may be those of the live writer soon
         moves = [text for partition, sequence in positions for text in (str(partition), str(sequence))]
+        left = [shard for shard in range(len(self._shards)) if shard not in self._switched]
+        flag = "1" if forced else "0"
         answers = self._client.call_all(
             [
                 Call(
                     "rankd_finish",
-                    [keys.meta],
-                    [self._epoch, generation, time_ms, "1" if forced else "0", loaded, *moves],
+                    [self._shards[shard].meta],
+                    [self._epoch, self._generations[shard], time_ms, flag, self._calls[shard], *moves],
                 )
-                for keys, generation, loaded in zip(self._shards, self._generations, self._calls, strict=True)
+                for shard in left
             ]
         )
         reached = {partition: Position(self._epoch, sequence) for partition, sequence in positions}
-        written = [
-            Written(Verdict.APPLIED, reached)
-            if answer[0] == b"applied"
-            else Written(_verdict(answer[0]), positions_in(answer[3:]))
-            for answer in answers
-        ]
-        if all(one.verdict is Verdict.APPLIED for one in written):
+        written = dict(self._switched)
+        for shard, answer in zip(left, answers, strict=True):
+            if answer[0] == b"applied":
+                written[shard] = self._switched[shard] = Written(Verdict.APPLIED, reached)
+            else:
+                written[shard] = Written(_verdict(answer[0]), positions_in(answer[3:]))
+        if self._is_live:
             self._stop()
             sweep(self._client, self._shards)
-        return written
+        return [one for _, one in sorted(written.items())]
 
     def abandon(self) -> None:
-        """Give the new generation up and remove what was loaded."""
+        """Give the new generation up where it is not live, and remove what was loaded."""
         self._stop()
-        self._client.call_all([Call("rankd_abandon", [keys.meta], [self._epoch, "loading"]) for keys in self._shards])
+        calls = [
+            Call("rankd_abandon", [keys.meta], [self._epoch, "loading", generation])
+            for keys, generation in zip(self._shards, self._generations, strict=True)
+        ]
+        self._client.call_all(calls)
         sweep(self._client, self._shards)
+
+    def __enter__(self) -> Self:
+        """Return the rebuild; what is not put in place is given up with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give up what was not put in place, and the connections in any case."""
+        self._stop()
+        if not self._is_live:
+            with suppress(RanksUnavailable):  # the next rebuild sweeps it
+                self.abandon()
+
+    @property
+    def _is_live(self) -> bool:
+        return len(self._switched) == len(self._shards)
 
     def _send(self, calls: Sequence[Call]) -> list[Any]:
         """Send calls, in the sender's thread, and return the answers to those before them."""
@@ -148,7 +185,7 @@ class Loading:
         They go after the call that finds out whether this rebuild is still the one.
         """
         key = self._shards[shard].of(Kind.STANDING, self._generations[shard], instance_name(part.key))
-        self._plain_keys.add(key)
+        self._plain_keys.setdefault(shard, set()).add(key)
         rows: list[str] = [""] * (2 * len(part.players))
         rows[::2] = form.encode_packed(part.score, part.tie)
         rows[1::2] = part.players
@@ -159,9 +196,18 @@ class Loading:
         answers = self._under_way.popleft().result()
         if any(answer[0] != b"applied" for answer in answers if isinstance(answer, list)):
             self._stop()
-            # Whoever took over sweeps what it found of us; these may have come later.
-            self._client.call_all([Call("UNLINK", [key], is_command=True) for key in self._plain_keys])
+            self._discard_plain()
             raise RanksUnavailable("another rebuild took the place of this one: begin again if it should not have")
+
+    def _discard_plain(self) -> None:
+        """Remove rows that came after whoever took over had swept what it found of us."""
+        calls = []
+        for shard, keys in self._plain_keys.items():
+            listed = sorted(keys)
+            for first in range(0, len(listed), _DISCARDED_A_CALL):
+                some = listed[first : first + _DISCARDED_A_CALL]
+                calls.append(Call("rankd_discard", [self._shards[shard].meta, *some], [self._generations[shard]]))
+        self._client.call_all(calls)
 
     def _in_form(self, change: InstanceChange) -> Iterator[tuple[InstanceChange, Form]]:
         name = instance_name(change.key)
@@ -196,3 +242,8 @@ def sweep(client: Client, shards: Sequence[ShardKeys]) -> None:
 def _verdict(answer: bytes) -> Verdict:
     # Another generation is being loaded: whoever loads this one has been overtaken.
     return Verdict.FENCED if answer == b"other" else Verdict(answer.decode())
+
+
+def refusal(answer: bytes) -> Verdict:
+    """Return what a writer is told who does not say it again: of another generation, that it has to look first."""
+    return Verdict.GAP if answer == b"other" else Verdict(answer.decode())

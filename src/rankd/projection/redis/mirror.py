@@ -18,7 +18,7 @@ One thread writes. Whoever else may write has another epoch.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankd.errors import RanksUnavailable
@@ -27,8 +27,8 @@ from rankd.projection.redis.changes import InstanceChange, Move, Written
 from rankd.projection.redis.client import Call, Client, Pending
 from rankd.projection.redis.keys import ShardKeys
 from rankd.projection.redis.known import KnownBoard, look_at, positions_in
-from rankd.projection.redis.loading import Loading, sweep
-from rankd.projection.redis.operations import Head
+from rankd.projection.redis.loading import Loading, refusal, sweep
+from rankd.projection.redis.operations import WRITE, Head
 from rankd.projection.redis.writing import Whole, Writing
 
 CALL_UPDATES_MAX = 5_000
@@ -70,6 +70,34 @@ class Sent:
         return written
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Boards that are moved on together; `answers` says what became of it, by board and shard."""
+
+    pending: Pending
+    shards: Mapping[str, int]
+    epoch: int
+    moves: Sequence[Move]
+    forget: Callable[[str], None]
+
+    def answers(self) -> dict[str, list[Written]]:
+        """Wait for the answers; to be asked exactly once."""
+        answers = iter(self.pending.answers())
+        reached = {move.partition: Position(self.epoch, move.upto) for move in self.moves}
+        found = {}
+        for board, count in self.shards.items():
+            of_board = [next(answers) for _ in range(count)]
+            found[board] = [
+                Written(Verdict.APPLIED, reached)
+                if answer[0] == b"applied"
+                else Written(refusal(answer[0]), positions_in(answer[3:]))
+                for answer in of_board
+            ]
+            if any(answer[0] != b"applied" for answer in of_board):
+                self.forget(board)
+        return found
+
+
 class Mirror:
     """Writes boards to Redis. `whole` gives everybody in an instance, page by page, when its form has to change."""
 
@@ -83,8 +111,13 @@ class Mirror:
 
     def positions(self, board: str, shards: int) -> list[dict[int, Position] | None]:
         """Return how far each shard is written; None for one that is not there. One round trip per node."""
-        self._known[board] = known = look_at(self._client, board, shards)
-        return known.positions
+        return self.find({board: shards})[board]
+
+    def find(self, shards: Mapping[str, int]) -> dict[str, list[dict[int, Position] | None]]:
+        """Return how far boards are written, as `positions` does, all of them in one round trip per node."""
+        found = look_at(self._client, shards)
+        self._known.update(found)
+        return {board: known.positions for board, known in found.items()}
 
     def write(
         self,
@@ -154,18 +187,59 @@ class Mirror:
 
         return Sent(self._channel.start(calls), boundaries, epoch, moves, lambda: self._forget(board), again)
 
+    def move(self, shards: Mapping[str, int], epoch: int, moves: Sequence[Move], *, time_ms: int) -> Moved:
+        """Move boards on that nothing changed on, all from the same positions, in one go and without waiting."""
+        unknown = {board: count for board, count in shards.items() if not self._is_known(board, count)}
+        if unknown:
+            self.find(unknown)
+        head = Head(epoch, time_ms, moves, "")
+        heads: dict[int, bytes] = {}  # by generation: they differ in nothing else
+        calls = []
+        for board, count in shards.items():
+            for shard, generation in enumerate(self._known[board].generations[:count]):
+                encoded = heads.get(generation)
+                if encoded is None:
+                    encoded = heads[generation] = head.encoded(generation, 1, 1, ())
+                keys = ShardKeys(board, shard)
+                calls.append(Call(WRITE, [keys.meta, keys.described(generation)], [encoded]))
+        return Moved(self._channel.start(calls), shards, epoch, moves, self._forget)
+
     def begin(self, board: str, shards: int, epoch: int) -> Loading | None:
         """Begin a new generation beside the live one; None when another writer has a higher epoch."""
         self._forget(board)
         return Loading.begin(self._client, board, shards, epoch, updates_max=self._call_updates_max, whole=self._whole)
 
-    def drop(self, board: str, shards: int, epoch: int) -> bool:
-        """Take a deleted board out of Redis, in steps; False when another writer has a higher epoch."""
+    def drop(self, board: str, shards: int, epoch: int, *, first: int = 0) -> bool:
+        """Take a deleted board out of Redis, in steps; False when another writer has a higher epoch.
+
+        `first` is the first shard that goes; those before it stay.
+        """
         self._forget(board)
-        shard_keys = [ShardKeys(board, shard) for shard in range(shards)]
+        shard_keys = [ShardKeys(board, shard) for shard in range(first, shards)]
         answers = self._client.call_all([Call("rankd_abandon", [keys.meta], [epoch, "board"]) for keys in shard_keys])
         sweep(self._client, shard_keys)
         return all(answer[0] == b"applied" for answer in answers)
+
+    def find_left(self, deleted: Mapping[str, int], kept: Mapping[str, int]) -> list[tuple[str, int, int]]:
+        """Return what is left of deleted boards, and of shards that kept boards no longer have.
+
+        For each board that something is left of: its id, the first shard to drop, and how many shards there are.
+        """
+        asked = [(board, 0, shard) for board, count in deleted.items() for shard in range(count)]
+        asked += [(board, 0, count) for board, count in deleted.items()]
+        asked += [(board, count, count) for board, count in kept.items()]
+        declared = {**kept, **deleted}
+        found: dict[str, tuple[int, int]] = {}
+        while asked:
+            calls = [Call("EXISTS", [ShardKeys(board, shard).meta], is_command=True) for board, _, shard in asked]
+            there = [one for one, answer in zip(asked, self._client.call_all(calls), strict=True) if answer]
+            asked = []
+            for board, first, shard in there:
+                earliest, count = found.get(board, (first, 0))
+                found[board] = min(earliest, first), max(count, shard + 1)
+                if shard >= declared[board]:
+                    asked.append((board, first, shard + 1))  # as long as there are more
+        return [(board, first, count) for board, (first, count) in found.items()]
 
     def sweep(self, board: str, shards: int) -> None:
         """Remove what earlier generations have left; a rebuild that was cut off leaves some."""
@@ -178,10 +252,13 @@ class Mirror:
     # What is known of a board, so that a write needs no question first
 
     def _board(self, board: str, shards: int) -> KnownBoard:
+        if not self._is_known(board, shards):
+            self.find({board: shards})
+        return self._known[board]
+
+    def _is_known(self, board: str, shards: int) -> bool:
         known = self._known.get(board)
-        if known is None or len(known.generations) != shards:
-            known = self._known[board] = look_at(self._client, board, shards)
-        return known
+        return known is not None and len(known.generations) == shards
 
     def _forget(self, board: str) -> None:
         self._known.pop(board, None)

@@ -54,6 +54,26 @@ class Head(msgspec.Struct, frozen=True):
     token: str
     mode: int = LIVE
 
+    def encoded(self, generation: int, cut: int, cuts: int, operations: Sequence[int]) -> bytes:
+        """Return the first argument of a call, part `cut` of `cuts` of its write; operations are named by index."""
+        moves: list[str] = []
+        for partition, after, upto in self.moves:
+            moves += str(partition), str(after), str(upto)
+        return encode(
+            (
+                str(LAYOUT_VERSION),
+                str(generation),
+                str(self.epoch),
+                str(self.time_ms),
+                moves,
+                cut,
+                cuts,
+                self.token,
+                operations,
+                self.mode,
+            )
+        )
+
 
 class ShardCall:
     """One call in the making: keys and arguments are named by their index, from 1."""
@@ -107,21 +127,5 @@ class ShardCall:
 
     def made(self, head: Head, cut: int, cuts: int) -> Call:
         """Return the call, part `cut` of `cuts` of its write."""
-        moves: list[str] = []
-        for partition, after, upto in head.moves:
-            moves += str(partition), str(after), str(upto)
-        self._arguments[0] = encode(
-            (
-                str(LAYOUT_VERSION),
-                str(self._generation),
-                str(head.epoch),
-                str(head.time_ms),
-                moves,
-                cut,
-                cuts,
-                head.token,
-                self._operations,
-                head.mode,
-            )
-        )
+        self._arguments[0] = head.encoded(self._generation, cut, cuts, self._operations)
         return Call(WRITE, self._keys, self._arguments)

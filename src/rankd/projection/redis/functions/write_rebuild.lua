@@ -1,8 +1,9 @@
 -- Generations: a new one is filled beside the live one, takes its place in one call, and what is left is swept in steps.
 --
--- In meta: `generation` is live; `loading` is "<generation>:<epoch>" while one is filled, and
--- `loaded` the number of calls that filled it so far; `stale` lists, separated by
--- commas, those to be swept. Each function has KEYS[1] meta; keys of swept instances are not declared: they share its slot.
+-- In meta: `generation` is live; `loading` is "<generation>:<epoch>" while one is filled, and `loaded` the number of calls
+-- that filled it so far; `stale` lists, separated by commas, those to be swept; `newest` is the highest number one ever had,
+-- so that what comes late for one that was given up finds no other in its place. Each function has KEYS[1] meta; keys of
+-- swept instances are not declared: they share its slot.
 
 local WRITE_KINDS = {'z', 'h', 'd', 'n', 'c', 'm', 's', 't', 'z~', 'h~', 'd~', 'n~', 'c~', 's~', 't~'}
 
@@ -51,7 +52,10 @@ local function write_begin(keys, args)
   if write_less(epoch, write_highest_epoch(meta)) or (other and write_less(epoch, other)) then
     return {'fenced'}
   end
-  local newest = math.max(tonumber(redis.call('HGET', meta, 'generation') or '0'), tonumber(abandoned or '0'))
+  local newest = tonumber(abandoned or '0')
+  for _, named in ipairs(redis.call('HMGET', meta, 'generation', 'newest')) do
+    newest = math.max(newest, tonumber(named or '0'))
+  end
   local stale = redis.call('HGET', meta, 'stale') or ''
   for generation in string.gmatch(stale, '%d+') do
     newest = math.max(newest, tonumber(generation))
@@ -63,15 +67,21 @@ local function write_begin(keys, args)
   if abandoned then
     redis.call('HSET', meta, 'stale', write_stale_with(meta, abandoned))
   end
-  redis.call('HSET', meta, 'version', LAYOUT_VERSION, 'loading', generation .. ':' .. epoch, 'loaded', 0)
+  redis.call(
+    'HSET', meta, 'version', LAYOUT_VERSION, 'loading', generation .. ':' .. epoch, 'loaded', 0, 'newest', generation
+  )
   return {'applied', tostring(generation)}
 end
 
 -- rankd_finish: ARGV epoch, generation, time ms, forced ("1"), calls that loaded it, then partition, upto, …
--- Answer {"applied"} or as rankd_write; "gap" when a position would go back and it is not forced.
+-- Answer {"applied"} or as rankd_write; "gap" when a position would go back and it is not forced. A generation that is live
+-- already is left as it is, "applied": whoever lost the answer asks again, and somebody may have written since.
 local function write_finish(keys, args)
   local meta, epoch, generation, time_ms, forced = keys[1], args[1], args[2], args[3], args[4]
-  local loading, loaded = unpack(redis.call('HMGET', meta, 'loading', 'loaded'))
+  local live, loading, loaded = unpack(redis.call('HMGET', meta, 'generation', 'loading', 'loaded'))
+  if live == generation then
+    return {'applied'}
+  end
   if loading ~= generation .. ':' .. epoch or loaded ~= args[5] then
     return write_stored('other', meta)
   end
@@ -88,7 +98,6 @@ local function write_finish(keys, args)
     values[#values + 1] = field
     values[#values + 1] = epoch .. ':' .. args[index + 1]
   end
-  local live = redis.call('HGET', meta, 'generation')
   if live then
     values[#values + 1] = 'stale'
     values[#values + 1] = write_stale_with(meta, live)
@@ -98,22 +107,24 @@ local function write_finish(keys, args)
   return {'applied'}
 end
 
--- rankd_abandon: ARGV epoch. Everything of the shard, or what is being loaded, becomes stale. ARGV[2] "board" or "loading".
--- Answer {"applied"} or {"fenced"}. A board that is dropped has no generation and no positions from here on.
+-- rankd_abandon: ARGV epoch, "loading", generation: what is being loaded becomes stale, if it is this one. Or ARGV epoch,
+-- "board": everything of the shard does; a board that is dropped has no generation and no positions from here on.
+-- Answer {"applied"}, or {"fenced"} for a board that somebody with a higher epoch writes.
 local function write_abandon(keys, args)
-  local meta, epoch = keys[1], args[1]
-  if write_less(epoch, write_highest_epoch(meta)) then
+  local meta, epoch, is_board = keys[1], args[1], args[2] == 'board'
+  if is_board and write_less(epoch, write_highest_epoch(meta)) then
     return write_stored('fenced', meta)
   end
   local loading = redis.call('HGET', meta, 'loading')
   if loading then
     local generation, other = string.match(loading, '^(%d+):(%d+)$')
-    if args[2] == 'board' or other == epoch then
+    -- Those who came before generations were told name none.
+    if is_board or (other == epoch and (not args[3] or args[3] == generation)) then
       redis.call('HSET', meta, 'stale', write_stale_with(meta, generation))
       redis.call('HDEL', meta, 'loading', 'loaded')
     end
   end
-  if args[2] == 'board' then
+  if is_board then
     local live = redis.call('HGET', meta, 'generation')
     if live then
       redis.call('HSET', meta, 'stale', write_stale_with(meta, live))
@@ -127,6 +138,20 @@ local function write_abandon(keys, args)
   return {'applied'}
 end
 
+-- rankd_discard: KEYS 2 … of a generation that was overtaken; ARGV that generation. They are removed, unless it is live or
+-- being loaded. Answer how many were.
+local function write_discard(keys, args)
+  local live, loading = unpack(redis.call('HMGET', keys[1], 'generation', 'loading'))
+  if live == args[1] or (loading and string.match(loading, '^%d+') == args[1]) then
+    return 0
+  end
+  local removed = 0
+  for index = 2, #keys do
+    removed = removed + redis.call('UNLINK', keys[index])
+  end
+  return removed
+end
+
 -- rankd_sweep: ARGV instances at most. Answer how many stale generations are left; 0 when all is swept.
 local function write_sweep(keys, args)
   local meta = keys[1]
@@ -136,7 +161,8 @@ local function write_sweep(keys, args)
     return 0
   end
   local base = write_prefix(meta) .. generation .. ':'
-  local found = redis.call('HSCAN', base .. 'i', '0', 'COUNT', args[1])[2]
+  local is_live = generation == redis.call('HGET', meta, 'generation') -- which is never swept
+  local found = is_live and {} or redis.call('HSCAN', base .. 'i', '0', 'COUNT', args[1])[2]
   local names, swept = {}, math.min(#found / 2, 500)
   for index = 1, swept do
     local name = found[2 * index - 1]
@@ -152,7 +178,7 @@ local function write_sweep(keys, args)
   end
   local rest = {}
   for other in string.gmatch(stale, '%d+') do
-    if other ~= generation or redis.call('EXISTS', base .. 'i') == 1 then
+    if other ~= generation or (not is_live and redis.call('EXISTS', base .. 'i') == 1) then
       rest[#rest + 1] = other
     end
   end
@@ -171,4 +197,5 @@ redis.register_function{function_name = 'rankd_look', callback = write_look, fla
 redis.register_function{function_name = 'rankd_begin', callback = write_begin}
 redis.register_function{function_name = 'rankd_finish', callback = write_finish}
 redis.register_function{function_name = 'rankd_abandon', callback = write_abandon}
+redis.register_function{function_name = 'rankd_discard', callback = write_discard}
 redis.register_function{function_name = 'rankd_sweep', callback = write_sweep}

@@ -57,10 +57,12 @@ class Installation:
         serving.wait_until_ready()
         return serving
 
-    def project(self, name: str = "a") -> subprocess.Popen[bytes]:
+    def project(self, name: str = "a", **environment: str) -> subprocess.Popen[bytes]:
         """Start a projector."""
-        folder = self.folder / f"projector-{name}"
-        return self._start(self.folder / f"project-{name}.log", {"RANKD_PROJECTOR_FOLDER": str(folder)}, "project")
+        log = self.folder / f"project-{name}.log"
+        return self._start(
+            log, {"RANKD_PROJECTOR_FOLDER": str(self.folder / f"projector-{name}"), **environment}, "project"
+        )
 
     def _start(self, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:
         with log.open("ab") as written:

@@ -83,6 +83,7 @@ class Mirroring:
         self._dense: dict[str, bool] = {}  # whether distinct scores were kept of all instances
         self.rows = 0  # sent since the start
         self.loads = 0  # boards that were loaded anew
+        self.catch_ups = 0  # boards that were behind in Redis, and sent what they lacked
         self._under_way: dict[str, _UnderWay] = {}  # by board
         self._is_complete = False  # whether the last `send` left nothing to be sent later
         self._began_ms = 0
@@ -318,6 +319,7 @@ class Mirroring:
             found = touched.setdefault(key.text, Touched(key, rules))
             found.players.update(missed)
             found.removed.update(removed)
+        self.catch_ups += 1
         _log.info("board %s: %d players are sent again, Redis was behind", board.id, len(missed))
         return True
 

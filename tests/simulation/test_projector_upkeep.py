@@ -172,6 +172,54 @@ def test_a_takeover_goes_on_with_the_standings_that_are_there(installed: Install
     installed.wait_for_standings(second)
 
 
+def test_one_that_takes_over_before_it_has_read_as_much_catches_up_first(
+    installed: Installed, rewrites: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed.boards.define("b")
+    first, second = installed.start(), installed.start()
+    first.project()
+    installed.wait_for_standings(first)
+    while second.step():
+        pass
+    with monkeypatch.context() as patched:
+        patched.setattr(second.follower, "follow", lambda _: 0)
+        installed.submit("ann", "bob")
+        first.project()
+        installed.wait_for_standings(first)
+        first.die()
+        wait_until(lambda: second.step() >= 0 and second.projector.is_active)
+        kept = second.projector.keeping
+        assert kept is not None
+        wait_until(lambda: second.step() >= 0 and kept._behind_since is not None)
+    second.project()
+    installed.submit("cat")
+    installed.wait_for_standings(second)
+
+    assert len(rewrites) == 1
+
+
+def test_the_same_players_again_and_again_are_not_too_many(
+    installed: Installed, rewrites: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping_module, "NOTED_ROWS_MAX", 8)
+    installed.boards.define("b", keep="latest")
+    first, second = installed.start(), installed.start()
+    first.project()
+    installed.wait_for_standings(first)
+    for number in range(40):
+        installed.submit("ann", "bob", "cat", score=number)
+        first.step()
+        second.step()
+        if number % 5 == 0:
+            installed.wait_for_standings(first)
+    assert len(rewrites) == 1
+
+    installed.submit(*(f"p{number}" for number in range(9)))
+    first.project()
+    installed.wait_for_standings(first)
+    assert len(rewrites) == 2
+
+
 def test_a_write_whose_answer_is_lost_is_not_taken_for_one_that_failed(
     installed: Installed, rewrites: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,8 @@ from rankd.scaled.recording import Changes, Touched
 
 EVERY_MS = 1_000
 NOTED_ROWS_MAX = 2_000_000  # more than that, and all of it is written anew
-REST_WAIT_S = 60.0
+REST_WAIT_S = 100.0  # PostgreSQL ends a transaction that is idle for 120 s
+BEHIND_WAIT_S = 30.0  # until standings that are ahead of us are taken for those of another ledger
 _log = logging.getLogger("rankd")
 
 
@@ -94,6 +95,8 @@ class Keeping:
         self._thread: threading.Thread | None = None
         self._verdict: Verdict | None = None  # of the last write; None when it failed
         self._rewriting: _Rewriting | None = None
+        self._behind_since: float | None = None
+        self._has_swept = False
         self._complaints = Complaints(_log)
         self.written_ms: int | None = None  # when standings were equal to ranks last; None: not by us
         self.rewrites = 0
@@ -104,12 +107,10 @@ class Keeping:
 
     def watch(self) -> None:
         """Let go of what another has written; by whoever stands by."""
-        if monotonic() - self._looked_at >= self._every_ms / 1_000 or self._notes.rows > NOTED_ROWS_MAX:
+        if monotonic() - self._looked_at >= self._every_ms / 1_000:
             self._looked_at = monotonic()
             self._notes.cut()
-            self._ask()
-            self._stored = None  # it goes on
-            if self._notes.rows > NOTED_ROWS_MAX:
+            if self._ask() is None or self._notes.rows > NOTED_ROWS_MAX:
                 self._notes.forget()
 
     def keep(self, now_ms: int, epoch: int) -> None:
@@ -128,14 +129,18 @@ class Keeping:
         if self._notes.rows > NOTED_ROWS_MAX:
             self._notes.forget()
         self._target, self._target_ms = ours, now_ms
-        if self._stored is None or not reaches(self._stored, self._notes.since) or not reaches(ours, self._stored):
+        if self._is_still_behind():
+            self._stored = None  # whoever wrote them had read more than we have yet
+        elif self._stored is None or not reaches(self._stored, self._notes.since) or not reaches(ours, self._stored):
             self._rewrite(now_ms, epoch)
         elif ours != self._stored:
             self._notes.cut()
             changed, moves = self._changed(), self._moves(self._stored, epoch)
             self._start(lambda: self._writer.write(changed, moves, now_ms))
-        else:
+        elif self._has_swept:
             self.written_ms = now_ms
+        else:
+            self._start(lambda: Verdict.WRITTEN)  # nothing, and sweeps
 
     def stand_by(self) -> None:
         """Let another write: end what is under way, and note only."""
@@ -161,6 +166,14 @@ class Keeping:
         stored = tuple(found.sequences.get(partition, 0) for partition in range(len(self._notes.since)))
         self._notes.let_go(stored)
         return stored
+
+    def _is_still_behind(self) -> bool:
+        """Tell whether the standings are ahead of us, and have not been for long."""
+        if self._stored is None or reaches(self._target, self._stored):
+            self._behind_since = None
+            return False
+        self._behind_since = self._behind_since or monotonic()
+        return monotonic() - self._behind_since < BEHIND_WAIT_S
 
     def _settle(self) -> None:
         """See what became of the last write."""
@@ -217,8 +230,9 @@ class Keeping:
                 self.written_ms = self._target_ms
             elif self._verdict is Verdict.FENCED:
                 self._complaints.tell("standings wait: %s", LedgerUnavailable("another projector has written them"))
-            while monotonic() - began < self._every_ms / 1_000 and self._writer.sweep():
-                pass  # the next write does not wait for it
+            while not (has_swept := not self._writer.sweep()) and monotonic() - began < self._every_ms / 1_000:
+                pass  # the next write does not wait for all of it
+            self._has_swept = has_swept
         except _Unwanted:
             pass
         except LedgerUnavailable as problem:

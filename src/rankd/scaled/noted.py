@@ -29,7 +29,12 @@ class Notes:
         self._spans: deque[tuple[Vector, Noted]] = deque()  # with the positions that each ends at
         self._current: Noted = {}
         self.since = follower.positions
-        self.rows = 0  # at most so many
+
+    @property
+    def rows(self) -> int:
+        """How many players are noted, each once an instance and span."""
+        spans = [noted for _, noted in self._spans] + [self._current]
+        return sum(len(touched.players) for noted in spans for touched in noted.values())
 
     def add(self, changes: Changes) -> None:
         """Note what changed."""
@@ -39,16 +44,12 @@ class Notes:
                 board, _ = self._follower.board(board_id)
                 for touched in of_board.values():
                     if window_of(board, touched.key) in (board.first_window, None):
-                        self._add(touched)
+                        _merge(self._current, touched)
                     elif touched.cleared:  # it may have been the first window's, before the board was defined anew
                         self._current[touched.key.text] = _cleared(touched.key)
             else:
                 for touched in of_board.values():
-                    self._add(touched)
-
-    def _add(self, touched: Touched) -> None:
-        self.rows += len(touched.players)
-        _merge(self._current, touched)
+                    _merge(self._current, touched)
 
     def cut(self) -> None:
         """Begin another span, behind the positions of now."""
@@ -62,14 +63,12 @@ class Notes:
             self.forget()
             return
         while self._spans and reaches(written, self._spans[0][0]):
-            self.since, noted = self._spans.popleft()
-            self.rows -= sum(len(one.players) for one in noted.values())
+            self.since, _ = self._spans.popleft()
 
     def forget(self) -> None:
         """Note anew, from here on."""
         self._spans.clear()
         self._current = {}
-        self.rows = 0
         self.since = self._follower.positions
 
     def all(self) -> Noted:

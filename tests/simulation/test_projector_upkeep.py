@@ -247,10 +247,12 @@ def test_a_write_whose_answer_is_lost_is_not_taken_for_one_that_failed(
     assert len(rewrites) == 1
 
 
+@pytest.mark.parametrize("round_rows_max", [1, 20_000])
 def test_all_standings_are_written_anew_while_scores_come_in(
-    installed: Installed, rewrites: list[str], monkeypatch: pytest.MonkeyPatch
+    round_rows_max: int, installed: Installed, rewrites: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping_module, "READ_ENTRIES_MAX", 10)
+    monkeypatch.setattr(keeping_module, "ROUND_ROWS_MAX", round_rows_max)
     installed.boards.define("b", keep="latest")
     installed.boards.define("gone")
     installed.submit(*(f"p{number:03}" for number in range(200)))

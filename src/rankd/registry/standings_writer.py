@@ -114,8 +114,9 @@ class Rest(NamedTuple):
     """What changed while everything was read, and what all of it is of."""
 
     changes: Sequence[Changed]
-    moves: Sequence[Move]
-    at: int
+    moves: Sequence[Move] = ()
+    at: int = 0
+    is_last: bool = True  # else more has changed, and is asked for
 
 
 class _Rows:
@@ -198,8 +199,9 @@ class StandingsWriter:
             connection.execute("DELETE FROM standings_positions")
             for part in _gathered(everything):
                 _apply(connection, part)
-            if rest is not None:
-                changes, moves, at = rest()
+            is_last = rest is None
+            while rest is not None and not is_last:
+                changes, moves, at, is_last = rest()
                 _apply(connection, changes)
             _move(connection, moves, at)
         return Verdict.WRITTEN

@@ -24,11 +24,12 @@ from rankd.registry.standings_writer import Changed, Move, Rest, StandingsWriter
 from rankd.scaled.complaints import Complaints
 from rankd.scaled.follower import Follower
 from rankd.scaled.mirroring import instances_of
-from rankd.scaled.noted import Notes, Vector, reaches
+from rankd.scaled.noted import Noted, Notes, Vector, reaches
 from rankd.scaled.recording import Changes, Touched
 
 EVERY_MS = 1_000
 NOTED_ROWS_MAX = 2_000_000  # more than that, and all of it is written anew
+ROUND_ROWS_MAX = 20_000  # that the projector's thread reads at the end of that; the other reads what is more
 REST_WAIT_S = 100.0  # PostgreSQL ends a transaction that is idle for 120 s
 BEHIND_WAIT_S = 30.0  # until standings that are ahead of us are taken for those of another ledger
 _log = logging.getLogger("rankd")
@@ -45,7 +46,7 @@ class _Rewriting:
         self._store = store
         self._instances = instances
         self._given = threading.Event()
-        self._rest: Rest | None = None
+        self._rest: Rest | Noted | None = None
         self.is_unwanted = False
         self.is_waiting = False  # for the rest
 
@@ -61,14 +62,18 @@ class _Rewriting:
                 after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
 
     def rest(self) -> Rest:
-        """Wait for what changed since, with the positions that all of it is of."""
+        """Wait for what changed since, at last with the positions that all of it is of."""
         self.is_waiting = True
-        if not self._given.wait(REST_WAIT_S) or self._rest is None:
+        if self.is_unwanted or not self._given.wait(REST_WAIT_S) or self.is_unwanted:
             raise _Unwanted
-        return self._rest
+        rest, self._rest = self._rest, None
+        self._given.clear()
+        if isinstance(rest, Rest):
+            return rest
+        return Rest([_changed(self._store, touched) for touched in (rest or {}).values()], is_last=False)
 
-    def give(self, rest: Rest) -> None:
-        """Tell the rest."""
+    def give(self, rest: Rest | Noted) -> None:
+        """Tell the rest as it is now, or who changed so far, of whom more may change."""
         self.is_waiting = False
         self._rest = rest
         self._given.set()
@@ -203,6 +208,11 @@ class Keeping:
         self._start(lambda: self._writer.rewrite(rewriting.pages(), moves, now_ms, rewriting.rest))
 
     def _finish_rewriting(self, rewriting: _Rewriting, now_ms: int, epoch: int) -> None:
+        if self._notes.rows > ROUND_ROWS_MAX:
+            noted = self._notes.all()
+            self._notes.forget()
+            rewriting.give(noted)
+            return
         self._notes.cut()
         self._target = self._follower.positions
         self._target_ms = now_ms

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 import psycopg
+from tests.servers.waiting import wait_until
 
 from rankd.clock import Clock
 from rankd.domain.instance import InstanceKey
@@ -63,6 +64,7 @@ class SteppedProjector:
         self._ranks_url = ranks_url
         self._ledger_url = ledger_url
         self._opened: list[Client | StandingsWriter] = []
+        self._archived = 0
         self._projector = Projector(
             self._ledger,
             self._connect,
@@ -84,8 +86,21 @@ class SteppedProjector:
         return writer
 
     @property
+    def projector(self) -> Projector:
+        return self._projector
+
+    @property
     def follower(self) -> Follower:
         return self._projector.follower
+
+    @property
+    def epoch(self) -> int:
+        return self._lease.epoch
+
+    def forget_that_the_lease_can_be_lost(self) -> None:
+        """Let another have the lease without this one's knowing."""
+        self._lease.release()
+        self._lease.is_held = lambda: True  # type: ignore[method-assign]
 
     def step(self) -> int:
         """Do a little."""
@@ -95,10 +110,17 @@ class SteppedProjector:
         """Rank and do what is due until nothing is left."""
         deadline = time.monotonic() + IDLE_WITHIN_S
         pause = threading.Event()
-        while self._projector.step() or not self._projector.is_active:
+        while self._projector.step() or not self._projector.is_active or self._has_archived():
             assert time.monotonic() < deadline, "the projector does not come to an end"
             if not self._projector.is_active:
                 pause.wait(0.002)  # the server has yet to notice that whoever held the lease is gone
+
+    def _has_archived(self) -> bool:
+        """Tell whether files were written, after which there is something to do."""
+        archiving, before = self._projector.roll_overs.archiving, self._archived
+        wait_until(lambda: archiving.waiting == 0)
+        self._archived = archiving.finished
+        return self._archived != before
 
     def stop(self) -> None:
         """End it as it is told to: it saves what it has ranked."""
@@ -109,6 +131,7 @@ class SteppedProjector:
 
     def die(self) -> None:
         """End it without notice."""
+        self._projector.roll_overs.close()
         self._lease.release()
         self._ledger.close()
         for opened in self._opened:

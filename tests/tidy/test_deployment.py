@@ -28,7 +28,10 @@ PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?[\w.-]*")
 ANY_REPLACED = re.compile(r"\$\{(\w+)(:?[-?][^}]*)?\}")
 SECRET_NAME = re.compile(r"PASSWORD|SECRET|_URL$|AUTH$")
 PASSWORD_IN_URL = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
-STATELESS_PROBES = {"startupProbe", "readinessProbe", "livenessProbe"}
+PROBES = {
+    "serve": {"startupProbe", "readinessProbe", "livenessProbe"},
+    "project": {"readinessProbe", "livenessProbe"},  # it may read the ledger for as long as it takes
+}
 WORKLOADS = {"Deployment", "StatefulSet", "Job"}
 
 
@@ -88,7 +91,7 @@ def compose_problems(file: Document) -> Iterator[str]:
                 yield f"{name}: {variable} holds a password"
         if service["image"].startswith("rankd:"):
             yield from command_problems(service["command"], name)
-        listens = not service["image"].startswith("rankd:") or service["command"][0] == "serve"
+        listens = not service["image"].startswith("rankd:") or service["command"][0] in ("serve", "project")
         if listens and "healthcheck" not in service:
             yield f"{name}: has no healthcheck"
         for other, how in service.get("depends_on", {}).items():
@@ -176,13 +179,13 @@ def manifest_problems(manifest: Document) -> Iterator[str]:
         if "memory" not in container["resources"].get("limits", {}):
             yield f"{where}: has no limit of memory"
         yield from (f"{where}: {one['name']} holds a value" for one in container.get("env", ()) if "value" in one)
-        if container["args"] == ["serve"]:
-            yield from probe_problems(container, where)
+        if (role := container["args"][0]) in PROBES:
+            yield from probe_problems(container, PROBES[role], where)
 
 
-def probe_problems(container: Document, where: str) -> Iterator[str]:
-    ports = {port["name"] for port in container["ports"]}
-    for probe in sorted(STATELESS_PROBES):
+def probe_problems(container: Document, probes: set[str], where: str) -> Iterator[str]:
+    ports = {port["name"] for port in container.get("ports", ())}
+    for probe in sorted(probes):
         path = container.get(probe, {}).get("httpGet", {})
         wanted = "/healthz" if probe == "livenessProbe" else "/readyz"
         if path.get("path") != wanted or path.get("port") not in ports:

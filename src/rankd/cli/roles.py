@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
@@ -17,15 +19,17 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, progress
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
-from rankd.config.checks import is_shared
+from rankd.config.checks import is_shared, listen_address
 from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url, secrets_of
 from rankd.config.model import Config
-from rankd.errors import Refused
+from rankd.errors import LedgerUnavailable, Refused
 from rankd.installation import installation_of
 from rankd.ledger.database import FILE_NAME, migrations
 
 _VERSION_AT = 60  # of SQLite's `user_version` in the file, four bytes
+START_AGAIN_S = 1.0
+Made = TypeVar("Made")
 _log = logging.getLogger("rankd")
 app = typer.Typer()
 
@@ -132,7 +136,7 @@ def _version_of(file: Path) -> int:
 def project(*, config: ConfigFile = None) -> None:
     """Rank what a PostgreSQL ledger holds into Redis, until it is stopped; an embedded one ranks in the server itself.
 
-    Run two or more: one ranks, the others follow and take over when it dies.
+    Run two or more: one ranks, the others follow and take over when it dies. What is away is waited for.
     """
     loaded = Target.folder_of(None, config).config()
     if not is_shared(loaded):
@@ -142,21 +146,43 @@ def project(*, config: ConfigFile = None) -> None:
         )
     installation_of(loaded)
     from rankd.scaled.compose import make_projector  # noqa: PLC0415 - its drivers are an extra
+    from rankd.scaled.figures import Figures  # noqa: PLC0415
+    from rankd.scaled.listening import Listening  # noqa: PLC0415
     from rankd.scaled.projector import ProjectorSettings  # noqa: PLC0415
 
     logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, logs.masking(secrets_of(loaded)))
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    projector = make_projector(
-        loaded.ledger.url,
-        loaded.ranks.url,
-        Path(loaded.projector.folder).expanduser(),
-        settings=ProjectorSettings(
+    figures = Figures()
+    with ExitStack() as opened:
+        if loaded.projector.listen:
+            host, port = listen_address("projector.listen", loaded.projector.listen)
+            opened.callback(Listening(host, port, figures).close)
+        settings = ProjectorSettings(
             checkpoint_events=loaded.projector.checkpoint_events,
             checkpoints_kept=loaded.projector.checkpoints_kept,
             redis_call_updates_max=loaded.ranks.redis_call_updates_max,
-        ),
-    )
-    projector.run(stop)
+        )
+        folder = Path(loaded.projector.folder).expanduser()
+        projector = _when_it_can(
+            lambda: make_projector(loaded.ledger.url, loaded.ranks.url, folder, settings=settings, figures=figures),
+            stop,
+        )
+        if projector is not None:
+            projector.run(stop)
     _log.info("stopped")
+
+
+def _when_it_can(make: Callable[[], Made], stop: threading.Event) -> Made | None:
+    """Make a projector as soon as there is a ledger to follow; None when it is told to stop before."""
+    told: str | None = None
+    while not stop.is_set():
+        try:
+            return make()
+        except LedgerUnavailable as problem:
+            if str(problem) != told:
+                told = str(problem)
+                _log.warning("the projector waits for PostgreSQL before it starts: %s", problem)
+            stop.wait(START_AGAIN_S)
+    return None

@@ -74,6 +74,8 @@ def check_config(config: Config, where: Where) -> None:
         )
     for origin in config.push.avatar_origins:
         _check_origin(where("push.avatar_origins"), origin)
+    if config.projector.listen:
+        listen_address(where("projector.listen"), config.projector.listen)
     _check_auth(config.auth, where)
 
 
@@ -118,6 +120,19 @@ def _check_host(where: str, host: str) -> None:
             raise InvalidValue(
                 where, f'must be an address or a host name, such as "127.0.0.1", "::" or "localhost"; got {host!r:.80}'
             ) from None
+
+
+def listen_address(where: str, address: str) -> tuple[str, int]:
+    """Return host and port of an address such as 127.0.0.1:9108 or [::1]:9108."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > HIGHEST["server.port"]:
+        raise InvalidValue(where, f'must be a host and a port, such as "127.0.0.1:9108"; got {address!r:.80}')
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise InvalidValue(where, f"must have brackets around an address of IPv6: [{host}]:{port}")
+    _check_host(where, host)
+    return host, int(port)
 
 
 def _check_network(where: str, network: str) -> None:

@@ -69,6 +69,7 @@ class Projector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     folder: str = "rankd-projector"  # checkpoints and archives of windows
     checkpoint_events: int = 2_000_000
     checkpoints_kept: int = 2
+    listen: str = ""  # host:port of /healthz, /readyz and /metrics; empty: none
 
 
 class Outbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

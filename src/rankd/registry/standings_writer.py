@@ -9,7 +9,7 @@ write waits for the one under way, and one that does not go on from what is stor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -74,7 +74,6 @@ SELECT partition, epoch, sequence, %s FROM unnest(%s::integer[], %s::bigint[], %
 ON CONFLICT (partition) DO UPDATE
 SET epoch = excluded.epoch, sequence = excluded.sequence, at = excluded.at
 """
-_COPY = "COPY standings (instance, player, score_key, tie_key) FROM STDIN"
 _SWEEP = """
 DELETE FROM standings
 WHERE ctid = ANY (ARRAY(SELECT ctid FROM standings WHERE instance = %s LIMIT %s))
@@ -109,6 +108,15 @@ class Changed(NamedTuple):
     ties: Sequence[int] = ()
     gone: Sequence[str] = ()  # who stands there no longer
     cleared: bool = False  # nobody else stands there any more
+
+
+class Rest(NamedTuple):
+    """What changed while everything was read, and what all of it is of."""
+
+    changes: Sequence[Changed]
+    moves: Sequence[Move] = ()
+    at: int = 0
+    is_last: bool = True  # else more has changed, and is asked for
 
 
 class _Rows:
@@ -170,10 +178,18 @@ class StandingsWriter:
             _move(connection, moves, at)
         return Verdict.WRITTEN
 
-    def rewrite(self, everything: Iterable[Changed], moves: Sequence[Move], at: int) -> Verdict:
+    def rewrite(
+        self,
+        everything: Iterable[Changed],
+        moves: Sequence[Move],
+        at: int,
+        rest: Callable[[], Rest] | None = None,
+    ) -> Verdict:
         """Write all there is in place of what was written; readers see what was there until that is done.
 
-        An instance may come in several parts. `after` of the moves does not matter, and nobody is `gone`.
+        An instance may come in several parts, and a player twice, of which the later counts. `after` of the moves does
+        not matter, and nobody is `gone`. What changes while everything is read is the `rest`, asked for at the end with
+        the positions and the time that all of it is of then.
         """
         with self._writing() as connection:
             known = read_positions(connection)
@@ -181,15 +197,12 @@ class StandingsWriter:
                 return Verdict.FENCED
             connection.execute(_LEAVE_ALL)
             connection.execute("DELETE FROM standings_positions")
-            numbers: dict[str, int] = {}
-            totals: Counter[int] = Counter()
-            for change in everything:
-                if change.players:
-                    if change.key.text not in numbers:
-                        numbers |= _add_instances(connection, [change])
-                    totals[numbers[change.key.text]] += len(change.players)
-                    _copy(connection, numbers[change.key.text], change)
-            connection.execute(_COUNT, (list(totals), list(totals.values())))
+            for part in _gathered(everything):
+                _apply(connection, part)
+            is_last = rest is None
+            while rest is not None and not is_last:
+                changes, moves, at, is_last = rest()
+                _apply(connection, changes)
             _move(connection, moves, at)
         return Verdict.WRITTEN
 
@@ -211,6 +224,21 @@ class StandingsWriter:
             with connection.transaction():
                 connection.execute(_LOCK)
                 yield connection
+
+
+def _gathered(everything: Iterable[Changed]) -> Iterator[list[Changed]]:
+    """Return pages together, as many as one statement takes; no player twice in the same instance."""
+    part: list[Changed] = []
+    seen: set[tuple[str, str]] = set()
+    for change in everything:
+        names = {(change.key.text, player) for player in change.players}
+        if part and (len(seen) + len(names) > ROWS_MAX or not seen.isdisjoint(names)):
+            yield part
+            part, seen = [], set()
+        part.append(change)
+        seen |= names
+    if part:
+        yield part
 
 
 def _apply(connection: Connection, changes: Sequence[Changed]) -> None:
@@ -265,22 +293,6 @@ def _add_instances(connection: Connection, changes: Sequence[Changed]) -> dict[s
         [change.rules.ties.value for change in changes],
     )
     return dict(connection.execute(_ADD_INSTANCES, columns).fetchall())
-
-
-def _copy(connection: Connection, number: int, change: Changed) -> None:
-    rules = change.rules
-    rows = zip(change.players, change.scores, change.ties, strict=True)
-    # Control characters are in no id, so that a backslash is all that COPY's text would take for something else.
-    lines = [
-        f"{number}\t{_escaped(player)}\t{score_key(rules, score)}\t{tie_key(rules, tie)}\n"
-        for player, score, tie in rows
-    ]
-    with connection.cursor().copy(_COPY) as copy:
-        copy.write("".join(lines))
-
-
-def _escaped(player: str) -> str:
-    return player.replace("\\", "\\\\") if "\\" in player else player
 
 
 def _move(connection: Connection, moves: Sequence[Move], at: int) -> None:

@@ -22,6 +22,7 @@ from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.engine import Saving
 from rankd.projection.snapshots import sync_folder
 from rankd.projection.state import State
+from rankd.scaled.encoding import encoded_in_parts
 from rankd.scaled.follower import Follower
 from rankd.scaled.recording import RecordingStore
 
@@ -90,7 +91,7 @@ class Checkpoint:
         self._saving = saving
         self._kept = kept
         self._name = f"{sum(saved.positions):020}"
-        payload = msgspec.json.encode(saved)
+        payload = b"".join(encoded_in_parts(saved))
         head = _MAGIC + FORMAT.to_bytes(4, "little")
         self._state = head + blake2b(payload, digest_size=_CHECKSUM_BYTES).digest() + payload
 

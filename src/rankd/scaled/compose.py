@@ -24,6 +24,7 @@ from rankd.registry.standings import Standings, migrate_standings
 from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.fallback import LookWithFallback
+from rankd.scaled.figures import Figures
 from rankd.scaled.lease import Lease
 from rankd.scaled.moving import Moved, Moving
 from rankd.scaled.projector import Projector, ProjectorSettings
@@ -96,8 +97,9 @@ def make_projector(
     *,
     clock: Clock | None = None,
     settings: ProjectorSettings | None = None,
+    figures: Figures | None = None,
 ) -> Projector:
-    """Return a projector that is ready to run."""
+    """Return a projector that is ready to run; LedgerUnavailable while PostgreSQL is away."""
     holder = f"{socket.gethostname()}:{os.getpid()}"
     return Projector(
         PostgresLedger(ledger_url),
@@ -107,6 +109,7 @@ def make_projector(
         folder=folder,
         settings=settings or ProjectorSettings(),
         standings=lambda: StandingsWriter(ledger_url),
+        figures=figures,
     )
 
 

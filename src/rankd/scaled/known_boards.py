@@ -10,8 +10,8 @@ from rankd.domain.board import Board
 from rankd.projection.redis.mirror import Mirror
 from rankd.scaled.boards_in_redis import is_dense, shards_of
 from rankd.scaled.follower import Follower
+from rankd.scaled.vector import Vector, reaches
 
-Vector = tuple[int, ...]  # a sequence for each partition
 _log = logging.getLogger("rankd")
 
 
@@ -160,8 +160,3 @@ class KnownBoards:
         self._gone.update(deleted)
         self._controls = controls
         return True
-
-
-def reaches(ours: Sequence[int], theirs: Sequence[int]) -> bool:
-    """Tell whether one position is at least as far as another, in every partition."""
-    return all(one >= other for one, other in zip(ours, theirs, strict=True))

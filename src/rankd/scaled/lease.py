@@ -2,8 +2,9 @@
 
 The lock is PostgreSQL's, held by a connection: whoever dies lets go of it. A thread keeps the connection busy, and
 PostgreSQL ends one that is idle for `LOST_AFTER_MS`: whoever is cut off or stands still lets go as well, and whoever is
-only at work for long does not. The epoch is counted up by whoever gets the lock. A projector that was paused and does
-not know yet that another has taken over is refused by Redis, since its epoch is the lower one.
+only at work for long does not. Whoever gets no answer for as long takes it that another ranks. The epoch is counted up
+by whoever gets the lock. A projector that was paused and does not know yet that another has taken over is refused by
+Redis, since its epoch is the lower one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import threading
 from contextlib import suppress
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from rankd.errors import LedgerUnavailable
+from rankd.ledger.postgres.connections import Connection, connected, with_limits
 
 _LOCK = 0x72616E6B64  # "rankd"
 LOST_AFTER_MS = 4_000
 KEEP_EVERY_S = 1.0
+ANSWER_WAIT_S = 4.0  # whoever is not answered for so long has lost it, by PostgreSQL's own reckoning
 _CLAIM = """
     UPDATE rankd.projectors SET epoch = epoch + 1, holder = %s, since = now() WHERE name = 'ranks' RETURNING epoch
 """
@@ -30,7 +34,7 @@ class Lease:
         """`holder` is shown to people who ask who ranks."""
         self._url = url
         self._holder = holder
-        self._connection: psycopg.Connection[tuple[int]] | None = None
+        self._connection: Connection | None = None
         self._keeper: threading.Thread | None = None
         self._let_go = threading.Event()
         self.epoch = 0
@@ -39,9 +43,9 @@ class Lease:
         """Try to become the one; tell whether we are."""
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = psycopg.connect(
-                    self._url, autocommit=True, connect_timeout=5, application_name=f"rankd project {self._holder}"
-                )
+                name = f"rankd project {self._holder}"
+                conninfo = make_conninfo(with_limits(self._url), application_name=name)
+                self._connection = connected(conninfo, ANSWER_WAIT_S)
             row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
             if row is None or not row[0]:
                 return False
@@ -83,7 +87,7 @@ class Lease:
             keeper.join()
 
 
-def _keep(connection: psycopg.Connection[tuple[int]], let_go: threading.Event) -> None:
+def _keep(connection: Connection, let_go: threading.Event) -> None:
     with suppress(psycopg.Error):  # the projector's thread finds out for itself
         while not let_go.wait(KEEP_EVERY_S):
             connection.execute("SELECT 1")

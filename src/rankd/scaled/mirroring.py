@@ -23,9 +23,10 @@ from rankd.projection.redis.mirror import Mirror, Moved, Sent
 from rankd.projection.state import BoardState
 from rankd.scaled.boards_in_redis import change_of, instances_of, is_dense, shards_of, whole_board
 from rankd.scaled.follower import Follower
-from rankd.scaled.known_boards import KnownBoards, Mirrored, Vector, reaches
+from rankd.scaled.known_boards import KnownBoards, Mirrored
 from rankd.scaled.missed import Behind, Missed
 from rankd.scaled.recording import Changes, Touched
+from rankd.scaled.vector import Vector, reaches
 
 NOTED_PLAYERS_MAX = 2_000_000  # who changed and could not be sent; where there are more, boards are loaded anew
 ATTEMPTS_MAX = 3

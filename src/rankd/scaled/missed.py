@@ -19,9 +19,9 @@ from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.state import BoardState
 from rankd.scaled.boards_in_redis import instances_of
-from rankd.scaled.known_boards import Vector
 from rankd.scaled.merging import CONTROLS
 from rankd.scaled.recording import Touched
+from rankd.scaled.vector import Vector
 
 MISSED_EVENTS_MAX = 500_000  # read at most; boards that are further behind are loaded anew
 READ_EVENTS = 20_000

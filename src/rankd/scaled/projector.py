@@ -1,6 +1,6 @@
 """`rankd project`: the ledger is followed, ranked, and mirrored into Redis.
 
-    claim the lease → [ follow the ledger → mirror what changed → do what the clock has made due ] … → let go
+    claim the lease → [ follow the ledger → do what the clock has made due → mirror what changed ] … → let go
 
 Any number of projectors may run. All follow the ledger, so that each has the ranks in memory; the one that holds the
 lease mirrors them. When it dies another goes on from where Redis is.
@@ -27,10 +27,12 @@ from rankd.projection.state import State
 from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.checkpoints import Checkpoints
 from rankd.scaled.complaints import Complaints
+from rankd.scaled.figures import ACTIVE, STANDBY, Figures
 from rankd.scaled.follower import Follower
 from rankd.scaled.keeping import Keeping
 from rankd.scaled.lease import Lease
 from rankd.scaled.mirroring import Fenced, Mirroring
+from rankd.scaled.observing import Observing
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.rollover import RollOvers
 
@@ -40,6 +42,7 @@ IDLE_WAIT_S = 0.5  # for something to be appended; the ledger wakes us
 BOARD_IDLE_MS = 250  # a board that nothing happens on says so this often
 BEAT_MS = 250
 LEASE_EVERY_S = 1.0
+ROLL_OVER_EVERY_S = 1.0  # however much there is to rank; at once when there is nothing
 AFTER_FAILURE_S = 0.2
 _log = logging.getLogger("rankd")
 
@@ -65,6 +68,7 @@ class Projector:
         folder: Path,
         settings: ProjectorSettings,
         standings: Callable[[], StandingsWriter] | None = None,
+        figures: Figures | None = None,
     ) -> None:
         """`connect` opens Redis, `standings` what is kept for when it is away; nothing is read before `run`."""
         self._ledger = ledger
@@ -73,18 +77,20 @@ class Projector:
         self._clock = clock
         self._settings = settings
         self._checkpoints = Checkpoints(folder / "checkpoints", settings.checkpoints_kept)
-        self._archive_folder = folder / "archive"
         self._follower: Follower | None = None
         self._mirroring: Mirroring | None = None
         self._client: Client | None = None
         self._standings = standings
         self._keeping: Keeping | None = None
-        self._roll_overs: RollOvers | None = None
+        self._figures = figures or Figures()
+        self._observing = Observing(self._figures)
         self._checkpoint_at = 0
         self._lease_seen = 0.0
+        self._rolled_over_at = 0.0
         self._saving: threading.Thread | None = None
         self._beaten_at = 0.0
         self._complaints = Complaints(_log)
+        self.roll_overs = RollOvers(ledger, clock, folder / "archive")
         self.is_active = False
 
     @property
@@ -93,6 +99,11 @@ class Projector:
         if self._follower is None:
             raise AssertionError("the ledger has not been opened yet")
         return self._follower
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """What keeps standings; None before the ledger was opened, and where none are kept."""
+        return self._keeping
 
     def run(self, stop: threading.Event) -> None:
         """Rank until told to stop; whatever is away is waited for."""
@@ -103,6 +114,7 @@ class Projector:
                 self._ledger.wait(IDLE_WAIT_S if not self.is_active else BOARD_IDLE_MS / 1_000)
             except (LedgerUnavailable, RanksUnavailable) as problem:
                 self._complaints.tell("the projector waits: %s", problem)
+                self._figures.set_waiting("PostgreSQL" if isinstance(problem, LedgerUnavailable) else "Redis")
                 stop.wait(AFTER_FAILURE_S)
             except Fenced as problem:
                 _log.warning("the projector stands by: %s", problem)
@@ -112,8 +124,11 @@ class Projector:
 
     def close(self) -> None:
         """Let go of the lease and of everything that was opened."""
-        self._stop_keeping()
         self._lease.release()
+        self.roll_overs.close()
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.close()
         if self._saving is not None:
             self._saving.join()
         client, self._client = self._client, None
@@ -122,28 +137,60 @@ class Projector:
         self._ledger.close()
 
     def step(self) -> int:
-        """Follow the ledger a little, mirror what changed, do what is due; return how much there was to do."""
+        """Follow the ledger a little, do what is due, mirror what changed; return how much there was to do."""
+        began = monotonic()
         if self._follower is None:
             self._follower = self._open()
-        done = self._follower.follow(READ_EVENTS if self.is_active else REPLAY_EVENTS)
+        done = self._follow(READ_EVENTS if self.is_active else REPLAY_EVENTS)
         if not self._hold_lease(done):
             self._follower.begin_recording()  # the one that ranks sends it
+            if self._keeping is not None:
+                self._keeping.watch()
             self._save_now_and_then()
+            self._figures.set_role(STANDBY, 0)
+            if done < READ_EVENTS:
+                self._figures.set_level(None)
+            self._observe(began, None, None)
             return done
         now = self._clock.now()
-        mirroring = self._need_mirroring()
-        changes = self._follower.store.take()
+        self._figures.set_role(ACTIVE, self._lease.epoch)
+        # None of this waits for Redis: it goes on while that is away.
         if self._keeping is not None:
-            self._keeping.note(changes)
-            self._keeping.keep(now)
-        mirroring.send(changes, now, BOARD_IDLE_MS, is_all=done < READ_EVENTS)
+            self._keeping.keep(now, self._lease.epoch)
+        self._save_now_and_then()
+        due = self._roll_over(done)
+        mirroring = self._need_mirroring()
+        mirroring.send(self._follower.store.take(), now, BOARD_IDLE_MS, is_all=done < READ_EVENTS)
         if done == 0 and not mirroring.settle():  # there is nothing to do meanwhile
             return 1
         self._beat(mirroring.complete_as_of)
-        if done == 0 and self._roll_overs is not None:
-            done = self._roll_overs.roll_over(self._follower)
-        self._save_now_and_then()
-        return done
+        self._observe(began, mirroring, now)
+        return done or due
+
+    def _follow(self, events_max: int) -> int:
+        """Rank some more, and note for the standings what that changed."""
+        follower = self.follower
+        unsent = follower.store.take()
+        try:
+            return follower.follow(events_max)
+        finally:
+            changes = follower.store.take()
+            if self._keeping is not None:
+                self._keeping.note(changes)
+            follower.store.put_behind(changes)
+            follower.store.give_back(unsent)
+
+    def _roll_over(self, done: int) -> int:
+        if done and monotonic() - self._rolled_over_at < ROLL_OVER_EVERY_S:
+            return 0
+        self._rolled_over_at = monotonic()
+        return self.roll_overs.roll_over(self.follower)
+
+    def _observe(self, began: float, mirroring: Mirroring | None, now_ms: int | None) -> None:
+        self._observing.step(began, self.follower, mirroring)
+        if self._observing.is_time():
+            archiving = self.roll_overs.archiving
+            self._observing.look(self._ledger.heads(), self.follower, self._keeping, archiving, now_ms)
 
     # The lease
 
@@ -173,12 +220,8 @@ class Projector:
             mirroring.close()
         self.follower.begin_recording()  # what was sent is known no longer
         self._lease.release()
-        self._stop_keeping()
-
-    def _stop_keeping(self) -> None:
-        keeping, self._keeping = self._keeping, None
-        if keeping is not None:
-            keeping.close()
+        if self._keeping is not None:
+            self._keeping.stand_by()
 
     def _need_mirroring(self) -> Mirroring:
         if self._mirroring is None:
@@ -188,9 +231,6 @@ class Projector:
             mirror = Mirror(
                 self._client, whole=self.follower.whole, call_updates_max=self._settings.redis_call_updates_max
             )
-            if self._standings is not None and self._keeping is None:
-                self._keeping = Keeping(self.follower, self._standings(), self._lease.epoch)
-            self._roll_overs = RollOvers(self._ledger, self._clock, self._archive_folder)
             self._mirroring = Mirroring(self._ledger, self.follower, mirror, self._lease.epoch)
         return self._mirroring
 
@@ -206,9 +246,12 @@ class Projector:
     # Start and end
 
     def _open(self) -> Follower:
+        writer = None if self._standings is None else self._standings()
         follower = self._checkpoints.newest(self._ledger, self._ledger.heads())
         if follower is None:
             follower = Follower(self._ledger, RecordingStore(), State(), Catalogue())
+        if writer is not None:
+            self._keeping = Keeping(follower, writer)
         self._checkpoint_at = sum(follower.positions)
         _log.info("following the ledger from event %d on", self._checkpoint_at)
         return follower

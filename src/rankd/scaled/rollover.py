@@ -2,20 +2,22 @@
 
     state of the follower → Schedule → append_control (midnight, close) → archives → append_control (retire)
 
-Only whoever has followed the ledger to its end appends: it names the control events it has seen, so what was decided
-on an older state is refused and decided again.
+Whoever appends names the control events it has seen, so what was decided on an older state is refused and decided
+again. Scores that are in the ledger and not ranked yet stand before what is appended, and count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.ledger.event import Accepted, Context, Detail, Kind
 from rankd.ledger.partitioned import ControlEvent, DefinitionsChanged, PartitionedLedger
+from rankd.projection.state import BoardState, State
+from rankd.scaled.archiving import Archiving
 from rankd.scaled.follower import Follower
-from rankd.seasons.archive import Archive
 from rankd.seasons.due import NEVER, Due, Schedule
 
 SENDER = "rankd"
@@ -29,13 +31,17 @@ class RollOvers:
         """Final standings are kept in a folder before they leave the ranks."""
         self._ledger = ledger
         self._clock = clock
-        self._archive = Archive(folder)
+        self.archiving = Archiving(folder)
         self._schedule: Schedule | None = None
         self._followed: Follower | None = None
         self._boards: dict[str, Board] = {}
         self._controls = -1
-        self._windows_seen = -1
+        self._seen: tuple[int, int] | None = None  # windows that came and went, and files that were written
         self._next_gone = 0
+
+    def close(self) -> None:
+        """Stop writing archives."""
+        self.archiving.close()
 
     def roll_over(self, follower: Follower) -> int:
         """Append what is due by now; return how many events that were."""
@@ -64,11 +70,11 @@ class RollOvers:
         return self._schedule
 
     def _retired(self, follower: Follower, now: int) -> list[Due]:
-        """Archive windows that are final, and return those whose time in the ranks is over."""
-        state = follower.applier.state
-        if self._windows_seen == state.generation and now < self._next_gone:
+        """Have windows archived that are final, and return those whose time in the ranks is over and that are."""
+        state, seen = follower.applier.state, (follower.applier.state.generation, self.archiving.finished)
+        if self._seen == seen and now < self._next_gone:
             return []
-        self._windows_seen, self._next_gone = state.generation, NEVER
+        self._seen, self._next_gone = seen, NEVER
         due = []
         for board in self._boards.values():
             live = state.boards[board.id]
@@ -76,14 +82,21 @@ class RollOvers:
                 gone_at = board.gone_at(board.window_of(instance), instance)
                 if gone_at is None:
                     continue
-                self._archive.keep(follower.store, board, live, instance)
-                if gone_at <= now:
-                    due.append(Due(now, board.id, Kind.RETIRE, instance))
-                else:
+                is_archived = self.archiving.has(
+                    follower.store, board, live, instance, self._is_of(state, live, board.id)
+                )
+                if gone_at > now:
                     self._next_gone = min(self._next_gone, gone_at)
+                elif is_archived:
+                    due.append(Due(now, board.id, Kind.RETIRE, instance))
         if due:
-            self._windows_seen = -1  # until they are gone
+            self._seen = None  # until they are gone
         return due
+
+    @staticmethod
+    def _is_of(state: State, live: BoardState, board_id: str) -> Callable[[], bool]:
+        """Return what tells whether a board is still there, and not another of the same id."""
+        return lambda: state.boards.get(board_id) is live
 
     def _event(self, follower: Follower, due: Due) -> ControlEvent:
         board = self._boards[due.board]

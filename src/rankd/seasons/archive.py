@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,31 +77,47 @@ class Archive:
         """
         return self._folder / board_id / f"{instance.replace(':', '_')}.v{born}.jsonl.gz"
 
-    def keep(self, store: RankStore, board: Board, live: BoardState, instance: str) -> Path:
-        """Write the final standings of a window instance, unless they are there as they are now.
-
-        A player may be removed from a window that is final: then its file is written again.
-        """
+    def is_kept(self, store: RankStore, board: Board, live: BoardState, instance: str) -> bool:
+        """Tell whether the final standings of a window instance are in a file as they are now."""
         path = self.path(board.id, live.born, instance)
-        scopes = _scopes(store, board, live, instance)
         if path not in self._kept and path.exists():
             with suppress(SnapshotDamaged):  # it is written again
                 self._kept[path] = read_archive(path)[0].scopes
-        if self._kept.get(path) != scopes:
+        return self._kept.get(path) == _scopes(store, board, live, instance)
+
+    def keep(
+        self,
+        store: RankStore,
+        board: Board,
+        live: BoardState,
+        instance: str,
+        between: Callable[[], None] | None = None,
+    ) -> Path:
+        """Write the final standings of a window instance, unless they are there as they are now.
+
+        A player may be removed from a window that is final: then its file is written again. `between` is called now and
+        then while it is written; what it raises ends that, and leaves no file.
+        """
+        path = self.path(board.id, live.born, instance)
+        while not self.is_kept(store, board, live, instance):  # again, if somebody was removed meanwhile
+            scopes = _scopes(store, board, live, instance)
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_suffix(".draft")
             try:
                 with draft.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL) as packed:
                     for lines in _lines(store, board, live, instance, scopes):
                         packed.write(lines)
+                        if between is not None:
+                            between()
                     packed.close()
                     file.flush()
                     os.fsync(file.fileno())
-                draft.replace(path)
+                if scopes == _scopes(store, board, live, instance):
+                    draft.replace(path)
+                    self._kept[path] = scopes
             finally:
                 draft.unlink(missing_ok=True)
             sync_folder(path.parent)
-            self._kept[path] = scopes
         return path
 
 

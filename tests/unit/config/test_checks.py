@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rankd.config.checks import listen_address
 from rankd.config.loading import KEYS, load_config
 from rankd.config.model import Config
 from rankd.errors import InvalidValue
@@ -173,3 +174,18 @@ def test_tokens_are_signed_in_one_way() -> None:
 
 def test_a_public_key_is_a_file() -> None:
     assert "keys.pem cannot be read" in refusal(auth_jwt_public_key="keys.pem")
+
+
+@pytest.mark.parametrize(
+    ("address", "meant"),
+    [("127.0.0.1:9108", ("127.0.0.1", 9108)), ("[::1]:0", ("::1", 0)), ("ranks.example:1", ("ranks.example", 1))],
+)
+def test_a_projector_listens_on_a_host_and_a_port(address: str, meant: tuple[str, int]) -> None:
+    assert listen_address("here", loaded(projector_listen=address).projector.listen) == meant
+
+
+@pytest.mark.parametrize(
+    "address", ["9108", ":9108", "localhost", "localhost:http", "localhost:65536", "a b:1", "::1:9"]
+)
+def test_it_listens_on_nothing_else(address: str) -> None:
+    assert refusal(projector_listen=address).startswith("RANKD_PROJECTOR_LISTEN: must ")

@@ -47,9 +47,8 @@ class Loading:
         self._calls = [0] * len(generations)  # by shard: Redis counts them too, so that none is lost unseen
         self._plain_keys: dict[int, set[bytes]] = {}  # by shard: that rows were added to by commands
         self._may_be_plain = True  # while nobody is sent twice: commands that are made again keep no order
-        self._switched: dict[
-            int, Written
-        ] = {}  # by shard: where ours is the live generation, which is not ours to write
+        # By shard: where ours is the live generation, which is not ours to write.
+        self._switched: dict[int, Written] = {}
         # A socket takes no more than its buffers hold while Redis works: the next page is made beside the waiting.
         self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rankd-load")
         self._sent: Pending | None = None  # the sender's
@@ -113,7 +112,7 @@ class Loading:
         A position may not go back (GAP) unless `forced`: load what is missing and finish again, for the shards that are
         left. What was live before is then removed in steps.
         """
-        if self._is_live:
+        if self._is_live():
             return [one for _, one in sorted(self._switched.items())]
         self.load(())  # whoever has this call has all before it, also those that no function counts
         self.settle()
@@ -138,7 +137,7 @@ class Loading:
                 written[shard] = self._switched[shard] = Written(Verdict.APPLIED, reached)
             else:
                 written[shard] = Written(_verdict(answer[0]), positions_in(answer[3:]))
-        if self._is_live:
+        if self._is_live():
             self._stop()
             sweep(self._client, self._shards)
         return [one for _, one in sorted(written.items())]
@@ -160,11 +159,10 @@ class Loading:
     def __exit__(self, *_: object) -> None:
         """Give up what was not put in place, and the connections in any case."""
         self._stop()
-        if not self._is_live:
+        if not self._is_live():
             with suppress(RanksUnavailable):  # the next rebuild sweeps it
                 self.abandon()
 
-    @property
     def _is_live(self) -> bool:
         return len(self._switched) == len(self._shards)
 

@@ -197,7 +197,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
-    """Where a player stands: `better` players have a strictly better score, `total` are in the instance."""
+    """Where a player stands: `better` players have a strictly better score, `total` are in the instance.
+
+    A rank that is an estimate, and `better` with it, says between which places the true one is.
+    """
 
     rank: int
     player: str
@@ -205,23 +208,34 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     tie: int
     better: int
     total: int
+    rank_min: int | None = None
+    rank_max: int | None = None
 
 
 class Friend(msgspec.Struct, frozen=True, gc=False):
-    """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way."""
+    """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way.
+
+    A global rank that is an estimate says between which places the true one is; the rank within the group is exact.
+    """
 
     rank: int
     player: str
     score: int
     tie: int
     global_rank: int
+    global_rank_min: int | None = None
+    global_rank_max: int | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Entries in standing order, and how many stand in the whole instance."""
+    """Entries in standing order, and how many stand in the whole instance.
+
+    It is cut where some of those asked for are left out: they stand there, and their places are not known exactly.
+    """
 
     entries: list[Entry]
     total: int
+    is_cut: bool = False
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -230,13 +244,16 @@ class Around(msgspec.Struct, frozen=True):
     above: list[Entry]
     player: Standing
     below: list[Entry]
+    is_cut: bool = False  # neighbours are left out whose places are not known exactly
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a score would stand, and how many stand there without it."""
+    """Where a score would stand, and how many stand there without it; an estimate says between which places."""
 
     rank: int
     total: int
+    rank_min: int | None = None
+    rank_max: int | None = None
 
 
 class Bucket(msgspec.Struct, frozen=True, gc=False):

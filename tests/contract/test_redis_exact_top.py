@@ -137,10 +137,9 @@ def test_bounds_hold_the_truth_and_the_guess_is_near(
             assert found == truth
             continue
         assert found is not None
-        assert found.rank_min is not None
-        assert found.rank_max is not None
+        assert found.bounds is not None
         assert (found.score, found.total) == (truth.score, PLAYERS)
-        assert found.rank_min <= truth.rank <= found.rank_max, player
+        assert found.bounds[0] <= truth.rank <= found.bounds[1], player
         worst = max(worst, abs(found.rank - truth.rank) / PLAYERS)
     assert worst <= ERROR_SHARE_MAX, f"{scores}: {worst:.5f}"
 
@@ -158,7 +157,7 @@ def test_a_player_who_is_not_there_has_no_place(redis_client: Client) -> None:
     assert reader.rank(InstanceKey("arcade", "daily:2026-05-04"), "bob") is None
     found = reader.rank(KEY, "bob")
     assert found is not None
-    assert (found.rank_min, found.rank, found.rank_max) == (2, 2, 2)
+    assert (found.rank, found.bounds) == (2, (2, 2))
 
 
 @pytest.mark.parametrize("high", [10**9, 2**62], ids=["packed", "prefixed"])

@@ -105,10 +105,10 @@ def check_standing(board: Board, found: Standing | None, truth: Standing | None)
         assert found == truth
         return
     assert (found.player, found.score, found.tie, found.total) == (truth.player, truth.score, truth.tie, truth.total)
-    assert found.rank_min is not None
-    assert found.rank_max is not None
-    assert found.rank_min <= truth.rank <= found.rank_max
-    assert found.rank_min <= found.rank <= found.rank_max
+    assert found.bounds is not None
+    least, most = found.bounds
+    assert least <= truth.rank <= most
+    assert least <= found.rank <= most
     assert 0 <= found.better < found.total
 
 
@@ -122,11 +122,11 @@ def check_players(board: Board) -> None:
 
     found = board.asked("rank", player, ranking)
     check_standing(board, found.result, board.truth("rank", player, ranking))
-    assert found.exact is (found.result is None or found.result.rank_min is None)
+    assert found.exact is (found.result is None or found.result.bounds is None)
     listed = board.asked("ranks", group, ranking)
     for one, truth in zip(listed.result, board.truth("ranks", group, ranking), strict=True):
         check_standing(board, one, truth)
-    assert listed.exact is all(one is None or one.rank_min is None for one in listed.result)
+    assert listed.exact is all(one is None or one.bounds is None for one in listed.result)
 
     friends, truths = board.asked("friends", group, ranking).result, board.truth("friends", group, ranking)
     assert [(one.rank, one.player, one.score, one.tie) for one in friends] == [
@@ -136,7 +136,7 @@ def check_players(board: Board) -> None:
         if board.is_exact(friend.player):
             assert friend == truth
         else:
-            assert friend.global_rank_min <= truth.global_rank <= friend.global_rank_max
+            assert friend.bounds[0] <= truth.global_rank <= friend.bounds[1]
 
 
 def check_pages(board: Board) -> None:
@@ -176,7 +176,7 @@ def check_pages(board: Board) -> None:
         assert found.is_cut is (len(found.below) < len(truth.below))
     else:
         assert (found.above, found.below, found.is_cut) == ([], [], True)
-    assert seen.exact is not (found.is_cut or found.player.rank_min is not None)
+    assert seen.exact is not (found.is_cut or found.player.bounds is not None)
 
 
 def check_scores(board: Board) -> None:
@@ -191,8 +191,8 @@ def check_scores(board: Board) -> None:
     if seen.exact:
         assert place == truth
     else:
-        assert place.rank_min <= truth.rank <= place.rank_max
-        assert place.rank_min <= place.rank <= place.rank_max
+        assert place.bounds[0] <= truth.rank <= place.bounds[1]
+        assert place.bounds[0] <= place.rank <= place.bounds[1]
         assert board.is_cut
 
     low, high = min(score, other), max(score, other)

@@ -187,6 +187,9 @@ def _present(ranks: memoryview | None, index: int) -> int | None:
     return rank
 
 
+Bounds = tuple[int, int]  # of a rank that is an estimate: the first and the last place that the true one can be
+
+
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of a page."""
 
@@ -196,46 +199,27 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     tie: int
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
-    """Where a player stands: `better` players have a strictly better score, `total` are in the instance.
+class Standing(Entry, frozen=True, gc=False, repr_omit_defaults=True):
+    """Where a player stands: `better` players have a strictly better score, `total` are in the instance."""
 
-    A rank that is an estimate, and `better` with it, says between which places the true one is.
-    """
-
-    rank: int
-    player: str
-    score: int
-    tie: int
     better: int
     total: int
-    rank_min: int | None = None
-    rank_max: int | None = None
+    bounds: Bounds | None = None  # `better` is then an estimate too
 
 
-class Friend(msgspec.Struct, frozen=True, gc=False):
-    """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way.
+class Friend(Entry, frozen=True, gc=False, repr_omit_defaults=True):
+    """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way."""
 
-    A global rank that is an estimate says between which places the true one is; the rank within the group is exact.
-    """
-
-    rank: int
-    player: str
-    score: int
-    tie: int
     global_rank: int
-    global_rank_min: int | None = None
-    global_rank_max: int | None = None
+    bounds: Bounds | None = None  # of the global rank
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Entries in standing order, and how many stand in the whole instance.
-
-    It is cut where some of those asked for are left out: they stand there, and their places are not known exactly.
-    """
+    """Entries in standing order, and how many stand in the whole instance."""
 
     entries: list[Entry]
     total: int
-    is_cut: bool = False
+    is_cut: bool = False  # some of those asked for are left out: they stand there, and nobody knows exactly where
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -244,16 +228,15 @@ class Around(msgspec.Struct, frozen=True):
     above: list[Entry]
     player: Standing
     below: list[Entry]
-    is_cut: bool = False  # neighbours are left out whose places are not known exactly
+    is_cut: bool = False  # as of a page
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a score would stand, and how many stand there without it; an estimate says between which places."""
+class Place(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
+    """Where a score would stand, and how many stand there without it."""
 
     rank: int
     total: int
-    rank_min: int | None = None
-    rank_max: int | None = None
+    bounds: Bounds | None = None
 
 
 class Bucket(msgspec.Struct, frozen=True, gc=False):

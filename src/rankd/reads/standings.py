@@ -102,8 +102,8 @@ class Standings(Meaning):
             stale=look.is_stale,
             exact=look.is_exact,
             rank=found.rank,
-            rank_min=msgspec.UNSET if found.rank_min is None else found.rank_min,
-            rank_max=msgspec.UNSET if found.rank_max is None else found.rank_max,
+            rank_min=msgspec.UNSET if found.bounds is None else found.bounds[0],
+            rank_max=msgspec.UNSET if found.bounds is None else found.bounds[1],
             player=who,
             score=board.shown_score(found.score, now),
             reached_at=board.reached_at(found.tie),
@@ -171,8 +171,7 @@ class Standings(Meaning):
                 entry.avatar_url,
                 entry.country,
                 entry.metadata,
-                friend.global_rank_min,
-                friend.global_rank_max,
+                *(friend.bounds or (None, None)),
             )
             for entry, friend in zip(entries, found, strict=True)
         ]
@@ -189,8 +188,8 @@ class Standings(Meaning):
         return answers.Place(
             **self._about(meant, place.total, look),
             rank=place.rank,
-            rank_min=msgspec.UNSET if place.rank_min is None else place.rank_min,
-            rank_max=msgspec.UNSET if place.rank_max is None else place.rank_max,
+            rank_min=msgspec.UNSET if place.bounds is None else place.bounds[0],
+            rank_max=msgspec.UNSET if place.bounds is None else place.bounds[1],
         )
 
     def distribution_in(self, meant: Meant, buckets: int = 50) -> answers.Distribution:
@@ -264,7 +263,7 @@ class Standings(Meaning):
 
     def _rank_change(self, meant: Meant, player: str, found: port.Standing, look: Look) -> int | None:
         live = self._state.boards.get(meant.board.id)
-        if live is None or meant.key.text not in live.captured or found.rank_min is not None:
+        if live is None or meant.key.text not in live.captured or found.bounds is not None:
             return None
         before = look.store.captured(meant.key, player)
         if before is None or not meant.window.span(meant.key.window).holds(meant.now):
@@ -280,9 +279,9 @@ class Standings(Meaning):
 
 def _bounded(entry: answers.Entry, found: port.Standing) -> answers.Entry:
     """Return an entry that says, of a rank that is an estimate, between which places the true one is."""
-    if found.rank_min is None:
+    if found.bounds is None:
         return entry
-    return msgspec.structs.replace(entry, rank_min=found.rank_min, rank_max=found.rank_max)
+    return msgspec.structs.replace(entry, rank_min=found.bounds[0], rank_max=found.bounds[1])
 
 
 def check_players(players: object) -> list[str]:

@@ -15,7 +15,7 @@ from math import frexp
 from typing import NamedTuple
 
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, Order, Ranking
-from rankd.projection.port import QUANTILE_PPM_MAX, Bucket
+from rankd.projection.port import QUANTILE_PPM_MAX, Bounds, Bucket
 from rankd.projection.redis.asking import Asking, Reply
 from rankd.projection.redis.forms import Form
 from rankd.projection.redis.tail import shape_of
@@ -35,6 +35,11 @@ class Estimate(NamedTuple):
     guess: int
     least: int
     most: int
+
+    @property
+    def bounds(self) -> Bounds:
+        """Between which places it is."""
+        return self.least, self.most
 
 
 class Counted(NamedTuple):

@@ -149,7 +149,7 @@ def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadat
             answer.append(Friend(rank, line.player, line.score, line.tie, _rank(asking, one, ranking)))
         else:
             about = _estimate(asking, one, ranking)
-            answer.append(Friend(rank, line.player, line.score, line.tie, *about))
+            answer.append(Friend(rank, line.player, line.score, line.tie, about.guess, about.bounds))
     return answer
 
 
@@ -203,7 +203,7 @@ def _standing(asking: Asking, one: Found, total: int, ranking: Ranking) -> Stand
         return Standing(_rank(asking, one, ranking), line.player, line.score, line.tie, one.better, total)
     about, level = _estimate(asking, one, ranking), _estimate(asking, one, Ranking.COMPETITION)
     better = min(level.guess, total) - 1
-    return Standing(about.guess, line.player, line.score, line.tie, better, total, about.least, about.most)
+    return Standing(about.guess, line.player, line.score, line.tie, better, total, about.bounds)
 
 
 def _estimate(asking: Asking, one: Found, ranking: Ranking) -> Estimate:

@@ -113,7 +113,7 @@ def _alone(
 ) -> Around | None:
     """Return somebody who is below an exact top, where nobody knows neighbours."""
     alone = standing_below(asking, player, ranking, found, metadata=metadata)
-    if alone is not None and alone.rank_min is None:
+    if alone is not None and alone.bounds is None:
         raise _Moved
     return None if alone is None else Around([], alone, [], is_cut=True)
 

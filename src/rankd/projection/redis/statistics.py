@@ -38,7 +38,7 @@ def place_of_score(asking: Asking, score: int, tie: int, ranking: Ranking) -> Pl
     asking.is_estimated = True
     counted = Counted(asking.form.order, score, better, end - better, asking.top)
     about = counted.place_of_newcomer(ranking)
-    return Place(about.guess, asking.total, about.least, about.most)
+    return Place(about.guess, asking.total, about.bounds)
 
 
 def count_between(asking: Asking, low: int, high: int) -> int:

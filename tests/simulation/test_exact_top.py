@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
@@ -158,3 +159,80 @@ def test_a_rebuild_catches_up_with_what_is_written_meanwhile(
             assert standing.rank_min <= place <= standing.rank_max
         else:
             assert standing.rank == place
+
+
+@pytest.fixture(params=[1, 2], ids=["one shard", "two shards"])
+def crowd(installed: Installed, request: pytest.FixtureRequest) -> rankd.Boards:
+    """Thirty players, whose scores are 0, 10, 20 …, on a board of which five are ranked exactly."""
+    definition = {"exact_top": EXACT_TOP, "score_min": 0, "ties": "player", "shards": request.param}
+    installed.boards.define("b", definition)
+    installed.boards.submit_many("b", [(f"p{number:02}", number * 10) for number in range(PLAYERS)])
+    return installed.boards
+
+
+def test_pages_end_where_exact_places_do_and_say_so(crowd: rankd.Boards) -> None:
+    first = crowd.top("b", limit=3)
+    assert (first.total, first.exact, [entry.rank for entry in first.entries]) == (PLAYERS, True, [1, 2, 3])
+    second = crowd.top("b", limit=2, cursor=first.next)
+    assert (second.total, second.exact, [entry.rank for entry in second.entries]) == (PLAYERS, True, [4, 5])
+    third = crowd.top("b", limit=2, cursor=second.next)  # those behind are there, and nobody knows in which order
+    assert (third.total, third.exact, third.entries, third.next) == (PLAYERS, False, [], None)
+
+    cut = crowd.range("b", 4, 8)
+    assert (cut.total, cut.exact, [entry.rank for entry in cut.entries]) == (PLAYERS, False, [4, 5])
+    below = crowd.top("b", limit=5, offset=10)
+    assert (below.total, below.exact, below.entries) == (PLAYERS, False, [])
+    beyond = crowd.top("b", limit=5, offset=PLAYERS)
+    assert (beyond.total, beyond.exact, beyond.entries) == (PLAYERS, True, [])
+
+
+def test_neighbours_are_shown_as_far_as_places_are_exact(crowd: rankd.Boards) -> None:
+    top = crowd.around("b", "p27", above=1, below=1)
+    assert top is not None
+    assert (top.exact, top.player.rank, top.above[0].player, top.below[0].player) == (True, 3, "p28", "p26")
+    last = crowd.around("b", "p25", above=1, below=3)
+    assert last is not None
+    assert (last.exact, last.player.rank, last.below) == (False, 5, [])
+    below = crowd.around("b", "p10", above=3, below=3)
+    assert below is not None
+    assert (below.exact, below.total, below.above, below.below) == (False, PLAYERS, [], [])
+    assert (below.player.score, below.player.rank_min, below.player.rank_max) == (100, 20, 20)
+
+
+def test_groups_are_in_order_and_say_which_places_are_estimates(crowd: rankd.Boards) -> None:
+    friends = crowd.friends("b", ["p03", "p29", "nobody", "p20"])
+    assert (friends.exact, friends.total) == (False, PLAYERS)
+    assert [(one.rank, one.player, one.global_rank_min, one.global_rank_max) for one in friends.entries] == [
+        (1, "p29", None, None),
+        (2, "p20", 10, 10),
+        (3, "p03", 27, 27),
+    ]
+    assert crowd.friends("b", ["p28", "p29"]).exact
+    ranks = crowd.ranks("b", ["p03", "p29", "nobody"])
+    assert (ranks.exact, ranks.total, ranks.missing) == (False, PLAYERS, ["nobody"])
+    assert [(one.player, one.rank, one.rank_min) for one in ranks.entries] == [("p03", 27, 27), ("p29", 1, None)]
+
+
+def test_a_score_and_the_distribution_are_estimates_where_they_are_below_the_top(crowd: rankd.Boards) -> None:
+    top, below = crowd.rank_of_score("b", 275), crowd.rank_of_score("b", 105)
+    assert (top.rank, top.exact, top.rank_min) == (3, True, msgspec.UNSET)
+    assert (below.rank, below.exact, below.rank_min, below.rank_max, below.total) == (20, False, 20, 20, PLAYERS)
+    spread = crowd.distribution("b", buckets=3)
+    assert (spread.exact, spread.total) == (False, PLAYERS)
+    assert [bucket.count for bucket in spread.buckets] == [10, 10, 10]
+    assert spread.quantiles["0.5"] == 140
+
+
+def test_a_board_whose_players_all_have_exact_places_has_no_estimates(installed: Installed) -> None:
+    boards = installed.boards
+    boards.define("b", {"exact_top": EXACT_TOP, "score_min": 0})
+    boards.submit_many("b", [("ann", 3), ("bob", 2)])
+    standing = boards.rank("b", "bob")
+    assert standing is not None
+    assert (standing.rank, standing.exact, standing.total) == (2, True, 2)
+    around = boards.around("b", "bob")
+    assert around is not None
+    assert around.exact
+    assert boards.top("b").exact
+    assert boards.rank_of_score("b", 1).exact
+    assert boards.distribution("b").exact

@@ -36,7 +36,14 @@ def set_tail(call: ShardCall, operation: Operation, change: InstanceChange, form
         kept, player = change.last_of_top
         number, prefix = form.encode(*kept)
         cut = [str(number), player, call.blob(prefix) if prefix else 0]
-    operation.tail = [*shape_of(form), rows, call.blob(prefixes) if prefixes else 0, left, *cut]
+    operation.tail = [
+        change.total // change.shards,
+        *shape_of(form),
+        rows,
+        call.blob(prefixes) if prefixes else 0,
+        left,
+        *cut,
+    ]
 
 
 def shape_of(form: Form) -> tuple[int, str]:

@@ -126,13 +126,15 @@ local function tail_grow(scores, buckets, players, value_bytes)
   return buckets
 end
 
--- Writes what is kept of players, in and below the top; rows are {player, number, prefix, …}, gone {player, …}.
-local function tail_write(scores, steps, shape, rows, gone)
+-- Writes what is kept of players, in and below the top; rows are {player, number, prefix, …}, gone {player, …}. There will
+-- be about so many players as are `expected`.
+local function tail_write(scores, steps, expected, shape, rows, gone)
   local stored = redis.call('HMGET', scores, 'n', 'p')
   local buckets, players = tonumber(stored[1] or '0'), tonumber(stored[2] or '0')
   if buckets == 0 then
-    buckets = math.max(1, math.ceil(#rows / 3 / tail.PLAYERS_A_BUCKET))
+    buckets = math.max(1, math.ceil(expected / tail.PLAYERS_A_BUCKET))
   end
+  buckets = tail_grow(scores, buckets, #rows / 3, shape.bytes) -- there will be at least so many players
   local texts, changes = {}, {}
   local function open(player)
     local name = tail.bucket(player, buckets)
@@ -197,43 +199,53 @@ end
 
 -- Reading. What is below the top is found by these, from the other parts of the library too.
 
+-- Returns the coarse step of the best score of this shard: before it nobody is to be counted.
+function tail.best_coarse(view, shape)
+  local best = redis.call('ZRANGE', view.z, 0, 0, 'WITHSCORES')
+  if not best[1] then -- its best are below the top
+    return view.desc and tail.COARSE_MAX or -tail.COARSE_MAX - 1
+  end
+  local value = struct.pack('>l', tonumber(best[2])) .. string.sub(best[1], 1, 8)
+  return math.floor(tail.step(tail.score(value, shape)) / tail.COARSE)
+end
+
 -- Returns a function that says of a score how many have a better step, and how many the same.
 function tail.counter(view)
-  local steps, is_up = read.key(view, 't'), not view.desc -- with less being better, better steps are those below
-  local better_of, blocks = nil, {}
-  local function load_coarse()
-    local names, better = {}, 0
-    for number = -tail.COARSE_MAX - 1, tail.COARSE_MAX do
+  local steps, shape = read.key(view, 't'), tail.shape(view)
+  local towards = view.desc and -1 or 1 -- where worse steps are
+  local next_coarse = steps and tail.best_coarse(view, shape)
+  local better_of, better, blocks = {}, 0, {}
+  local function count_up_to(coarse)
+    local names = {}
+    for number = next_coarse, coarse, towards do
       names[#names + 1] = 'c' .. number
     end
-    local counts = redis.call('HMGET', steps, unpack(names))
-    better_of = {}
-    for at = 1, #names do
-      local index = is_up and at or #names + 1 - at
-      better_of[index - tail.COARSE_MAX - 2] = better
-      better = better + tonumber(counts[index] or '0')
+    if #names > 0 then
+      for _, count in ipairs(redis.call('HMGET', steps, unpack(names))) do
+        better_of[next_coarse] = better
+        better = better + tonumber(count or '0')
+        next_coarse = next_coarse + towards
+      end
     end
   end
   local function load_block(coarse)
-    local names, block, better = {}, { better = {}, level = {} }, better_of[coarse]
+    count_up_to(coarse)
+    local names, block, before = {}, { better = {}, level = {} }, better_of[coarse] or 0
     for at = 0, tail.COARSE - 1 do
       names[#names + 1] = tostring(coarse * tail.COARSE + at)
     end
     local counts = redis.call('HMGET', steps, unpack(names))
     for at = 1, #names do
-      local index = is_up and at or #names + 1 - at
+      local index = towards > 0 and at or #names + 1 - at
       local level = tonumber(counts[index] or '0')
-      block.better[index - 1], block.level[index - 1] = better, level
-      better = better + level
+      block.better[index - 1], block.level[index - 1] = before, level
+      before = before + level
     end
     return block
   end
   return function(score)
     if not steps then
       return 0, 0
-    end
-    if not better_of then
-      load_coarse()
     end
     local step = tail.step(score)
     local coarse = math.floor(step / tail.COARSE)

@@ -265,6 +265,14 @@ def test_what_is_exact_is_true_and_bounds_hold_the_truth(
             check_spread(board)
 
 
+def test_bounds_hold_the_truth_over_a_cluster(cluster_client: Client, rng: random.Random) -> None:
+    for kind in ("uniform", "heavy-tailed"):
+        board = Board(cluster_client, rng, kind, 8, 300)
+        check_steps(board)
+        for check in (check_players, check_pages, check_scores, check_spread):
+            check(board)
+
+
 def test_both_forms_are_among_the_boards() -> None:
     bounds = [(low, high) for low, high, _ in DISTRIBUTIONS.values()]
     packed = [choose_form(Rules(ties=Ties.PLAYER, score_min=low, score_max=high)).is_packed for low, high in bounds]

@@ -62,7 +62,8 @@ def heading(answer: Answer, look: Look) -> Text:
 def entries_table(answer: Answer, entries: Sequence[Entry], look: Look, marked: str | None = None) -> RenderableType:
     """Draw entries in standing order; `marked` is the player they are about."""
     if not entries:
-        return Group(heading(answer, look), Text("Nobody stands there.", "dim"))
+        said = "Nobody stands there." if answer.exact else "Whoever stands there has no exact place."
+        return Group(heading(answer, look), Text(said, "dim"))
     cells = _cells(entries, look)
     drawn = table("rank", *cells, right=("rank", "score", "tiebreak"), title=heading(answer, look))
     shared = Counter(entry.rank for entry in entries)

@@ -291,10 +291,19 @@ def test_ranks_below_an_exact_top_are_estimates_that_say_so(
         top = client.get(f"/v1/boards/{name}/players/p290", params=fresh).json()
         below = client.get(f"/v1/boards/{name}/players/p100", params=fresh).json()
         nobody = client.get(f"/v1/boards/{name}/players/nobody", params=fresh)
+        around = client.get(f"/v1/boards/{name}/players/p100/around").json()
+        page = client.get(f"/v1/boards/{name}/top", params={"limit": 30}).json()
+        place = client.get(f"/v1/boards/{name}/scores/100").json()
+        friends = client.post(f"/v1/boards/{name}/friends", json={"players": ["p100", "p299"]}).json()
     assert (top["rank"], top["exact"], "rank_min" in top) == (10, True, False)
     assert (below["score"], below["exact"], below["total"]) == (100, False, 300)
     assert below["rank_min"] <= 200 <= below["rank_max"]
     assert nobody.status_code == 404
+    assert (around["above"], around["below"], around["exact"]) == ([], [], False)
+    assert around["player"]["rank_min"] <= 200 <= around["player"]["rank_max"]
+    assert (len(page["entries"]), page["exact"], page["total"], page["next"]) == (20, False, 300, None)
+    assert place["rank_min"] <= 201 <= place["rank_max"]
+    assert [("global_rank_min" in one, one["rank"]) for one in friends["entries"]] == [(False, 1), (True, 2)]
 
 
 @pytest.mark.parametrize(

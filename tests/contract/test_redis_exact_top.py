@@ -15,12 +15,11 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Rules, Ties
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import Batch, Op, Verdict
-from rankd.projection.redis.asking import Asking
 from rankd.projection.redis.changes import Move, changed, whole_instance, with_top
 from rankd.projection.redis.client import Client
 from rankd.projection.redis.keys import Kind, ShardKeys, instance_name
 from rankd.projection.redis.mirror import Mirror
-from rankd.projection.redis.tail import read_tail
+from rankd.projection.redis.reader import RedisReader
 
 KEY = InstanceKey("arcade")
 NAME = instance_name(KEY)
@@ -56,7 +55,7 @@ def everybody_in(plain: Any, shards: int) -> tuple[dict[str, Kept], int]:
         bytes_a_value = 8 if described.form.is_packed else 16
         for bucket, text in plain.hgetall(keys.of(Kind.SCORES, generation, NAME)).items():
             at = 0
-            while bucket != b"n" and at < len(text):
+            while bucket not in (b"n", b"p") and at < len(text):
                 first = at + 1 + text[at]
                 value = text[first : first + bytes_a_value]
                 number = int.from_bytes(value[:8], "big", signed=True)
@@ -132,14 +131,15 @@ def test_bounds_hold_the_truth_and_the_guess_is_near(
     worst = 0.0
     for player in rng.sample(players, SAMPLE):
         truth = engine.rank(KEY, player)
-        found = read_tail(Asking(redis_client, KEY, 2), player)
+        found = RedisReader(redis_client, lambda _: 2).rank(KEY, player)
         assert truth is not None
         if truth.rank <= EXACT_TOP:
-            assert found is None
+            assert found == truth
             continue
         assert found is not None
+        assert found.bounds is not None
         assert (found.score, found.total) == (truth.score, PLAYERS)
-        assert found.rank_min <= truth.rank <= found.rank_max, player
+        assert found.bounds[0] <= truth.rank <= found.bounds[1], player
         worst = max(worst, abs(found.rank - truth.rank) / PLAYERS)
     assert worst <= ERROR_SHARE_MAX, f"{scores}: {worst:.5f}"
 
@@ -151,11 +151,35 @@ def test_a_player_who_is_not_there_has_no_place(redis_client: Client) -> None:
     change = with_top(engine, changed(engine, KEY, rules, ["ann", "bob"]), 1)
     Mirror(redis_client).write("arcade", 1, 0, [Move(0, 0, 1)], [change], time_ms=1)
 
-    assert read_tail(Asking(redis_client, KEY, 1), "nobody") is None
-    assert read_tail(Asking(redis_client, InstanceKey("arcade", "daily:2026-05-04"), 1), "bob") is None
-    found = read_tail(Asking(redis_client, KEY, 1), "bob")
+    reader = RedisReader(redis_client, lambda _: 1)
+    assert reader.rank(KEY, "nobody") is None
+    assert reader.around(KEY, "nobody", 1, 1) is None
+    assert reader.rank(InstanceKey("arcade", "daily:2026-05-04"), "bob") is None
+    found = reader.rank(KEY, "bob")
     assert found is not None
-    assert (found.rank_min, found.rank, found.rank_max) == (2, 2, 2)
+    assert (found.rank, found.bounds) == (2, (2, 2))
+
+
+@pytest.mark.parametrize("high", [10**9, 2**62], ids=["packed", "prefixed"])
+def test_buckets_stay_small_however_many_players_come(redis_client: Client, plain: Any, high: int) -> None:
+    rules = Rules(Keep.BEST, ties=Ties.PLAYER, score_min=0, score_max=high)
+    engine, mirror = EngineStore(), Mirror(redis_client)
+    players = [f"user_{number}" for number in range(3_000)]
+    sent = 0
+    for count in (1, 1, 10, 100, 888, 2_000):
+        some = players[sent : sent + count]
+        engine.apply(Batch([(KEY, rules)], some, array("q", range(sent, sent + count)), after=sent, upto=sent + count))
+        change = with_top(engine, changed(engine, KEY, rules, some), 3)
+        mirror.write("arcade", 1, 0, [Move(0, sent, sent + count)], [change], time_ms=1)
+        sent += count
+        assert everybody_in(plain, 1) == (dict(engine_contents(engine, "arcade")[KEY]), sent)
+        scores = plain.hgetall(ShardKeys("arcade", 0).of(Kind.SCORES, generation_of(plain, "arcade", 0), NAME))
+        assert int(scores[b"p"]) == sent
+        buckets = [text.count(b"user_") for bucket, text in scores.items() if bucket not in (b"n", b"p")]
+        assert sent / 8 <= int(scores[b"n"]) <= sent / 8 + 1
+        assert max(buckets) <= 40, max(buckets)  # of eight, or sixteen where a split is yet to come, by chance
+    assert [RedisReader(redis_client, lambda _: 1).score(KEY, one) for one in players] == engine.scores(KEY, players)
+    mirror.close()
 
 
 def test_all_that_is_kept_takes_far_less_than_an_exact_board(redis_client: Client, plain: Any) -> None:

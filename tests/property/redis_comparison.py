@@ -42,6 +42,7 @@ SCORES: dict[str, tuple[int, int, Callable[[random.Random], int]]] = {
     "a stretch of one number in the prefixed form": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(2_048)),
     "some such stretches": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(10_000)),
     "far from zero": (-(2**62), -(2**62) + 10**9, lambda rng: -(2**62) + rng.randrange(10**9)),
+    "large neighbours": (-(2**62), 2**62, lambda rng: 2**61 + 2_048 * rng.randrange(-9, 9) + rng.randrange(3)),
     "64 bits": (LOW, HIGH, lambda rng: rng.choice([*ENDS, rng.randint(LOW, HIGH)])),
 }
 

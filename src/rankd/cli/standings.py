@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -53,20 +54,23 @@ def heading(answer: Answer, look: Look) -> Text:
     if answer.stale:
         made.append(f" · stale, as of {look.instant(answer.as_of)}", "yellow")
     if not answer.exact:
-        made.append(" · estimated", "yellow")
+        is_ended = isinstance(answer, Page)  # whose entries have exact places, and others have none
+        made.append(" · ends with the exact places" if is_ended else " · estimated", "yellow")
     return made
 
 
 def entries_table(answer: Answer, entries: Sequence[Entry], look: Look, marked: str | None = None) -> RenderableType:
     """Draw entries in standing order; `marked` is the player they are about."""
     if not entries:
-        return Group(heading(answer, look), Text("Nobody stands there.", "dim"))
+        said = "Nobody stands there." if answer.exact else "Whoever stands there has no exact place."
+        return Group(heading(answer, look), Text(said, "dim"))
     cells = _cells(entries, look)
     drawn = table("rank", *cells, right=("rank", "score", "tiebreak"), title=heading(answer, look))
     shared = Counter(entry.rank for entry in entries)
     for entry in entries:
         is_marked = entry.player == marked
-        rank = f"{'▸ ' if is_marked else ''}{'=' if shared[entry.rank] > 1 else ''}{entry.rank:,}"
+        sign = "~" if entry.rank_min is not None else "=" if shared[entry.rank] > 1 else ""
+        rank = f"{'▸ ' if is_marked else ''}{sign}{entry.rank:,}"
         style = "reverse" if is_marked else _MEDALS.get(entry.rank, "")
         drawn.add_row(Text(rank), *(Text(cell(entry)) for cell in cells.values()), style=style)
     return drawn
@@ -114,8 +118,17 @@ def around_lines(found: Around) -> Iterator[Line]:
 
 
 def standing_lines(standing: Standing) -> list[Line]:
-    """Return where a player stands as one line: as an entry, then percentile, top_percent and rank_change."""
-    return [(*entry_line(standing), standing.percentile, standing.top_percent, standing.rank_change)]
+    """Return where a player stands as one line: as an entry, then percentile, top_percent, rank_change and, of an
+    estimate, rank_min and rank_max.
+    """
+    facts = (standing.percentile, standing.top_percent, standing.rank_change, *_bounds(standing))
+    return [(*entry_line(standing), *facts)]
+
+
+def _bounds(standing: Standing) -> tuple[int | None, int | None]:
+    """Return between which places a rank that is an estimate is."""
+    least, most = standing.rank_min, standing.rank_max
+    return (None if least is UNSET else least), (None if most is UNSET else most)
 
 
 def standing_table(standing: Standing, look: Look) -> RenderableType:
@@ -125,7 +138,12 @@ def standing_table(standing: Standing, look: Look) -> RenderableType:
     facts.add_column()
     who = escaped(standing.player) + ("" if standing.name is None else f" ({escaped(standing.name)})")
     facts.add_row("player", Text(who, "bold"))
-    facts.add_row("rank", Text(f"{standing.rank:,} of {standing.total:,}", _MEDALS.get(standing.rank, "bold")))
+    least, most = _bounds(standing)
+    if least is None:
+        facts.add_row("rank", Text(f"{standing.rank:,} of {standing.total:,}", _MEDALS.get(standing.rank, "bold")))
+    else:
+        facts.add_row("rank", Text(f"about {standing.rank:,} of {standing.total:,}", "bold"))
+        facts.add_row("between", f"{least:,} and {most:,}")
     facts.add_row("score", look.score(standing.score))
     if standing.tiebreak is not None:
         facts.add_row("tiebreak", f"{standing.tiebreak:,}")

@@ -187,6 +187,9 @@ def _present(ranks: memoryview | None, index: int) -> int | None:
     return rank
 
 
+Bounds = tuple[int, int]  # of a rank that is an estimate: the first and the last place that the true one can be
+
+
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of a page."""
 
@@ -196,25 +199,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     tie: int
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class Standing(Entry, frozen=True, gc=False, repr_omit_defaults=True):
     """Where a player stands: `better` players have a strictly better score, `total` are in the instance."""
 
-    rank: int
-    player: str
-    score: int
-    tie: int
     better: int
     total: int
+    bounds: Bounds | None = None  # `better` is then an estimate too
 
 
-class Friend(msgspec.Struct, frozen=True, gc=False):
+class Friend(Entry, frozen=True, gc=False, repr_omit_defaults=True):
     """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way."""
 
-    rank: int
-    player: str
-    score: int
-    tie: int
     global_rank: int
+    bounds: Bounds | None = None  # of the global rank
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -222,6 +219,7 @@ class Page(msgspec.Struct, frozen=True):
 
     entries: list[Entry]
     total: int
+    is_cut: bool = False  # some of those asked for are left out: they stand there, and nobody knows exactly where
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -230,13 +228,15 @@ class Around(msgspec.Struct, frozen=True):
     above: list[Entry]
     player: Standing
     below: list[Entry]
+    is_cut: bool = False  # as of a page
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Place(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     """Where a score would stand, and how many stand there without it."""
 
     rank: int
     total: int
+    bounds: Bounds | None = None
 
 
 class Bucket(msgspec.Struct, frozen=True, gc=False):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from rankd.boards import Boards
 from rankd.push.topics import Kind, Topic
 from rankd.reads.answers import Answer, Entry, Page, Standing
@@ -70,6 +72,8 @@ def _entry(standing: Standing) -> Entry:
         standing.avatar_url,
         standing.country,
         standing.metadata,
+        None if standing.rank_min is UNSET else standing.rank_min,
+        None if standing.rank_max is UNSET else standing.rank_max,
     )
 
 

@@ -17,6 +17,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     avatar_url: str | None = None
     country: str | None = None
     metadata: dict[str, object] | None = None
+    rank_min: int | None = None  # of a rank that is an estimate: between which places the true one is
+    rank_max: int | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,11 +31,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     position: str
     as_of: int
     stale: bool = False
-    exact: bool = True
+    exact: bool = True  # whether every place is exact, and nobody is left out for not having such a place
 
 
 class Page(Answer, frozen=True, kw_only=True):
-    """Entries in standing order; `next` is the cursor of the page after this one, None at the end."""
+    """Entries in standing order; `next` is the cursor of the page after this one, None at the end.
+
+    Every entry has an exact place. A page that is not `exact` ends, though others stand behind, where exact places do.
+    """
 
     entries: list[Entry]
     next: str | None = None
@@ -59,7 +64,7 @@ class Standing(Answer, frozen=True, kw_only=True):
 
 
 class Around(Answer, frozen=True, kw_only=True):
-    """A player with those just above and just below."""
+    """A player with those just above and just below; without them where the player's place is an estimate."""
 
     above: list[Entry]
     player: Entry
@@ -74,7 +79,7 @@ class Ranks(Answer, frozen=True, kw_only=True):
 
 
 class Friend(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a friends' board: the rank within the group and the one among all."""
+    """One line of a friends' board: the rank within the group, which is exact, and the one among all."""
 
     rank: int
     player: str
@@ -86,6 +91,8 @@ class Friend(msgspec.Struct, frozen=True, omit_defaults=True):
     avatar_url: str | None = None
     country: str | None = None
     metadata: dict[str, object] | None = None
+    global_rank_min: int | None = None  # of a global rank that is an estimate: between which places the true one is
+    global_rank_max: int | None = None
 
 
 class Friends(Answer, frozen=True, kw_only=True):
@@ -95,9 +102,11 @@ class Friends(Answer, frozen=True, kw_only=True):
 
 
 class Place(Answer, frozen=True, kw_only=True):
-    """Where a score would stand."""
+    """Where a score would stand; an estimate (`exact` is false) says between which places."""
 
     rank: int
+    rank_min: int | msgspec.UnsetType = msgspec.UNSET
+    rank_max: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bucket(msgspec.Struct, frozen=True, rename={"low": "from", "high": "to"}):

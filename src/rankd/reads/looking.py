@@ -34,8 +34,8 @@ class Look(Protocol):
         ...
 
     @property
-    def bounds(self) -> tuple[int, int] | None:
-        """Between which places a rank that was asked for lies, where it is an estimate; None where it is exact."""
+    def is_exact(self) -> bool:
+        """Whether nothing of what was asked is an estimate, and nobody was left out for having no exact place."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Now(NamedTuple):
     position: str
     is_stale: bool = False
     noted: Mapping[str, int] | None = None
-    bounds: tuple[int, int] | None = None
+    is_exact: bool = True
 
 
 class LookHere:

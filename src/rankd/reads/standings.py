@@ -100,10 +100,10 @@ class Standings(Meaning):
             position=look.position,
             as_of=now,
             stale=look.is_stale,
-            exact=look.bounds is None,
+            exact=look.is_exact,
             rank=found.rank,
-            rank_min=msgspec.UNSET if look.bounds is None else look.bounds[0],
-            rank_max=msgspec.UNSET if look.bounds is None else look.bounds[1],
+            rank_min=msgspec.UNSET if found.bounds is None else found.bounds[0],
+            rank_max=msgspec.UNSET if found.bounds is None else found.bounds[1],
             player=who,
             score=board.shown_score(found.score, now),
             reached_at=board.reached_at(found.tie),
@@ -128,6 +128,7 @@ class Standings(Meaning):
             return None
         middle = port.Entry(found.player.rank, who, found.player.score, found.player.tie)
         entries = self._entries(meant, [*found.above, middle, *found.below], look)
+        entries[len(found.above)] = _bounded(entries[len(found.above)], found.player)
         return answers.Around(
             **self._about(meant, found.player.total, look),
             above=entries[: len(found.above)],
@@ -144,6 +145,8 @@ class Standings(Meaning):
         total = standing[0].total if standing else look.store.total(meant.key)
         listed = [port.Entry(one.rank, one.player, one.score, one.tie) for one in standing]
         entries = self._entries(meant, listed, look)
+        if not look.is_exact:
+            entries = [_bounded(entry, one) for entry, one in zip(entries, standing, strict=True)]
         missing = [player for player, one in zip(asked, found, strict=True) if one is None]
         return answers.Ranks(**self._about(meant, total, look), entries=entries, missing=missing)
 
@@ -168,6 +171,7 @@ class Standings(Meaning):
                 entry.avatar_url,
                 entry.country,
                 entry.metadata,
+                *(friend.bounds or (None, None)),
             )
             for entry, friend in zip(entries, found, strict=True)
         ]
@@ -181,7 +185,12 @@ class Standings(Meaning):
         look = self._look(meant.key)
         ranked = meant.board.ranked_score(sent, at)
         place = look.store.rank_of_score(meant.key, ranked, tie, meant.ranking)
-        return answers.Place(**self._about(meant, place.total, look), rank=place.rank)
+        return answers.Place(
+            **self._about(meant, place.total, look),
+            rank=place.rank,
+            rank_min=msgspec.UNSET if place.bounds is None else place.bounds[0],
+            rank_max=msgspec.UNSET if place.bounds is None else place.bounds[1],
+        )
 
     def distribution_in(self, meant: Meant, buckets: int = 50) -> answers.Distribution:
         """Return how the scores are spread."""
@@ -233,15 +242,18 @@ class Standings(Meaning):
             "position": look.position,
             "as_of": meant.now,
             "stale": look.is_stale,
+            "exact": look.is_exact,
         }
 
     def _page(self, meant: Meant, page: port.Page, asked: int, look: Look) -> answers.Page:
         following, entries = None, page.entries[:asked]
-        if len(page.entries) > asked:
+        if len(page.entries) > asked or (page.is_cut and len(entries) == asked):
             last = entries[-1]
             following = write_cursor(meant.key, Kept(last.score, last.tie), last.player)
+        # One more was looked for than asked for: what is asked for may be exact though that one is not.
+        is_exact = not page.is_cut or len(entries) == asked
         return answers.Page(
-            **self._about(meant, page.total, look),
+            **{**self._about(meant, page.total, look), "exact": is_exact},
             entries=self._entries(meant, entries, look),
             next=following,
         )
@@ -251,7 +263,7 @@ class Standings(Meaning):
 
     def _rank_change(self, meant: Meant, player: str, found: port.Standing, look: Look) -> int | None:
         live = self._state.boards.get(meant.board.id)
-        if live is None or meant.key.text not in live.captured:
+        if live is None or meant.key.text not in live.captured or found.bounds is not None:
             return None
         before = look.store.captured(meant.key, player)
         if before is None or not meant.window.span(meant.key.window).holds(meant.now):
@@ -263,6 +275,13 @@ class Standings(Meaning):
                 return None
             now = ordinal.rank
         return before - now
+
+
+def _bounded(entry: answers.Entry, found: port.Standing) -> answers.Entry:
+    """Return an entry that says, of a rank that is an estimate, between which places the true one is."""
+    if found.bounds is None:
+        return entry
+    return msgspec.structs.replace(entry, rank_min=found.bounds[0], rank_max=found.bounds[1])
 
 
 def check_players(players: object) -> list[str]:

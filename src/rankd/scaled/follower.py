@@ -7,7 +7,7 @@ Whoever reads the same ledger comes to the same ranks, whatever was read in betw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -15,7 +15,7 @@ from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import Batch
-from rankd.projection.redis.changes import InstanceChange, whole_instance
+from rankd.projection.redis.changes import InstanceChange, whole_instance, with_top
 from rankd.projection.rows import send
 from rankd.projection.state import BoardState, State
 from rankd.scaled.merging import Merging, Step
@@ -66,10 +66,12 @@ class Follower:
         live = self.applier.state.boards[board_id]
         return self.applier.catalogue.board(board_id, live.version), live
 
-    def whole(self, key: InstanceKey) -> Iterable[InstanceChange]:
+    def whole(self, key: InstanceKey) -> Iterator[InstanceChange]:
         """Return everybody in an instance, for one whose form in Redis has to change."""
         board, _ = self.board(key.board)
-        return whole_instance(self.store, key, board.rules_for(board.window_of(key.window)), board.tie_resolution_ms)
+        rules = board.rules_for(board.window_of(key.window))
+        for page in whole_instance(self.store, key, rules, board.tie_resolution_ms):
+            yield page if board.exact_top is None else with_top(self.store, page, board.exact_top, is_whole=True)
 
     def follow(self, events_max: int) -> int:
         """Read some more and apply what can be; return how many events were read or applied."""

@@ -20,7 +20,6 @@ from rankd.projection.redis.asking import Asking, Caller
 from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import read_beat
 from rankd.projection.redis.reader import RedisReader
-from rankd.projection.redis.tail import read_tail
 from rankd.scaled.boards_in_redis import shards_of
 
 BEAT_EVERY_S = 0.25
@@ -76,11 +75,6 @@ class Layout:
         board = self.boards().get(board_id)
         return 1 if board is None else shards_of(board)
 
-    def exact_top_of(self, board_id: str) -> int:
-        """Return how many of a board are ranked exactly; 0 for all."""
-        board = self.boards().get(board_id)
-        return 0 if board is None else board.exact_top or 0
-
 
 class RedisLook(RedisReader):
     """One read, and what it saw."""
@@ -88,14 +82,19 @@ class RedisLook(RedisReader):
     def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
         """Nothing is asked yet."""
         super().__init__(client, layout.shards_of)
-        self._exact_top_of = layout.exact_top_of
         self._heartbeat = heartbeat
-        self.bounds: tuple[int, int] | None = None
         self._asking: Asking | None = None
+        self._was_estimated = False  # by what was asked before
 
     def _ask(self, instance: InstanceKey) -> Asking:
+        self._was_estimated = not self.is_exact
         self._asking = super()._ask(instance)
         return self._asking
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing of what was asked is an estimate."""
+        return not self._was_estimated and (self._asking is None or not self._asking.is_estimated)
 
     @property
     def store(self) -> RankReads:
@@ -125,18 +124,7 @@ class RedisLook(RedisReader):
 
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = ORDINAL) -> Standing | None:
         """Return where a player stands."""
-        found = self.read_rank(instance, player, ranking, metadata=True, captured=True).result
-        if found is None and self._exact_top_of(instance.board):
-            return self._estimate(instance, player)
-        return found
-
-    def _estimate(self, instance: InstanceKey, player: str) -> Standing | None:
-        """Return about where somebody stands who is below the exact top."""
-        found = read_tail(self._ask(instance), player)
-        if found is None:
-            return None
-        self.bounds = (found.rank_min, found.rank_max)
-        return Standing(found.rank, player, found.score, found.tie, found.rank - 1, found.total)
+        return self.read_rank(instance, player, ranking, metadata=True, captured=True).result
 
     def ranks(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Standing | None]:
         """Return where many players stand."""

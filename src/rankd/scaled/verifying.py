@@ -4,11 +4,15 @@
 
 Both move on meanwhile. Whoever changed between two looks is looked at again, by one call that says as of when it
 answers, until nobody is left whose entry could differ for being newer.
+
+Of boards with exact_top, three things are compared: the sorted set with the first so many, the scores of all players,
+and how many of them are in each step. Steps that change all the while may differ by as many players as changed.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -21,6 +25,7 @@ from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import visible_scopes
 from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX, Position
+from rankd.projection.redis.estimates import COARSE_STEPS, scores_of_step, step_of
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.state import State
 from rankd.scaled.boards_in_redis import shards_of
@@ -29,6 +34,7 @@ from rankd.scaled.recording import RecordingStore
 
 FOLLOW_EVENTS = 50_000
 LOOKS_MAX = 50  # at players who keep changing
+STEP_LOOKS_MAX = 5  # at steps that keep changing
 CATCH_UP_S = 30.0  # for Redis, to come as far as the recomputation
 _POLL_S = 0.01
 Progress = Callable[[int, int], None]
@@ -83,39 +89,60 @@ class Verifying:
     def _compare(self, key: InstanceKey) -> int:
         exact_top = self._follower.board(key.board)[0].exact_top
         if exact_top is not None:
-            return self._compare_top(key, exact_top)
+            self._compare_top(key, exact_top)
+            self._compare_steps(key, COARSE_STEPS)
+            self._compare_steps(key, 1)
         self._wait_for_redis(key.board)
         self._follower.begin_recording()
-        found, positions = self._entries(key)
-        self._follow_to(positions)
+        found = self._entries(key) if exact_top is None else self._reader.read_all(key).result
+        self._follow_to_the_end()
         changed = self._changed(key)
-        store = self._follower.store
         ours = self._ours(key)
         doubtful = [player for player in {*found, *ours} if found.get(player) != ours.get(player)]
         for player in doubtful:
-            if player not in changed:
+            # Somebody who moved to another bucket may have been passed over: that is seen at the next look.
+            if player not in changed and exact_top is None:
                 raise _differs(key, player, ours.get(player), found.get(player))
         for _ in range(LOOKS_MAX):
             if not doubtful:
-                return store.total(key)
+                return self._follower.store.total(key)
             doubtful = self._look_again(key, doubtful)
         raise RanksUnavailable(f"{key.text} changes too fast to be compared; verify when less is written")
 
-    def _compare_top(self, key: InstanceKey, exact_top: int) -> int:
+    def _compare_steps(self, key: InstanceKey, width: int) -> None:
+        """Compare how many players have a score in each step, fine ones or coarse ones of so many."""
+        for _ in range(STEP_LOOKS_MAX):
+            self._wait_for_redis(key.board)
+            self._follower.begin_recording()
+            counts, form = self._reader.read_steps(key, is_coarse=width > 1).result
+            self._follow_to_the_end()
+            changed = self._changed(key)
+            ours: Counter[int] = Counter()
+            if form is not None:
+                ours.update(step_of(form, *kept) // width for kept in self._ours(key).values())
+            elif self._follower.store.total(key):
+                ours[0] = self._follower.store.total(key)  # wherever they are, Redis counts nobody
+            apart = {step: abs(ours[step] - counts.get(step, 0)) for step in ours.keys() | counts.keys()}
+            if not any(apart.values()):
+                return
+            if changed is not _EVERYBODY and sum(apart.values()) > 2 * len(changed):
+                step = max(apart, key=apart.__getitem__)
+                raise _miscounted(key, scores_of_step(step * width, width), ours[step], counts.get(step, 0))
+
+    def _compare_top(self, key: InstanceKey, exact_top: int) -> None:
         """Compare the part of an instance that is ranked exactly: others may push somebody out of it at any time."""
         for _ in range(LOOKS_MAX):
             self._wait_for_redis(key.board)
             self._follower.begin_recording()
-            found, positions = self._entries(key)
-            self._follow_to(positions)
+            found = self._entries(key)
+            self._follow_to_the_end()
             ours = dict(islice(self._ours(key).items(), exact_top))
             if found == ours:
-                return self._follower.store.total(key)
+                return
             if not self._changed(key):
                 player = next(one for one in {**ours, **found} if found.get(one) != ours.get(one))
                 raise _differs(key, player, ours.get(player), found.get(player))
             self._again += len(found)
-            self._follow_to_the_end()
         raise RanksUnavailable(f"{key.text} changes too fast to be compared; verify when less is written")
 
     def _look_again(self, key: InstanceKey, players: list[str]) -> list[str]:
@@ -124,13 +151,12 @@ class Verifying:
         for start in range(0, len(players), READ_PLAYERS_MAX):
             some = players[start : start + READ_PLAYERS_MAX]
             self._again += len(some)
-            self._follow_to_the_end()
             self._wait_for_redis(key.board)
             self._follower.begin_recording()
-            seen = self._reader.read_scores(key, some)
-            self._follow_to(seen.positions)
+            found = self._reader.read_kept(key, some).result
+            self._follow_to_the_end()
             changed = self._changed(key)
-            for player, theirs, ours in zip(some, seen.result, self._follower.store.scores(key, some), strict=True):
+            for player, theirs, ours in zip(some, found, self._follower.store.scores(key, some), strict=True):
                 if theirs != ours:
                     if player not in changed:
                         raise _differs(key, player, ours, theirs)
@@ -139,16 +165,15 @@ class Verifying:
 
     # Both sides
 
-    def _entries(self, key: InstanceKey) -> tuple[Table, dict[int, Position]]:
-        """Return everybody in Redis, and how far it was at the end of reading."""
+    def _entries(self, key: InstanceKey) -> Table:
+        """Return everybody in the sorted set."""
         found: Table = {}
         after: tuple[Kept, str] | None = None
         while True:
-            seen = self._reader.read_following(key, after, READ_ENTRIES_MAX)
-            entries = seen.result.entries
+            entries = self._reader.read_following(key, after, READ_ENTRIES_MAX).result.entries
             found.update((entry.player, Kept(entry.score, entry.tie)) for entry in entries)
             if len(entries) < READ_ENTRIES_MAX:
-                return found, seen.positions
+                return found
             after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
 
     def _ours(self, key: InstanceKey) -> Table:
@@ -168,18 +193,12 @@ class Verifying:
         return _EVERYBODY if touched.cleared else set(touched.players)
 
     def _follow_to_the_end(self) -> None:
-        total = sum(self._ledger.heads().sequences)
-        while self._follower.follow(FOLLOW_EVENTS):
-            done = sum(self._follower.positions)
-            self._progress(done, max(done, total))
-
-    def _follow_to(self, positions: dict[int, Position]) -> None:
-        while any(
-            ours < positions[partition].sequence
-            for partition, ours in enumerate(self._follower.positions)
-            if partition in positions
-        ):
+        """Come as far as the ledger is now, and so at least as far as anything that was read from Redis before."""
+        ends = self._ledger.heads().sequences
+        while not _has_come(self._follower.positions, ends):
             self._follower.follow(FOLLOW_EVENTS)
+            done = sum(self._follower.positions)
+            self._progress(done, max(done, sum(ends)))
 
     def _wait_for_redis(self, board_id: str) -> None:
         ours, deadline = self._follower.positions, time.monotonic() + CATCH_UP_S
@@ -201,6 +220,10 @@ class _Everybody(set[str]):
 _EVERYBODY = _Everybody({""})  # true, as sets with somebody in them are
 
 
+def _has_come(positions: Sequence[int], ends: Sequence[int]) -> bool:
+    return all(position >= end for position, end in zip(positions, ends, strict=True))
+
+
 def _reaches(stored: dict[int, Position], ours: Sequence[int]) -> bool:
     return all(stored.get(partition, Position(0, 0)).sequence >= one for partition, one in enumerate(ours))
 
@@ -209,6 +232,13 @@ def _differs(key: InstanceKey, player: str, ours: Kept | None, theirs: Kept | No
     return VerificationFailed(
         f"{key.board} in {key.window}, {key.scope!r}: {player!r} has {_told(theirs)} in Redis and {_told(ours)} by the "
         "ledger; `rankd rebuild` puts it right"
+    )
+
+
+def _miscounted(key: InstanceKey, scores: tuple[int, int], ours: int, theirs: int) -> VerificationFailed:
+    return VerificationFailed(
+        f"{key.board} in {key.window}, {key.scope!r}: Redis counts {theirs} players with scores from {scores[0]} to "
+        f"{scores[1]} and the ledger {ours}; `rankd rebuild` puts it right"
     )
 
 

@@ -55,10 +55,12 @@ class Asking:
         self._name = instance_name(instance)
         self._heads: dict[tuple[int, bytes], Head] = {}
         self._totals: dict[int, int] = {}
+        self._described: dict[int, bytes] = {}
         self.instance = instance
         self.shards = shards
         self.captured: dict[str, int] = {}
         self.metadata: dict[str, tuple[int, int]] = {}
+        self.is_estimated = False  # whether something of the answer is not exact
 
     def every(self, function: str, *arguments: bytes | int | str) -> list[Reply]:
         """Ask every shard the same in one round trip."""
@@ -77,6 +79,7 @@ class Asking:
             self._heads[shard, line] = head
             reply = Reply(shard, head, described or b"", values)
             self._totals[shard] = reply.total
+            self._described[shard] = reply.described
             replies.append(reply)
         return replies
 
@@ -99,8 +102,36 @@ class Asking:
 
     @property
     def total(self) -> int:
-        """How many stand in the instance, in the shards asked so far, each as of its last reply."""
+        """How many stand in the instance, in the shards asked so far, each as of its last reply.
+
+        Of a board with exact_top, whose shards know how many are below it in all of them: everybody.
+        """
+        return max(self._everybody, self.top)
+
+    @property
+    def top(self) -> int:
+        """How many of them have an exact place: everybody, but on boards with exact_top."""
         return sum(self._totals.values())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some, of all shards, which have been asked, stand below those who have an exact place."""
+        return self._everybody > self.top
+
+    @property
+    def has_exact_top(self) -> bool:
+        """Whether the instance, somewhere in which somebody stands, is one of which only the top is exact."""
+        return any(read_described(told).exact_top for told in self._described.values() if told)
+
+    @property
+    def form(self) -> Form:
+        """How some shard writes the scores of the instance, somewhere in which somebody stands."""
+        return next(read_described(told).form for told in self._described.values() if told)
+
+    @property
+    def _everybody(self) -> int:
+        told = [read_described(one) for one in self._described.values() if one]
+        return max((one.total for one in told if one.exact_top), default=0)
 
     def check_dense(self, ranking: Ranking) -> None:
         """Refuse dense places on a board whose players are spread over shards."""
@@ -126,6 +157,7 @@ class Asking:
             min(head.time_ms for head in heads),
             captured=self.captured,
             metadata=self.metadata,
+            exact=not self.is_estimated,
         )
 
 

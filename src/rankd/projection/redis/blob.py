@@ -268,6 +268,7 @@ def split(change: InstanceChange, shards: int, seen: dict[str, int]) -> list[Ins
             change.expire_at_ms,
             change.exact_top,
             bytes(change.in_top[row] for row in rows[shard]) if change.in_top else b"",
+            shards,
             change.last_of_top,
         )
         for shard in range(shards)

@@ -57,6 +57,7 @@ class InstanceChange:
     expire_at_ms: int | None = None  # when Redis itself may let the instance go
     exact_top: int = 0  # only so many stand in the sorted set; 0: everybody. See `with_top`
     in_top: bytes = b""  # with exact_top: one byte a player, 1: among the first exact_top
+    shards: int = 1  # over which `total` are spread
     last_of_top: tuple[Kept, str] | None = None  # with exact_top: the last of them; None while everybody is among them
 
     def __post_init__(self) -> None:

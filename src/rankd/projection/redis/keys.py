@@ -26,7 +26,6 @@ from rankd.domain.instance import SEPARATOR, InstanceKey
 
 LAYOUT_VERSION = 1
 CAPTURE_PLAYERS_PER_BUCKET = 48  # small enough to decode at once, large enough that a bucket's own cost disappears
-TAIL_PLAYERS_PER_BUCKET = 8  # a bucket is written whole for each score in it: few enough to be cheap to write
 _HALF_BITS = 32
 
 
@@ -65,11 +64,6 @@ def bucket_hash(player: str) -> int:
 def buckets_for(players: int) -> int:
     """Return into how many buckets so many captured places go."""
     return max(1, -(-players // CAPTURE_PLAYERS_PER_BUCKET))
-
-
-def tail_buckets_for(players: int) -> int:
-    """Return into how many buckets the scores of so many players go, on a board with exact_top."""
-    return max(1, -(-players // TAIL_PLAYERS_PER_BUCKET))
 
 
 def instance_name(instance: InstanceKey) -> bytes:

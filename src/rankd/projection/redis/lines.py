@@ -44,6 +44,8 @@ class MarkKind(IntEnum):
     TIE = 3  # behind everybody with this score and tie field
     AT = 4  # just before this score, tie field and player
     BEHIND = 5  # just behind this score, tie field and player
+    STEP = 6  # before everybody, in or below the exact top, whose score shares a step with this one
+    STEP_END = 7  # behind everybody whose score does
 
 
 def mark(kind: MarkKind, score: int, tie: int = 0, player: bytes = b"") -> tuple[bytes, bytes]:

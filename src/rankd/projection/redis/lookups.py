@@ -2,6 +2,8 @@
 
 one shard       a call for every PLAYERS_PER_CALL players, all in one round trip
 several shards  the same to find their keys, then how many stand before each key on every shard: two round trips
+
+Of boards with exact_top, those below the top are found by the same calls, and counted by steps (estimates.py).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import NamedTuple
 from rankd.domain.order import Kept, Ranking
 from rankd.projection.port import Friend, Standing
 from rankd.projection.redis.asking import Arguments, Asking, Reply
+from rankd.projection.redis.estimates import Counted, Estimate
 from rankd.projection.redis.keys import bucket_hash, shard_of
 from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
 
@@ -27,6 +30,7 @@ class Found(NamedTuple):
     place: int
     better: int
     distinct: int | None  # None where these are not kept
+    level: int | None = None  # below the exact top: how many share the step, where `better` have a better one
 
 
 def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool = False) -> list[Found | None]:
@@ -75,7 +79,7 @@ def _read(
         )
     there = [(id_bytes, row) for (_, id_bytes), row in zip(some, rows, strict=True) if row is not None]
     lines = iter(lines_of(reply.form, [row[1] + id_bytes for id_bytes, row in there], [row[0] for _, row in there]))
-    return [None if row is None else Found(next(lines), row[2] or 0, row[3] or 0, row[4]) for row in rows]
+    return [None if row is None else Found(next(lines), row[2] or 0, row[3] or 0, *row[4:]) for row in rows]
 
 
 def find_lines(asking: Asking, players: Sequence[str], *, captured: bool = False) -> list[Line | None]:
@@ -83,9 +87,10 @@ def find_lines(asking: Asking, players: Sequence[str], *, captured: bool = False
     return [one and one.line for one in find(asking, players, "", captured=captured)]
 
 
-def kept_scores(asking: Asking, players: Sequence[str]) -> list[Kept | None]:
-    """Return kept scores: one round trip."""
-    return [None if line is None else Kept(line.score, line.tie) for line in find_lines(asking, players)]
+def kept_scores(asking: Asking, players: Sequence[str], *, of_all: bool = False) -> list[Kept | None]:
+    """Return kept scores: one round trip. With exact_top, `of_all` looks where everybody is, not into the top."""
+    found = find(asking, players, "s" if of_all else "")
+    return [None if one is None else Kept(one.line.score, one.line.tie) for one in found]
 
 
 def standings(
@@ -103,6 +108,21 @@ def standings(
         found = _counted_on_all(asking, found, places=places, better=True)
     total = asking.total
     return [None if one is None else _standing(asking, one, total, ranking) for one in found]
+
+
+def standing_below(
+    asking: Asking, player: str, ranking: Ranking, found: Found | None = None, *, metadata: bool = False
+) -> Standing | None:
+    """Return about where somebody stands who is below the exact top: one round trip.
+
+    Over several shards they were `found` there in their own. On one shard, who has come into the top meanwhile has an
+    exact place.
+    """
+    if asking.shards == 1:
+        (found,) = find(asking, [player], "rb" + ("m" if metadata else ""))
+    else:
+        (found,) = _counted_on_all(asking, [found], places=False, better=True)
+    return None if found is None else _standing(asking, found, asking.total, ranking)
 
 
 def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadata: bool = False) -> list[Friend]:
@@ -125,22 +145,38 @@ def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadat
         elif one.line.key != previous:
             rank, previous = (rank + 1 if ranking is Ranking.DENSE else place), one.line.key
         line = one.line
-        answer.append(Friend(rank, line.player, line.score, line.tie, _rank(asking, one, ranking)))
+        if one.level is None:
+            answer.append(Friend(rank, line.player, line.score, line.tie, _rank(asking, one, ranking)))
+        else:
+            about = _estimate(asking, one, ranking)
+            answer.append(Friend(rank, line.player, line.score, line.tie, about.guess, about.bounds))
     return answer
 
 
 def _counted_on_all(asking: Asking, found: list[Found | None], *, places: bool, better: bool) -> list[Found | None]:
     """Count how many stand before these players on every shard: one round trip, none where nobody was found."""
-    lines = list({one.line: None for one in found if one is not None})
-    if not lines:
+    exact = list({one.line: None for one in found if one is not None and one.level is None})
+    below = list(dict.fromkeys(one.line.score for one in found if one is not None and one.level is not None))
+    if not exact and not below:
         return found
-    keys = lines if places else []
-    scores = list(dict.fromkeys(line.score for line in lines)) if better else []
+    keys = exact if places else []
+    scores = list(dict.fromkeys(line.score for line in exact)) if better else []
     marks = [mark(MarkKind.AT, line.score, line.tie, line.player_bytes) for line in keys]
-    counts = count_before(asking, marks + [mark(MarkKind.FIRST, score) for score in scores])
+    marks += [mark(MarkKind.FIRST, score) for score in scores]
+    marks += [mark(kind, score) for kind in (MarkKind.STEP, MarkKind.STEP_END) for score in below]
+    counts = iter(count_before(asking, marks))
     place_of = dict(zip(keys, counts, strict=False))
-    better_of = dict(zip(scores, counts[len(keys) :], strict=True))
-    return [one and Found(one.line, place_of.get(one.line, 0), better_of.get(one.line.score, 0), None) for one in found]
+    better_of = dict(zip(scores, counts, strict=False))
+    first_of = dict(zip(below, counts, strict=False))
+    end_of = dict(zip(below, counts, strict=True))
+
+    def counted(one: Found) -> Found:
+        line = one.line
+        if one.level is None:
+            return Found(line, place_of.get(line, 0), better_of.get(line.score, 0), None)
+        return Found(line, 0, first_of[line.score], None, end_of[line.score] - first_of[line.score])
+
+    return [one and counted(one) for one in found]
 
 
 def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:
@@ -163,7 +199,19 @@ def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[i
 
 def _standing(asking: Asking, one: Found, total: int, ranking: Ranking) -> Standing:
     line = one.line
-    return Standing(_rank(asking, one, ranking), line.player, line.score, line.tie, one.better, total)
+    if one.level is None:
+        return Standing(_rank(asking, one, ranking), line.player, line.score, line.tie, one.better, total)
+    about, level = _estimate(asking, one, ranking), _estimate(asking, one, Ranking.COMPETITION)
+    better = min(level.guess, total) - 1
+    return Standing(about.guess, line.player, line.score, line.tie, better, total, about.bounds)
+
+
+def _estimate(asking: Asking, one: Found, ranking: Ranking) -> Estimate:
+    """Return about where somebody below the top stands; all shards have been asked."""
+    if ranking is Ranking.DENSE:
+        known_distinct(None, asking.instance.text)
+    asking.is_estimated = True
+    return Counted(asking.form.order, one.line.score, one.better, one.level or 0, asking.top).place(ranking)
 
 
 def _rank(asking: Asking, one: Found, ranking: Ranking) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from rankd.domain.order import Kept, Ranking
 from rankd.errors import RanksUnavailable
-from rankd.projection.port import Around, Page, Standing
+from rankd.projection.port import Around, Entry, Page, Standing
 from rankd.projection.redis.asking import Arguments, Asking
 from rankd.projection.redis.keys import bucket_hash
 from rankd.projection.redis.lines import Line, MarkKind, mark
-from rankd.projection.redis.lookups import encoded_id, find_lines
+from rankd.projection.redis.lookups import Found, encoded_id, find, standing_below
 from rankd.projection.redis.selection import Bracket, bracket_of_place
 from rankd.projection.redis.window import NO_BLOCK, Window, block_of, quota
 
@@ -45,7 +46,7 @@ def by_place(asking: Asking, first: int, count: int, ranking: Ranking, *, metada
     for _ in range(ATTEMPTS_MAX):
         bracket = bracket_of_place(asking, start)
         if start >= bracket.total:
-            return Page([], bracket.total)
+            return _made(asking, [], start, stop)
         window = _around_bracket(asking, options, bracket, quota(count, asking.shards))
         if window.has(start, stop):
             return _page(asking, window, start, stop, ranking)
@@ -79,39 +80,70 @@ def around(
     metadata: bool = False,
     captured: bool = False,
 ) -> Around | None:
-    """Return a player with neighbours; None when the player is absent."""
+    """Return a player with neighbours; None when the player is absent. Who is below an exact top comes alone."""
     asking.check_dense(ranking)
     options = options_of(ranking, better=True, metadata=metadata, captured=captured and asking.shards == 1)
-    if asking.shards == 1:
-        if (id_bytes := encoded_id(player)) is None:
-            instance_total(asking)  # only for how old the answer is
-            return None
-        bucket = (bucket_hash(player),) if captured else ()
-        window = _all(asking, options, above, below + 1, ("player", id_bytes, *bucket))
-        return _around(asking, window, above, below, ranking) if window.lines else None
+    id_bytes = encoded_id(player)
+    if id_bytes is None:
+        instance_total(asking)  # only for how old the answer is
+        return None
     for _ in range(ATTEMPTS_MAX):
-        (line,) = find_lines(asking, [player], captured=captured)
-        if line is None:
-            return None
-        origin = ("mark", *mark(MarkKind.AT, line.score, line.tie, line.player_bytes))
-        window = _enough(asking, options, above, below + 1, origin)
-        if window.between(window.origin, window.origin + 1) == [line]:  # else the player moved meanwhile
-            return _around(asking, window, above, below, ranking)
+        with suppress(_Moved):
+            if asking.shards == 1:
+                bucket = (bucket_hash(player),) if captured else ()
+                window = _all(asking, options, above, below + 1, ("player", id_bytes, *bucket))
+                if window.lines:
+                    return _around(asking, window, above, below, ranking)
+                return _alone(asking, player, ranking, metadata=metadata) if asking.has_exact_top else None
+            (found,) = find(asking, [player], "m" if metadata else "", captured=captured)
+            if found is None or found.level is not None:
+                return None if found is None else _alone(asking, player, ranking, found)
+            window = _enough(asking, options, above, below + 1, ("mark", *_mark_of(found.line)))
+            if window.between(window.origin, window.origin + 1) == [found.line]:  # else the player moved meanwhile
+                return _around(asking, window, above, below, ranking)
     raise _restless(asking)
+
+
+class _Moved(Exception):
+    """The player who is asked for has moved between two round trips."""
+
+
+def _alone(
+    asking: Asking, player: str, ranking: Ranking, found: Found | None = None, *, metadata: bool = False
+) -> Around | None:
+    """Return somebody who is below an exact top, where nobody knows neighbours."""
+    alone = standing_below(asking, player, ranking, found, metadata=metadata)
+    if alone is not None and alone.bounds is None:
+        raise _Moved
+    return None if alone is None else Around([], alone, [], is_cut=True)
+
+
+def _mark_of(line: Line) -> tuple[bytes, bytes]:
+    return mark(MarkKind.AT, line.score, line.tie, line.player_bytes)
 
 
 def _around(asking: Asking, window: Window, above: int, below: int, ranking: Ranking) -> Around:
     place, instance = window.origin, asking.instance
     (entry,) = window.entries(place, place + 1, ranking, instance)
+    is_cut = asking.is_cut and place + 1 + below > asking.top
+    asking.is_estimated |= is_cut
     return Around(
         window.entries(place - above, place, ranking, instance),
-        Standing(entry.rank, entry.player, entry.score, entry.tie, window.better(place), window.total),
+        Standing(entry.rank, entry.player, entry.score, entry.tie, window.better(place), asking.total),
         window.entries(place + 1, place + 1 + below, ranking, instance),
+        is_cut,
     )
 
 
 def _page(asking: Asking, window: Window, start: int, stop: int, ranking: Ranking) -> Page:
-    return Page(window.entries(start, stop, ranking, asking.instance), window.total)
+    return _made(asking, window.entries(start, stop, ranking, asking.instance), start, stop)
+
+
+def _made(asking: Asking, entries: list[Entry], start: int, stop: int) -> Page:
+    """Return a page that was to have the indices from `start` to before `stop`; all shards have been asked."""
+    is_cut = max(start, asking.top) < min(stop, asking.total)
+    asking.is_estimated |= is_cut
+    return Page(entries, asking.total, is_cut)
 
 
 def _all(asking: Asking, options: str, above: int, below: int, origin: Origin) -> Window:
@@ -145,7 +177,7 @@ def _around_bracket(asking: Asking, options: str, bracket: Bracket, more: int) -
     low: Line | None = bracket.low
     origin: Origin = ("index", 0)
     if low is not None:
-        origin = ("mark", *mark(MarkKind.AT, low.score, low.tie, low.player_bytes))
+        origin = ("mark", *_mark_of(low))
     return _window(asking, lambda shard: (options, _SLACK, bracket.spans[shard] + more + _SLACK), origin)
 
 

@@ -16,9 +16,9 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
 from rankd.projection import arguments
 from rankd.projection.port import Around, Bucket, Friend, Page, Place, Position, Standing
-from rankd.projection.redis import lookups, pages, statistics
+from rankd.projection.redis import estimates, lookups, pages, statistics, tail
 from rankd.projection.redis.asking import Asking, Caller
-from rankd.projection.redis.forms import read_described
+from rankd.projection.redis.forms import Form, read_described
 from rankd.projection.redis.keys import instance_of
 from rankd.projection.redis.plain import PlainReads
 from rankd.projection.redis.seen import Seen
@@ -61,6 +61,12 @@ class RedisReader(PlainReads):
         arguments.check_players(players)
         asking = self._ask(instance)
         return asking.seen(lookups.kept_scores(asking, players))
+
+    def read_kept(self, instance: InstanceKey, players: Sequence[str]) -> Seen[list[Kept | None]]:
+        """Return kept scores as `read_scores` does, of a board with exact_top from where everybody's are."""
+        arguments.check_players(players)
+        asking = self._ask(instance)
+        return asking.seen(lookups.kept_scores(asking, players, of_all=True))
 
     def read_score(self, instance: InstanceKey, player: str) -> Seen[Kept | None]:
         """Return a player's kept score and tie field: one round trip."""
@@ -119,6 +125,19 @@ class RedisReader(PlainReads):
         asking = self._ask(instance)
         lookups.find_lines(asking, [player], captured=True)
         return asking.seen(asking.captured.get(player))
+
+    # Below an exact top
+
+    def read_steps(self, instance: InstanceKey, *, is_coarse: bool = False) -> Seen[tuple[dict[int, int], Form | None]]:
+        """Return how many players, of a board with exact_top, have a score in each step: one round trip."""
+        asking = self._ask(instance)
+        steps = estimates.read_steps(asking, is_coarse=is_coarse)
+        return asking.seen((steps, asking.form if steps else None))
+
+    def read_all(self, instance: InstanceKey) -> Seen[dict[str, Kept]]:
+        """Return what is kept of everybody on a board with exact_top: a round trip for some thousands."""
+        asking = self._ask(instance)
+        return asking.seen(dict(tail.scan_all(asking)))
 
     # Pages
 

@@ -39,6 +39,7 @@ class Seen(msgspec.Struct, Generic[Result], frozen=True):
     time_ms: int  # when the oldest of the shards was written to
     captured: dict[str, int] = {}
     metadata: dict[str, tuple[int, int]] = {}
+    exact: bool = True  # nothing of the answer is an estimate, and nobody is left out who has no exact place
 
 
 @lru_cache(maxsize=1_024)

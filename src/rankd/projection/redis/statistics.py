@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankd.domain.order import Order, Ranking
-from rankd.errors import RanksUnavailable
+from rankd.errors import RankingUnavailable, RanksUnavailable
 from rankd.projection.port import QUANTILE_PPM_MAX, Bucket, Place
-from rankd.projection.redis.asking import Asking, form_of
-from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
+from rankd.projection.redis.asking import Asking, Reply, form_of
+from rankd.projection.redis.estimates import Counted, Spread, read_spread
+from rankd.projection.redis.lines import MarkKind, known_distinct, lines_of, mark
 from rankd.projection.redis.lookups import count_before
 from rankd.projection.redis.selection import SAMPLES, Samples, narrowed
 from rankd.projection.redis.window import Window, block_of
@@ -24,16 +25,24 @@ def place_of_score(asking: Asking, score: int, tie: int, ranking: Ranking) -> Pl
     asking.check_dense(ranking)
     kind = MarkKind.TIE if ranking is Ranking.ORDINAL else MarkKind.FIRST
     options = "d" if ranking is Ranking.DENSE else ""
-    replies = asking.every("rankd_read_counts", options, *mark(kind, score, tie))
+    steps = (*mark(MarkKind.STEP, score), *mark(MarkKind.STEP_END, score))
+    replies = asking.every("rankd_read_counts", options, *mark(kind, score, tie), *steps)
     if ranking is Ranking.DENSE:
         (reply,) = replies
         distinct = (None if reply.values[2] is None else reply.values[2][0]) if reply.values else 0
         return Place(1 + known_distinct(distinct, asking.instance.text), asking.total)
-    return Place(1 + sum(reply.values[1][0] for reply in replies if reply.values), asking.total)
+    counts = [reply.values[1] for reply in replies if reply.values]
+    before, better, end = (sum(one[part] for one in counts) for part in range(3))
+    if not asking.is_cut or before < asking.top:
+        return Place(1 + before, asking.total)
+    asking.is_estimated = True
+    counted = Counted(asking.form.order, score, better, end - better, asking.top)
+    about = counted.place_of_newcomer(ranking)
+    return Place(about.guess, asking.total, about.bounds)
 
 
 def count_between(asking: Asking, low: int, high: int) -> int:
-    """Return how many scores lie from `low` to `high`: one round trip."""
+    """Return how many scores lie from `low` to `high`: one round trip. Refused where that is not known exactly."""
     marks = (
         *mark(MarkKind.FIRST, low),
         *mark(MarkKind.LAST, high),
@@ -46,13 +55,24 @@ def count_between(asking: Asking, low: int, high: int) -> int:
         return 0
     # Which of the two ends stands first depends on the order, and that is known only now.
     first, last = (2, 3) if form.order is Order.DESC else (0, 1)
-    return sum(reply.values[1][last] - reply.values[1][first] for reply in replies if reply.values)
+    firsts: int = sum(reply.values[1][first] for reply in replies if reply.values)
+    lasts: int = sum(reply.values[1][last] for reply in replies if reply.values)
+    if asking.is_cut and lasts >= asking.top:
+        raise RankingUnavailable(
+            f"{asking.instance.text}: below its exact top, scores are not counted one by one; ask for the distribution"
+        )
+    return lasts - firsts
 
 
 def quantiles(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
-    """Return quantiles: one round trip; over several shards two, or more where players are spread unevenly."""
+    """Return quantiles: one round trip; over several shards two, or more where players are spread unevenly.
+
+    Where some are below an exact top, quantiles are estimates: one round trip more.
+    """
     if asking.shards == 1:
         (reply,) = asking.every("rankd_read_quantiles", *ppm)
+        if spread := _spread(asking):
+            return [spread.quantile(q) for q in ppm]
         if not reply.values:
             return None
         flat = reply.values[1]
@@ -61,18 +81,25 @@ def quantiles(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
         asking.every("rankd_read_total")
         return [] if asking.total else None
     for _ in range(_ATTEMPTS_MAX):
-        lines = _entries_at_shares(asking, ppm)
-        if lines is not None:
-            return [line.score for line in lines] or None
+        found = _scores_at_shares(asking, ppm)
+        if found is not None:
+            return found or None
     raise RanksUnavailable(f"{asking.instance.text} changes faster than its shards can be asked; try again in a moment")
 
 
-def _entries_at_shares(asking: Asking, ppm: Sequence[int]) -> list[Line] | None:
-    """Return the entries whose scores are the quantiles; none where nobody stands, None where too much changed."""
+def _spread(asking: Asking) -> Spread | None:
+    """Return how scores are spread where some of those asked about are below an exact top: one round trip, or none."""
+    return read_spread(asking) if asking.is_cut else None
+
+
+def _scores_at_shares(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
+    """Return the scores that are the quantiles; none where nobody stands, None where too much changed."""
     each = max(_SAMPLES_MIN, SAMPLES // len(ppm))
     # The order is not known yet, so guesses are made for both: the samples for one of them are of little use.
     guesses = [part for q in sorted({*ppm, *(QUANTILE_PPM_MAX - q for q in ppm)}) for part in ("f", q)]
     replies = asking.every("rankd_read_samples", _EVEN_SAMPLES, each, *guesses)
+    if spread := _spread(asking):
+        return [spread.quantile(q) for q in ppm]
     form = form_of(replies)
     if form is None:
         return []
@@ -93,26 +120,36 @@ def _entries_at_shares(asking: Asking, ppm: Sequence[int]) -> list[Line] | None:
             (shard, ("", _SLACK, bracket.spans[shard] + _SLACK, "mark", *origin)) for shard in range(asking.shards)
         ]
     answers = asking.some("rankd_read_page", questions)
-    lines = []
+    scores = []
     for number, place in enumerate(places):
         part = answers[number * asking.shards : (number + 1) * asking.shards]
         window = Window([block for reply in part if (block := block_of([reply], asking)) is not None])
         if window.total == 0 or place >= window.total or not window.has(place, place + 1):
             return None
-        lines += window.between(place, place + 1)
-    return lines
+        scores += [line.score for line in window.between(place, place + 1)]
+    return scores
 
 
 def histogram(asking: Asking, buckets: int) -> list[Bucket]:
-    """Return how many scores are in each of some equal ranges: one round trip, two over several shards."""
+    """Return how many scores are in each of some equal ranges: one round trip, two over several shards.
+
+    Where some are below an exact top, the counts and both ends are estimates: two round trips.
+    """
     if asking.shards == 1:
         (reply,) = asking.every("rankd_read_histogram", buckets)
+        if spread := _spread(asking):
+            return spread.histogram(buckets)
         if not reply.values:
             return []
         total, flat, below = reply.values
         ends = sorted(line.score for line in lines_of(reply.form, flat[1::3], flat[2::3]))
         return _buckets(ends[0], ends[-1], buckets, [*below, total])
     replies = asking.every("rankd_read_samples", 2, 0)
+    spread = _spread(asking)
+    return _histogram_over_shards(asking, replies, buckets) if spread is None else spread.histogram(buckets)
+
+
+def _histogram_over_shards(asking: Asking, replies: Sequence[Reply], buckets: int) -> list[Bucket]:
     scores = [
         line.score
         for reply in replies

@@ -334,7 +334,7 @@ class RankdBoard extends HTMLElement {
     const longest = (texts) => Math.max(0, ...texts.map((text) => text.length));
     const shown = this.#own ? [...entries, this.#own] : entries;
     table.style.setProperty("--score-digits", longest(shown.map((entry) => scoreText(entry.score, decimals))));
-    table.style.setProperty("--rank-digits", longest(shown.map((entry) => numberText(entry.rank))));
+    table.style.setProperty("--rank-digits", longest(shown.map(rankText)));
     table.classList.toggle("timed", entries.some((entry) => entry.reached_at !== null));
     set(table, { "aria-busy": null });
     this.#caption(answer);
@@ -406,6 +406,6 @@ if (!customElements.get("rankd-board")) customElements.define("rankd-board", Ran
 export {
   Feed, Refused, RankdBoard, Source,
   boardPath, countText, countryName, draw, insist, instanceLabel, isCalm, make, makeAvatar, makeCountry, makeName,
-  momentText, nameOf, numberText, peopleSheet, percentText, scopeLabel, scoreText, set, shortScoreText,
+  momentText, nameOf, numberText, peopleSheet, percentText, rankText, scopeLabel, scoreText, set, shortScoreText,
   windowLabel, windowNames, write,
 };

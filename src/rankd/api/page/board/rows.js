@@ -38,8 +38,8 @@ class Row {
     if (person !== this.#shown.person || origins !== this.#shown.origins) {
       who.replaceChildren(makeAvatar(entry, origins), makeName(entry), makeCountry(entry.country) ?? "");
     }
-    if (entry.rank !== before?.rank || moved !== this.#shown.moved) {
-      rank.replaceChildren(make("span", { class: "place" }, numberText(entry.rank)), makeMoved(moved) ?? "");
+    if (entry.rank !== before?.rank || entry.rank_min !== before?.rank_min || moved !== this.#shown.moved) {
+      rank.replaceChildren(make("span", { class: "place" }, rankText(entry)), makeMoved(moved) ?? "");
     }
     write(score, scoreText(entry.score, decimals));
     write(when, entry.reached_at === null ? "" : whenText(entry.reached_at));

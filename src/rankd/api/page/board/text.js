@@ -36,6 +36,8 @@ const scoreText = (score, decimals = 0) => {
 
 const whole = new Intl.NumberFormat();
 const numberText = (number) => whole.format(number);
+// An estimate, which says between which places the true one is, is marked as one.
+const rankText = ({ rank, rank_min }) => (rank_min === undefined ? "" : "~") + numberText(rank);
 
 const countText = (count, { team }) => `${numberText(count)} ${team ? "team" : "player"}${count === 1 ? "" : "s"}`;
 

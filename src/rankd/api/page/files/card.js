@@ -1,6 +1,7 @@
 // A player's card: where they stand, how that came about since the page was opened, and whether this is you.
 import {
-  boardPath, make, makeAvatar, makeCountry, makeName, momentText, nameOf, numberText, percentText, scoreText, write,
+  boardPath, make, makeAvatar, makeCountry, makeName, momentText, nameOf, numberText, percentText, rankText, scoreText,
+  write,
 } from "/rankd-board.js";
 import { sparkline } from "/assets/courses.js";
 
@@ -98,7 +99,7 @@ export class Card {
       return;
     }
     this.#page.courses.note(entry);
-    const rows = [fact("Rank", `#${numberText(entry.rank)}`), fact("Score", scoreText(entry.score, decimals))];
+    const rows = [fact("Rank", `#${rankText(entry)}`), fact("Score", scoreText(entry.score, decimals))];
     if (entry.top_percent !== undefined) rows.push(fact("Among all", `top ${percentText(entry.top_percent)}`));
     const change = entry.rank_change ?? null;
     if (change !== null) rows.push(fact("Since midnight", changeText(change)));

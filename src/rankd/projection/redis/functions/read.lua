@@ -61,7 +61,7 @@ function read.open(meta, instance)
   if not form then
     return { line, false }, nil
   end
-  local name, order, ties, lowest, tie_bits = unpack(cmsgpack.unpack(form), 1, 5)
+  local name, order, ties, lowest, tie_bits, _, _, _, exact_top = unpack(cmsgpack.unpack(form), 1, 9)
   local lowest_high, lowest_low = math.floor(lowest / 2048), lowest % 2048
   if math.abs(lowest) >= read.NUMBERS then
     lowest_high, lowest_low = read.exact_lowest(form)
@@ -77,9 +77,11 @@ function read.open(meta, instance)
     step = 2 ^ tie_bits,
     lowest_high = lowest_high,
     lowest_low = lowest_low,
+    exact_top = exact_top or 0,
   }
   view.total = redis.call('ZCARD', view.z)
-  return { line, form }, view.total > 0 and view or nil
+  -- Of a shard, nobody may be in the top and many below it.
+  return { line, form }, (view.total > 0 or view.exact_top > 0) and view or nil
 end
 
 -- Returns another key of the instance, by its letter; false where there is no such key.
@@ -132,6 +134,8 @@ read.LAST = 2 -- behind everybody with this score
 read.TIE = 3 -- behind everybody with this score and tie field
 read.AT = 4 -- just before this score, tie field and player
 read.BEHIND = 5 -- just behind this score, tie field and player
+read.STEP = 6 -- before everybody whose score shares a step with this one, in or below the top (tail.lua)
+read.STEP_END = 7 -- behind everybody whose score does
 
 function read.packed_mark(view, kind, high, low, tie, player)
   local key = (high - view.lowest_high) * 2048 + (low - view.lowest_low)

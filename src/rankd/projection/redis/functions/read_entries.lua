@@ -1,7 +1,7 @@
 -- Entries: those about certain players, and those next to each other in the standing order.
 --
 -- Options are letters: `r` places, `b` how many have a better score, `d` how many distinct scores are better,
--- `p` captured places, `m` the events metadata came with.
+-- `p` captured places, `m` the events metadata came with, `s` what is kept of players in and below the top alike.
 
 -- Returns the members of players and their numbers as text, false where absent.
 function read.members_of(view, players)
@@ -33,7 +33,7 @@ function read.counted_once(count, view)
   local known = {}
   return function(number, member, place)
     local start, rest = read.score_start(view, number, member)
-    local key = start .. '/' .. rest
+    local key = read.bound(start) .. '/' .. rest
     if known[key] == nil then
       known[key] = count(view, number, member, place)
     end
@@ -43,7 +43,8 @@ end
 
 -- Arguments: instance, options, how many players, players …, for option `p` the bucket hash of each
 -- Reply: total, then a list for each player (number, prefix, place from 0, better, distinct better), false where
--- absent, then captured places and metadata, each a list or false.
+-- absent, then captured places and metadata, each a list or false. Of somebody below the top, the list has no place, how
+-- many have a better step and, as a sixth value, how many the same step.
 local function read_players(keys, args)
   local reply, view = read.open(keys[1], args[1])
   if not view then
@@ -58,10 +59,12 @@ local function read_players(keys, args)
   local places = string.find(options, 'r')
   local better = string.find(options, 'b') and read.counted_once(read.better, view)
   local distinct = string.find(options, 'd') and read.counted_once(read.distinct_better, view)
+  local below = view.exact_top > 0 and read.kept_of_all(view, places or better)
+  local is_below = below and string.find(options, 's')
   local found = {}
   for index, member in ipairs(members) do
     local text = numbers[index]
-    if text then
+    if text and not is_below then
       local number = tonumber(text)
       local place = places and redis.call('ZRANK', view.z, member)
       found[index] = {
@@ -72,7 +75,7 @@ local function read_players(keys, args)
         distinct and distinct(number, member) or false,
       }
     else
-      found[index] = false
+      found[index] = below and below(players[index])
     end
   end
   local captured = false

@@ -1,7 +1,8 @@
 -- Counts, quantiles and histograms, and the samples by which a place is found among several shards.
 
 -- Arguments: instance, options, then a head and a player for each mark
--- Reply: total, how many stand before each mark and, for option `d`, how many distinct scores (a list or false).
+-- Reply: total, how many stand before each mark and, for option `d`, how many distinct scores (a list or false), without
+-- marks that name steps.
 local function read_counts(keys, args)
   local reply, view = read.open(keys[1], args[1])
   if not view then
@@ -9,11 +10,16 @@ local function read_counts(keys, args)
   end
   local counts = {}
   local distinct = string.find(args[2], 'd') and read.key(view, 'd') and {} or false
+  local before_steps = read.before_steps(view)
   for index = 3, #args, 2 do
-    local number, rest = read.mark(view, args[index], args[index + 1])
-    counts[#counts + 1] = read.before(view.z, number, rest)
-    if distinct then
-      distinct[#distinct + 1] = read.distinct_before(view, number, rest)
+    if string.byte(args[index]) >= read.STEP then
+      counts[#counts + 1] = before_steps(args[index])
+    else
+      local number, rest = read.mark(view, args[index], args[index + 1])
+      counts[#counts + 1] = read.before(view.z, number, rest)
+      if distinct then
+        distinct[#distinct + 1] = read.distinct_before(view, number, rest)
+      end
     end
   end
   reply[3], reply[4], reply[5] = view.total, counts, distinct
@@ -32,7 +38,7 @@ end
 -- Reply: total, samples: for each quantile the entry whose score it is.
 local function read_quantiles(keys, args)
   local reply, view = read.open(keys[1], args[1])
-  if not view then
+  if not view or view.total == 0 then
     return reply
   end
   local samples = {}
@@ -110,7 +116,7 @@ end
 -- Reply: total, samples of the first and the last entry, and how many scores are below each bucket's lowest score.
 local function read_histogram(keys, args)
   local reply, view = read.open(keys[1], args[1])
-  if not view then
+  if not view or view.total == 0 then
     return reply
   end
   local samples = {}

@@ -1,16 +1,22 @@
 -- Boards with exact_top: the sorted set holds the first so many, and beside it
---   s  hash   bucket → records of all players: length of the id (one byte), id, value; "n" → number of buckets
+--   s  hash   bucket → records of all players: length of the id (one byte), id, value
 --      value: 8 bytes of the number, big-endian and signed, then in the prefixed form the 8 bytes of the prefix
+--      "n" → number of buckets, "p" → number of players
 --   t  hash   how many players have a score in each step: fine steps by their number, coarse ones of 64 as "c<number>"
+--
+-- A bucket is written whole for each score in it, so there are as many as keep them small: with every so many players
+-- one of them is split, in turn, and nothing else moves (linear hashing).
 --
 -- Steps are those of a floating-point number with 9 bits behind the first: from 1,024 on, scores that differ by less than
 -- a thousandth share a step. A step's number grows with the score.
 
 local tail = {}
 
+tail.PLAYERS_A_BUCKET = 8
 tail.COARSE = 64 -- fine steps in a coarse one
 tail.OCTAVE = 512 -- fine steps from a power of two to the next
 tail.COARSE_MAX = 65 * 8 -- 2^64 is beyond every score
+tail.ID_BYTES_MAX = 255
 
 function tail.step(score)
   if score == 0 then
@@ -21,14 +27,47 @@ function tail.step(score)
   return score > 0 and step or -step
 end
 
--- The score of a value, as near as a double comes. `origin` is the score of the lowest key in the packed form.
-function tail.score(value, scale, direction, origin)
+-- The score of a value, as near as a double comes. `shape` is {scale, direction, origin, bytes of a value}: `origin` is the
+-- score of the lowest key in the packed form, and scores go in `direction` as keys grow.
+function tail.score(value, shape)
   local number = struct.unpack('>l', value)
-  if scale > 0 then
-    return origin + direction * math.floor(number / scale)
+  if shape.scale > 0 then
+    return shape.origin + shape.direction * math.floor(number / shape.scale)
   end
-  local key = number * 2048 + string.byte(value, 9) * 256 + string.byte(value, 10)
-  return direction > 0 and key or -key - 1
+  local key = number * 2048 + (string.byte(value, 9) * 256 + string.byte(value, 10)) -- rounded once, as in score_of_key
+  return shape.direction > 0 and key or -key - 1
+end
+
+-- Returns the shape of an instance's values, equal to what its writer is told.
+function tail.shape(view)
+  local high, low = view.lowest_high, view.lowest_low
+  if view.desc then
+    high, low = -1 - high, 2047 - low
+  end
+  return {
+    scale = view.packed and view.step or 0,
+    direction = view.desc and -1 or 1,
+    origin = high * 2048 + low,
+    bytes = view.packed and 8 or 16,
+  }
+end
+
+-- The score that a writer would have found for this key, by the same roundings: else a step could be missed by one.
+function tail.score_of_key(view, shape, high, low)
+  if shape.scale > 0 then
+    return shape.origin + shape.direction * ((high - view.lowest_high) * 2048 + (low - view.lowest_low))
+  end
+  local key = high * 2048 + low
+  return shape.direction > 0 and key or -key - 1
+end
+
+-- Returns the name of a player's bucket among so many.
+function tail.bucket(player, buckets)
+  local hash = tonumber(string.sub(redis.sha1hex(player), 1, 8), 16)
+  local _, exponent = math.frexp(buckets)
+  local half = 2 ^ (exponent - 1) -- the largest power of two that is not above
+  local at = hash % (2 * half)
+  return string.format('%.0f', at < buckets and at or at - half)
 end
 
 -- Returns where a player's record begins in a bucket and its value; nil when there is none.
@@ -55,20 +94,50 @@ function tail.without(bucket, at, player, value_bytes)
 end
 
 local function tail_count(changes, value, shape, by)
-  local step = tail.step(tail.score(value, shape.scale, shape.direction, shape.origin))
+  local step = tail.step(tail.score(value, shape))
   changes[tostring(step)] = (changes[tostring(step)] or 0) + by
   local coarse = 'c' .. math.floor(step / tail.COARSE)
   changes[coarse] = (changes[coarse] or 0) + by
 end
 
--- Writes what is kept of players, in and below the top. `shape` is {scale, direction, origin, bytes of a value}; rows are
--- {player, hash, number, prefix, …}, gone {player, hash, …}.
-local function tail_write(scores, steps, buckets, shape, rows, gone)
-  local stored = redis.call('HGET', scores, 'n')
-  local count = tonumber(stored or buckets)
+-- Splits buckets in turn until there are enough for so many players; returns how many there are then.
+local function tail_grow(scores, buckets, players, value_bytes)
+  while buckets * tail.PLAYERS_A_BUCKET < players do
+    local _, exponent = math.frexp(buckets)
+    local old, new = string.format('%.0f', buckets - 2 ^ (exponent - 1)), string.format('%.0f', buckets)
+    buckets = buckets + 1
+    local text, at, stays, goes = redis.call('HGET', scores, old) or '', 1, {}, {}
+    while at <= #text do
+      local id_bytes = string.byte(text, at)
+      local record = string.sub(text, at, at + id_bytes + value_bytes)
+      local list = tail.bucket(string.sub(record, 2, 1 + id_bytes), buckets) == new and goes or stays
+      list[#list + 1] = record
+      at = at + #record
+    end
+    if #goes > 0 then
+      redis.call('HSET', scores, new, table.concat(goes))
+      if #stays > 0 then
+        redis.call('HSET', scores, old, table.concat(stays))
+      else
+        redis.call('HDEL', scores, old)
+      end
+    end
+  end
+  return buckets
+end
+
+-- Writes what is kept of players, in and below the top; rows are {player, number, prefix, …}, gone {player, …}. There will
+-- be about so many players as are `expected`.
+local function tail_write(scores, steps, expected, shape, rows, gone)
+  local stored = redis.call('HMGET', scores, 'n', 'p')
+  local buckets, players = tonumber(stored[1] or '0'), tonumber(stored[2] or '0')
+  if buckets == 0 then
+    buckets = math.max(1, math.ceil(expected / tail.PLAYERS_A_BUCKET))
+  end
+  buckets = tail_grow(scores, buckets, #rows / 3, shape.bytes) -- there will be at least so many players
   local texts, changes = {}, {}
-  local function open(hash)
-    local name = string.format('%.0f', hash % count)
+  local function open(player)
+    local name = tail.bucket(player, buckets)
     texts[name] = texts[name] or redis.call('HGET', scores, name) or ''
     return name
   end
@@ -77,20 +146,19 @@ local function tail_write(scores, steps, buckets, shape, rows, gone)
     if at then
       tail_count(changes, value, shape, -1)
       texts[name] = tail.without(texts[name], at, player, shape.bytes)
+      players = players - 1
     end
   end
-  for index = 1, #rows, 4 do
-    local name = open(rows[index + 1])
+  for index = 1, #rows, 3 do
+    local name = open(rows[index])
     take_out(name, rows[index])
-    local value = struct.pack('>l', tonumber(rows[index + 2])) .. rows[index + 3]
+    local value = struct.pack('>l', tonumber(rows[index + 1])) .. rows[index + 2]
     tail_count(changes, value, shape, 1)
     texts[name] = texts[name] .. string.char(#rows[index]) .. rows[index] .. value
+    players = players + 1
   end
-  for index = 1, #gone, 2 do
-    take_out(open(gone[index + 1]), gone[index])
-  end
-  if not stored then
-    redis.call('HSET', scores, 'n', buckets)
+  for _, player in ipairs(gone) do
+    take_out(open(player), player)
   end
   for name, text in pairs(texts) do
     if text == '' then
@@ -99,6 +167,8 @@ local function tail_write(scores, steps, buckets, shape, rows, gone)
       redis.call('HSET', scores, name, text)
     end
   end
+  buckets = tail_grow(scores, buckets, players, shape.bytes)
+  redis.call('HSET', scores, 'n', buckets, 'p', players)
   for step, by in pairs(changes) do
     if by ~= 0 and redis.call('HINCRBY', steps, step, by) <= 0 then
       redis.call('HDEL', steps, step)
@@ -127,70 +197,160 @@ local function tail_cut(standing, prefixes, number, member)
   redis.call('ZREMRANGEBYRANK', standing, first, -1)
 end
 
--- rankd_tail_find: ARGV instance, player, bucket hash, bytes of a value.
--- Reply: the value or false, whether the player is in the top.
-local function tail_find(keys, args)
-  local line, fields = read.head(keys[1])
-  if line == '' or fields.version ~= LAYOUT_VERSION then
-    return {line, false}
+-- Reading. What is below the top is found by these, from the other parts of the library too.
+
+-- Returns the coarse step of the best score of this shard: before it nobody is to be counted.
+function tail.best_coarse(view, shape)
+  local best = redis.call('ZRANGE', view.z, 0, 0, 'WITHSCORES')
+  if not best[1] then -- its best are below the top
+    return view.desc and tail.COARSE_MAX or -tail.COARSE_MAX - 1
   end
-  local prefix = string.sub(keys[1], 1, -5) .. fields.generation .. ':'
-  local z, s, t = prefix .. 'z:' .. args[1], prefix .. 's:' .. args[1], prefix .. 't:' .. args[1]
-  read.count_present(keys[1], prefix .. 'i', z, s, t)
-  local form = redis.call('HGET', prefix .. 'i', args[1])
-  if not form then
-    return {line, false}
-  end
-  local buckets = tonumber(redis.call('HGET', s, 'n') or '1')
-  local bucket = redis.call('HGET', s, string.format('%.0f', tonumber(args[3]) % buckets)) or ''
-  local packed = cmsgpack.unpack(form)[1] == 'packed'
-  local _, value = tail.find(bucket, args[2], packed and 8 or 16)
-  if not value then
-    return {line, form, false, 0}
-  end
-  local member = packed and args[2] or string.sub(value, 9) .. args[2]
-  return {line, form, value, redis.call('ZSCORE', z, member) and 1 or 0}
+  local value = struct.pack('>l', tonumber(best[2])) .. string.sub(best[1], 1, 8)
+  return math.floor(tail.step(tail.score(value, shape)) / tail.COARSE)
 end
 
--- rankd_tail_count: ARGV instance, value, scale, direction, origin.
--- Reply: how many are in the top, have a better step, have the same step; the step.
-local function tail_count_better(keys, args)
-  local line, fields = read.head(keys[1])
-  if line == '' or fields.version ~= LAYOUT_VERSION then
-    return {line, false}
-  end
-  local prefix = string.sub(keys[1], 1, -5) .. fields.generation .. ':'
-  local z, s, t = prefix .. 'z:' .. args[1], prefix .. 's:' .. args[1], prefix .. 't:' .. args[1]
-  read.count_present(keys[1], prefix .. 'i', z, s, t)
-  local form = redis.call('HGET', prefix .. 'i', args[1])
-  if not form then
-    return {line, false}
-  end
-  local direction = tonumber(args[4])
-  local step = tail.step(tail.score(args[2], tonumber(args[3]), direction, tonumber(args[5])))
-  local coarse = math.floor(step / tail.COARSE)
-  local better, wanted = 0, {}
-  -- Keys grow as scores get worse: with direction 1 less is better, and better steps are those below.
-  local first, last = coarse + 1, tail.COARSE_MAX
-  local fine_first, fine_last = step + 1, (coarse + 1) * tail.COARSE - 1
-  if direction > 0 then
-    first, last = -tail.COARSE_MAX - 1, coarse - 1
-    fine_first, fine_last = coarse * tail.COARSE, step - 1
-  end
-  for number = first, last do
-    wanted[#wanted + 1] = 'c' .. number
-  end
-  for number = fine_first, fine_last do
-    wanted[#wanted + 1] = tostring(number)
-  end
-  if #wanted > 0 then
-    for _, count in ipairs(redis.call('HMGET', t, unpack(wanted))) do
-      better = better + tonumber(count or '0')
+-- Returns a function that says of a score how many have a better step, and how many the same.
+function tail.counter(view)
+  local steps, shape = read.key(view, 't'), tail.shape(view)
+  local towards = view.desc and -1 or 1 -- where worse steps are
+  local next_coarse = steps and tail.best_coarse(view, shape)
+  local better_of, better, blocks = {}, 0, {}
+  local function count_up_to(coarse)
+    local names = {}
+    for number = next_coarse, coarse, towards do
+      names[#names + 1] = 'c' .. number
+    end
+    if #names > 0 then
+      for _, count in ipairs(redis.call('HMGET', steps, unpack(names))) do
+        better_of[next_coarse] = better
+        better = better + tonumber(count or '0')
+        next_coarse = next_coarse + towards
+      end
     end
   end
-  local level = tonumber(redis.call('HGET', t, tostring(step)) or '0')
-  return {line, form, redis.call('ZCARD', z), better, level, step}
+  local function load_block(coarse)
+    count_up_to(coarse)
+    local names, block, before = {}, { better = {}, level = {} }, better_of[coarse] or 0
+    for at = 0, tail.COARSE - 1 do
+      names[#names + 1] = tostring(coarse * tail.COARSE + at)
+    end
+    local counts = redis.call('HMGET', steps, unpack(names))
+    for at = 1, #names do
+      local index = towards > 0 and at or #names + 1 - at
+      local level = tonumber(counts[index] or '0')
+      block.better[index - 1], block.level[index - 1] = before, level
+      before = before + level
+    end
+    return block
+  end
+  return function(score)
+    if not steps then
+      return 0, 0
+    end
+    local step = tail.step(score)
+    local coarse = math.floor(step / tail.COARSE)
+    blocks[coarse] = blocks[coarse] or load_block(coarse)
+    local at = step - coarse * tail.COARSE
+    return blocks[coarse].better[at], blocks[coarse].level[at]
+  end
 end
 
-redis.register_function{function_name = 'rankd_tail_find', callback = tail_find, flags = {'no-writes'}}
-redis.register_function{function_name = 'rankd_tail_count', callback = tail_count_better, flags = {'no-writes'}}
+-- Returns a function that finds what is kept of a player, in or below the top: number, prefix, and where it is `counted` how
+-- many have a better step and how many the same; false for who is not there.
+function read.kept_of_all(view, counted)
+  local scores = read.key(view, 's')
+  if not scores then
+    return function()
+      return false
+    end
+  end
+  local shape, buckets = tail.shape(view), tonumber(redis.call('HGET', scores, 'n'))
+  local count = counted and tail.counter(view)
+  return function(player)
+    local bucket = #player <= tail.ID_BYTES_MAX and redis.call('HGET', scores, tail.bucket(player, buckets))
+    local at, value = tail.find(bucket or '', player, shape.bytes)
+    if not at then
+      return false
+    end
+    local better, level = 0, 0
+    if count then
+      better, level = count(tail.score(value, shape))
+    end
+    local number = struct.unpack('>l', value)
+    return { read.bound(number), string.sub(value, 9), false, better, false, level }
+  end
+end
+
+-- Returns a function that says how many stand before a mark that names a step: none where nobody is below the top.
+function read.before_steps(view)
+  local shape, count = tail.shape(view), view.exact_top > 0 and tail.counter(view)
+  return function(head)
+    if not count then
+      return 0
+    end
+    local kind, high, low = struct.unpack('>Bi8I2i8', head)
+    if view.desc then
+      high, low = -1 - high, 2047 - low
+    end
+    local better, level = count(tail.score_of_key(view, shape, high, low))
+    return kind == read.STEP and better or better + level
+  end
+end
+
+-- Arguments: instance, the most steps there may be for them to be sent one by one
+-- Reply: how many are in the top, whether the steps are coarse, {step, how many, …}.
+local function tail_steps(keys, args)
+  local reply, view = read.open(keys[1], args[1])
+  if not view then
+    return reply
+  end
+  local steps, sent = read.key(view, 't'), {}
+  local is_coarse = steps and redis.call('HLEN', steps) > tonumber(args[2])
+  if is_coarse then
+    local names = {}
+    for number = -tail.COARSE_MAX - 1, tail.COARSE_MAX do
+      names[#names + 1] = 'c' .. number
+    end
+    for index, count in ipairs(redis.call('HMGET', steps, unpack(names))) do
+      if count then
+        sent[#sent + 1] = index - tail.COARSE_MAX - 2
+        sent[#sent + 1] = tonumber(count)
+      end
+    end
+  elseif steps then
+    local found = redis.call('HGETALL', steps)
+    for index = 1, #found, 2 do
+      local step = tonumber(found[index])
+      if step then
+        sent[#sent + 1] = step
+        sent[#sent + 1] = tonumber(found[index + 1])
+      end
+    end
+  end
+  reply[3], reply[4], reply[5] = view.total, is_coarse and 1 or 0, sent
+  return reply
+end
+
+-- Arguments: instance, cursor of HSCAN, about how many buckets
+-- Reply: how many are in the top, the next cursor ("0" at the end), buckets of records.
+local function tail_scan(keys, args)
+  local reply, view = read.open(keys[1], args[1])
+  if not view then
+    return reply
+  end
+  local scores, buckets, cursor = read.key(view, 's'), {}, '0'
+  if scores then
+    local found = redis.call('HSCAN', scores, args[2], 'COUNT', args[3])
+    cursor = found[1]
+    for index = 1, #found[2], 2 do
+      if tonumber(found[2][index]) then
+        buckets[#buckets + 1] = found[2][index + 1]
+      end
+    end
+  end
+  reply[3], reply[4], reply[5] = view.total, cursor, buckets
+  return reply
+end
+
+redis.register_function({ function_name = 'rankd_tail_steps', callback = tail_steps, flags = { 'no-writes' } })
+redis.register_function({ function_name = 'rankd_tail_scan', callback = tail_scan, flags = { 'no-writes' } })

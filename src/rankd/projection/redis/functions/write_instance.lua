@@ -16,9 +16,10 @@
 --                    ARGV[index], ARGV[index + 1], …; they gather in KEYS[key] from the first part to the last
 -- 14 expire          "" or the ms (since 1970) at which all keys of the instance end
 -- 15 swap            {} or indexes as in 3: these keys' places are taken by those written here, when all is written
--- 16 tail            {} or, on boards with exact_top, {buckets, direction, origin, rows, prefixes, gone, cut number, cut player,
---                    cut prefix}: rows are {player, bucket hash, number, …} of all players, in the top or not, prefixes and
---                    cut prefix indexes in ARGV or 0, gone {player, bucket hash, …}, cut the last of the top or ""
+-- 16 tail            {} or, on boards with exact_top, {players, direction, origin, rows, prefixes, gone, cut number, cut
+--                    player, cut prefix}: about how many players this shard will have, rows are {player, number, …} of
+--                    all players, in the top or not, prefixes and cut prefix indexes in ARGV or 0, gone {player, …}, cut
+--                    the last of the top or ""
 
 local WRITE_FIELDS = 16
 local WRITE_Z, WRITE_H, WRITE_D, WRITE_N, WRITE_C, WRITE_M, WRITE_S, WRITE_T = 1, 2, 3, 4, 5, 6, 7, 8
@@ -52,10 +53,10 @@ local function write_problem(operation, keys, args)
   end
   local below = operation[16]
   if #below > 0 then
-    if #below ~= 9 or #below[4] % 3 ~= 0 or #below[6] % 2 ~= 0 or operation[3][WRITE_S] == 0 or operation[3][WRITE_T] == 0 then
+    if #below ~= 9 or #below[4] % 2 ~= 0 or operation[3][WRITE_S] == 0 or operation[3][WRITE_T] == 0 then
       return 'its tail is not one'
     end
-    if operation[2] == 0 and #below[4] > 0 and (not args[below[5]] or #args[below[5]] * 3 ~= #below[4] * 8) then
+    if operation[2] == 0 and #below[4] > 0 and (not args[below[5]] or #args[below[5]] ~= #below[4] * 4) then
       return 'prefixes of its tail are missing'
     end
     if operation[2] == 0 and below[8] ~= '' and not args[below[9]] then
@@ -249,17 +250,15 @@ end
 
 local function write_tail(operation, keys, args)
   local slots, scale = operation[3], operation[2]
-  local buckets, direction, origin, triples, prefixes, gone, number, player, prefix = unpack(operation[16], 1, 9)
+  local players, direction, origin, pairs_of, prefixes, gone, number, player, prefix = unpack(operation[16], 1, 9)
   local shape = {scale = scale, direction = direction, origin = tonumber(origin), bytes = scale > 0 and 8 or 16}
   local rows = {}
-  for index = 1, #triples, 3 do
-    local row = (index - 1) / 3
-    rows[#rows + 1] = triples[index]
-    rows[#rows + 1] = triples[index + 1]
-    rows[#rows + 1] = triples[index + 2]
-    rows[#rows + 1] = scale > 0 and '' or string.sub(args[prefixes], 8 * row + 1, 8 * row + 8)
+  for index = 1, #pairs_of, 2 do
+    rows[#rows + 1] = pairs_of[index]
+    rows[#rows + 1] = pairs_of[index + 1]
+    rows[#rows + 1] = scale > 0 and '' or string.sub(args[prefixes], 4 * index - 3, 4 * index + 4)
   end
-  tail_write(keys[slots[WRITE_S]], keys[slots[WRITE_T]], buckets, shape, rows, gone)
+  tail_write(keys[slots[WRITE_S]], keys[slots[WRITE_T]], players, shape, rows, gone)
   if player ~= '' then
     local hash = scale == 0 and keys[slots[WRITE_H]]
     tail_cut(keys[slots[WRITE_Z]], hash, number, scale > 0 and player or args[prefix] .. player)

@@ -17,7 +17,6 @@ from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
 from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
 from rankd.projection.redis.asking import Asking, Caller
-from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import read_beat
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.redis.tail import read_tail
@@ -31,7 +30,7 @@ _log = logging.getLogger("rankd")
 class Heartbeat:
     """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread."""
 
-    def __init__(self, client: Client, stale_after_ms: int, now: Callable[[], int]) -> None:
+    def __init__(self, client: Caller, stale_after_ms: int, now: Callable[[], int]) -> None:
         """Nothing is known before the first beat is read, which is at once."""
         self._client = client
         self._stale_after_ms = stale_after_ms

@@ -203,9 +203,14 @@ def raise_translated(problem: psycopg.Error) -> NoReturn:
     said = str(problem).strip().splitlines()
     what = said[0] if said else type(problem).__name__
     if problem.sqlstate in _DAMAGED:
-        raise LedgerDamaged(f"PostgreSQL found damage ({what}); restore a backup of the database") from problem
+        remedy = "restore a backup of the database"
+        raise LedgerDamaged(
+            f"PostgreSQL found damage ({what}); {remedy}", told=f"the ledger is damaged; {remedy}"
+        ) from (problem)
     if problem.sqlstate in _UNDEFINED:
-        raise LedgerUnavailable(f"the database lacks a part of rankd's schema ({what}): {MIGRATE_HINT}") from problem
+        lacking = "the database lacks a part of rankd's schema"
+        raise LedgerUnavailable(f"{lacking} ({what}): {MIGRATE_HINT}", told=f"{lacking}: {MIGRATE_HINT}") from problem
+    remedy = "try again when it can be reached, with the same key if it is a write"
     raise LedgerUnavailable(
-        f"PostgreSQL cannot be used now ({what}); try again when it can be reached, with the same key if it is a write"
+        f"PostgreSQL cannot be used now ({what}); {remedy}", told=f"PostgreSQL cannot be used now; {remedy}"
     ) from problem

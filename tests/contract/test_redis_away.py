@@ -1,0 +1,100 @@
+"""Redis, or a part of it, is away: whoever asks for the rest of it is answered, and nobody waits for long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.servers.redis import RedisCluster, RedisServer
+from tests.servers.waiting import wait_until
+
+from rankd.errors import RanksUnavailable, RanksUnfit
+from rankd.projection.redis.breaker import Breaker
+from rankd.projection.redis.client import NOBODY, Call, Client, connect
+from rankd.projection.redis.heartbeat import Beat, claim_redis, read_beat, write_beat
+from rankd.projection.redis.late import LateClient
+
+ANSWER_WAIT_S = 0.3
+AT_ONCE_S = 0.05
+KEYS = [b"{b%d}" % number for number in range(30)]
+
+
+def get(key: bytes) -> list[Call]:
+    return [Call("GET", [key], is_command=True)]
+
+
+def connected(server: RedisServer, ledger: str = "ours") -> Client:
+    client = connect(server.url, answer_wait_s=ANSWER_WAIT_S)
+    try:
+        claim_redis(client, ledger)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def test_one_master_of_a_cluster_that_is_away_holds_no_reads_of_the_others_up(own_cluster: RedisCluster) -> None:
+    with connect(own_cluster.url, answer_wait_s=ANSWER_WAIT_S) as client:
+        breaker = Breaker(client, away_s=60.0)
+        lost = KEYS[0]
+        name = client.node_of(lost)
+        others = [key for key in KEYS if client.node_of(key) != name]
+        own_cluster.master_of(lost).kill()
+
+        with pytest.raises(RanksUnavailable) as refused:
+            breaker.call_all(get(lost))
+        assert refused.value.away == name
+        assert "127.0.0.1" in str(refused.value)
+        assert "127.0.0.1" not in refused.value.told
+        began = time.monotonic()
+        for key in others:
+            assert breaker.call_all(get(key)) == [None]
+        with pytest.raises(RanksUnavailable, match="is away"):
+            breaker.call_all(get(lost))
+        assert time.monotonic() - began < AT_ONCE_S * len(KEYS)
+        assert breaker.away == (name,)
+
+
+def test_keys_of_a_master_that_is_replaced_are_read_again(own_cluster: RedisCluster) -> None:
+    with connect(own_cluster.url, answer_wait_s=ANSWER_WAIT_S) as client:
+        breaker = Breaker(client)
+        lost = KEYS[0]
+        own_cluster.master_of(lost).kill()
+
+        def is_read() -> bool:
+            try:
+                return breaker.call_all(get(lost)) == [None]
+            except RanksUnavailable:
+                return False
+
+        wait_until(is_read)
+
+
+def test_a_redis_that_comes_later_is_found(own_redis: RedisServer) -> None:
+    own_redis.stop()
+    client = LateClient(lambda: connected(own_redis))
+    try:
+        with pytest.raises(RanksUnavailable) as refused:
+            read_beat(client)
+        assert refused.value.away == client.node_of(KEYS[0]) == NOBODY
+        assert str(own_redis.port) not in refused.value.told
+        own_redis.start()
+        assert read_beat(client) is None
+        assert client.node_of(KEYS[0]) != NOBODY
+    finally:
+        client.close()
+
+
+def test_a_redis_that_comes_later_and_is_anothers_is_not_read(own_redis: RedisServer) -> None:
+    with connect(own_redis.url) as theirs:
+        write_beat(theirs, Beat("theirs", 1, 1, (1,)))
+    with pytest.raises(RanksUnfit, match="another ledger"):
+        LateClient(lambda: connected(own_redis))
+    own_redis.stop()
+    client = LateClient(lambda: connected(own_redis))
+    try:
+        own_redis.start()
+        with pytest.raises(RanksUnavailable, match="another ledger"):
+            read_beat(client)
+    finally:
+        client.close()

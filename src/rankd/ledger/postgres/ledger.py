@@ -40,7 +40,13 @@ from rankd.ledger.postgres.appending import (
     control_arguments,
     raise_refused,
 )
-from rankd.ledger.postgres.connections import ANSWER_WAIT_S, CONNECTIONS_MAX, Connection, Connections
+from rankd.ledger.postgres.connections import (
+    ANSWER_WAIT_S,
+    CONNECTIONS_MAX,
+    Connection,
+    Connections,
+    ImpatientConnections,
+)
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.ledger.postgres.packing import Bigints, Bytes, Smallints, Texts
@@ -101,6 +107,7 @@ class PostgresLedger:
     def __init__(self, url: str, *, pool_max: int = CONNECTIONS_MAX, answer_wait_s: float = ANSWER_WAIT_S) -> None:
         """Connect, and refuse a schema that is behind or beyond what this rankd knows."""
         self._connections = Connections(url, pool_max, answer_wait_s=answer_wait_s, settings=_SETTINGS)
+        self._readers = ImpatientConnections(url, pool_max, settings=_SETTINGS)
         self._contexts = Contexts(self._connections)
         # A sequence of each partition with the time of its commit: what comes behind it was not committed earlier.
         self._read_upto: dict[int, tuple[int, int]] = {}
@@ -133,6 +140,7 @@ class PostgresLedger:
 
     def close(self) -> None:
         """Let go of the connections."""
+        self._readers.close()
         self._connections.close()
 
     def heads(self) -> Heads:
@@ -316,7 +324,7 @@ class PostgresLedger:
         """Return the metadata (JSON) of those events, by partition and sequence, that have some."""
         if not events:
             return {}
-        rows = self._fetch(
+        rows = self._look_up(
             "SELECT partition, sequence, json FROM unnest(%s, %s) AS asked (partition, sequence)"
             " JOIN metadata USING (partition, sequence)",
             (Smallints([partition for partition, _ in events]), Bigints([sequence for _, sequence in events])),
@@ -331,9 +339,14 @@ class PostgresLedger:
             "board": board,
             "limit": limit,
         }
-        rows = self._fetch(SELECT_HISTORY, asked)
+        rows = self._look_up(SELECT_HISTORY, asked)
         self._contexts.load({row[2] for row in rows})
         return [past_event(row, self.context(row[2])) for row in rows]
+
+    def _look_up(self, statement: str, values: Any) -> list[Any]:
+        """Read what somebody wants to see, who is rather told that it cannot be seen than left waiting."""
+        with self._readers.using() as connection:
+            return connection.execute(statement, values, prepare=True, binary=True).fetchall()
 
     def _fetch(self, statement: str, values: Any = ()) -> list[Any]:
         with self._connections.using() as connection:

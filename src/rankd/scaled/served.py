@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -19,10 +20,12 @@ from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position
 from rankd.projection.redis.asking import Asking, Caller
 from rankd.projection.redis.heartbeat import read_beat
 from rankd.projection.redis.reader import RedisReader
+from rankd.projection.redis.seen import Seen
 from rankd.projection.redis.tail import read_tail
 from rankd.scaled.mirroring import shards_of
 
 BEAT_EVERY_S = 0.25
+DIGESTS_AT_ONCE = 1_000
 ORDINAL = Ranking.ORDINAL
 _log = logging.getLogger("rankd")
 
@@ -191,6 +194,24 @@ class LookAtRedis:
         except RanksUnavailable:
             return False  # a board that was defined a moment ago is not there yet
         return all(partition in found and found[partition].sequence >= one for partition, one in positions.items())
+
+    def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
+        """Return digest and position of many instances, in one round trip; without those that cannot be asked."""
+        asked = list(instances)
+        found: dict[InstanceKey, Seen[int]] = {}
+        for start in range(0, len(asked), DIGESTS_AT_ONCE):
+            some = asked[start : start + DIGESTS_AT_ONCE]
+            try:
+                found.update(self._reader.read_digests(some))
+            except RanksUnavailable:
+                # A server of several is away: those on the others are told all the same.
+                for one in some:
+                    with suppress(RanksUnavailable):
+                        found.update(self._reader.read_digests([one]))
+        return {
+            key: (seen.result, tokens({partition: one.sequence for partition, one in seen.positions.items()}))
+            for key, seen in found.items()
+        }
 
 
 class NothingRanked:

@@ -55,6 +55,7 @@ from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_
 COMPONENT = "ledger"
 PARTITIONS = 8
 MONTHS_AHEAD = 4  # that of now included
+READERS_MAX = 4  # connections for what people want to see
 LARGE_EVENTS = 20_000  # of one append; it may take longer than others do,
 EVENT_WAIT_S = 0.0002  # by so much for each
 LOOK_EVERY_S = 0.01  # whether something was appended
@@ -107,7 +108,7 @@ class PostgresLedger:
     def __init__(self, url: str, *, pool_max: int = CONNECTIONS_MAX, answer_wait_s: float = ANSWER_WAIT_S) -> None:
         """Connect, and refuse a schema that is behind or beyond what this rankd knows."""
         self._connections = Connections(url, pool_max, answer_wait_s=answer_wait_s, settings=_SETTINGS)
-        self._readers = ImpatientConnections(url, pool_max, settings=_SETTINGS)
+        self._readers = ImpatientConnections(url, READERS_MAX, settings=_SETTINGS)
         self._contexts = Contexts(self._connections)
         # A sequence of each partition with the time of its commit: what comes behind it was not committed earlier.
         self._read_upto: dict[int, tuple[int, int]] = {}

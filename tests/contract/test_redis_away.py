@@ -39,6 +39,10 @@ class CountedServers:
         self.round_trips += 1
         return self._client.call_all(calls)
 
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        self.round_trips += 1
+        return self._client.call_each(calls)
+
 
 def get(key: bytes) -> list[Call]:
     return [Call("GET", [key], is_command=True)]
@@ -94,7 +98,9 @@ def test_digests_of_many_boards_are_asked_for_at_once_and_told_as_far_as_they_ca
         name = client.node_of(ShardKeys(keys[0].board, 0).meta)
         there = [key for key in keys if client.node_of(ShardKeys(key.board, 0).meta) != name]
         own_cluster.master_of(ShardKeys(keys[0].board, 0).meta).kill()
-        assert list(looking.digests(keys)) == there
+        for _ in range(3):
+            assert list(looking.digests(keys)) == there
+        assert servers.round_trips == 4
 
 
 def test_keys_of_a_master_that_is_replaced_are_read_again(own_cluster: RedisCluster) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -17,9 +16,9 @@ from rankd.domain.position import tokens
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
 from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
-from rankd.projection.redis.asking import Asking, Caller
+from rankd.projection.redis.asking import Asking, Caller, EachCaller
 from rankd.projection.redis.heartbeat import read_beat
-from rankd.projection.redis.reader import RedisReader
+from rankd.projection.redis.reader import RedisReader, read_digests
 from rankd.projection.redis.seen import Seen
 from rankd.projection.redis.tail import read_tail
 from rankd.scaled.mirroring import shards_of
@@ -174,7 +173,7 @@ class RedisLook(RedisReader):
 class LookAtRedis:
     """Where reads of an API process look."""
 
-    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
+    def __init__(self, client: EachCaller, layout: Layout, heartbeat: Heartbeat) -> None:
         """`layout` tells how boards are written in Redis."""
         self._client = client
         self._layout = layout
@@ -200,14 +199,7 @@ class LookAtRedis:
         asked = list(instances)
         found: dict[InstanceKey, Seen[int]] = {}
         for start in range(0, len(asked), DIGESTS_AT_ONCE):
-            some = asked[start : start + DIGESTS_AT_ONCE]
-            try:
-                found.update(self._reader.read_digests(some))
-            except RanksUnavailable:
-                # A server of several is away: those on the others are told all the same.
-                for one in some:
-                    with suppress(RanksUnavailable):
-                        found.update(self._reader.read_digests([one]))
+            found.update(read_digests(self._client, asked[start : start + DIGESTS_AT_ONCE]))
         return {
             key: (seen.result, tokens({partition: one.sequence for partition, one in seen.positions.items()}))
             for key, seen in found.items()

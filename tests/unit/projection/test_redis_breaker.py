@@ -33,6 +33,15 @@ class Servers:
                 raise RanksUnavailable(f"{name} refused the connection", away=name)
         return names
 
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        outcomes: list[Any] = []
+        for call in calls:
+            try:
+                outcomes += self.call_all([call])
+            except RanksUnavailable as problem:
+                outcomes.append(problem)
+        return outcomes
+
 
 class Clock:
     def __init__(self) -> None:
@@ -108,4 +117,24 @@ def test_a_server_that_nobody_asks_for_any_more_is_forgotten(breaker: Breaker, s
     fail(breaker, "one")
     now.now += AWAY_S + FORGOTTEN_S + 1
     breaker.call_all(calls_of("two"))
+    assert not breaker.away
+
+
+def told(breaker: Breaker, *names: str) -> list[str | None]:
+    """What each call is answered with; None where it is refused or fails."""
+    return [None if isinstance(one, RanksUnavailable) else one for one in breaker.call_each(calls_of(*names))]
+
+
+def test_of_calls_made_together_only_those_fail_whose_server_is_away(
+    breaker: Breaker, servers: Servers, now: Clock
+) -> None:
+    servers.away = {"one"}
+    assert told(breaker, "one", "two", "three", "two") == [None, "two", "three", "two"]
+    servers.asked.clear()
+    assert told(breaker, "two", "one", "one") == ["two", None, None]
+    assert servers.asked == ["two"]
+
+    servers.away = set()
+    now.now += AWAY_S
+    assert told(breaker, "one", "two") == ["one", "two"]
     assert not breaker.away

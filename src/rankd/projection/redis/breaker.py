@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from time import monotonic
 from typing import Any, Protocol
 
 from rankd.errors import RanksUnavailable
+from rankd.projection.redis.asking import EachCaller
 from rankd.projection.redis.client import Call
 
 AWAY_S = 0.5  # a server is not asked for so long after it did not answer
@@ -19,12 +21,8 @@ FORGOTTEN_S = 10.0  # after which nobody asks for what it had: others serve that
 _log = logging.getLogger("rankd")
 
 
-class Servers(Protocol):
+class Servers(EachCaller, Protocol):
     """What of the client is needed."""
-
-    def call_all(self, calls: Sequence[Call]) -> list[Any]:
-        """Make calls and return their answers in order."""
-        ...
 
     def node_of(self, key: bytes) -> str:
         """Return the name of the server that has a key."""
@@ -49,7 +47,7 @@ class Breaker:
 
     def call_all(self, calls: Sequence[Call]) -> list[Any]:
         """Make calls; RanksUnavailable at once where a server is away that has one of their keys."""
-        looked_for = self._pass(calls) if self._away else ()
+        looked_for = self._pass({self._servers.node_of(call.keys[0]) for call in calls}) if self._away else ()
         try:
             answers = self._servers.call_all(calls)
         except RanksUnavailable as problem:
@@ -61,9 +59,34 @@ class Breaker:
             self._note_back(looked_for)
         return answers
 
-    def _pass(self, calls: Sequence[Call]) -> Collection[str]:
-        """Return the servers among those asked that these calls look for; refuse them where others do, or nobody."""
-        wanted = {self._servers.node_of(call.keys[0]) for call in calls}
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls that only read; RanksUnavailable stands in place of an answer that is missing."""
+        outcomes: list[Any] = [None] * len(calls)
+        allowed: list[int] = []
+        looked_for: set[str] = set()
+        by_server: dict[str, list[int]] = {}
+        for index, call in enumerate(calls):
+            by_server.setdefault(self._servers.node_of(call.keys[0]), []).append(index)
+        for name, indexes in by_server.items():
+            try:
+                looked_for.update(self._pass({name}) if self._away else ())
+                allowed += indexes
+            except RanksUnavailable as problem:
+                for index in indexes:
+                    outcomes[index] = problem
+        if allowed:
+            self._call_allowed(calls, allowed, outcomes)
+        self._note_back([name for name in looked_for if not _has_failed(outcomes[by_server[name][0]])])
+        return outcomes
+
+    def _call_allowed(self, calls: Sequence[Call], allowed: Sequence[int], outcomes: list[Any]) -> None:
+        for index, outcome in zip(allowed, self._servers.call_each([calls[one] for one in allowed]), strict=True):
+            outcomes[index] = outcome
+            if isinstance(outcome, RanksUnavailable) and outcome.away is not None:
+                self._note_away(outcome.away, outcome)
+
+    def _pass(self, wanted: AbstractSet[str]) -> Collection[str]:
+        """Return those of the servers that a call looks for now; refuse it where others do, or nobody."""
         with self._lock:
             now = self._now()
             for name in [one for one, until in self._away.items() if until + FORGOTTEN_S < now]:
@@ -87,3 +110,7 @@ class Breaker:
             back = [name for name in names if self._away.pop(name, None) is not None]
         for name in back:
             _log.warning("%s is back", name)
+
+
+def _has_failed(outcome: object) -> bool:
+    return isinstance(outcome, RanksUnavailable) and outcome.away is not None

@@ -32,6 +32,13 @@ class LateClient:
         """Make calls and return their answers in order."""
         return self._connected().call_all(calls)
 
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls that only read; RanksUnavailable stands in place of an answer that is missing."""
+        try:
+            return self._connected().call_each(calls)
+        except RanksUnavailable as problem:
+            return [problem] * len(calls)
+
     def node_of(self, key: bytes) -> str:
         """Return the name of the server that has a key."""
         return NOBODY if self._client is None else self._client.node_of(key)

@@ -103,6 +103,12 @@ def test_digests_of_many_boards_are_asked_for_at_once_and_told_as_far_as_they_ca
         assert servers.round_trips == 4
 
 
+def test_a_call_that_redis_refuses_says_nothing_against_the_server(redis_client: Client) -> None:
+    with pytest.raises(RanksUnavailable) as refused:
+        redis_client.call(Call("rankd_write", [b"rankd:{b#0}:meta"], ["nonsense"]))
+    assert refused.value.away is None
+
+
 def test_keys_of_a_master_that_is_replaced_are_read_again(own_cluster: RedisCluster) -> None:
     with connect(own_cluster.url, answer_wait_s=ANSWER_WAIT_S) as client:
         breaker = Breaker(client)

@@ -108,6 +108,7 @@ def test_after_a_moment_one_call_looks_whether_it_is_back(breaker: Breaker, serv
 def test_an_answer_that_is_an_error_holds_nobody_off(breaker: Breaker, servers: Servers) -> None:
     servers.is_refusing = True
     fail(breaker, "one")
+    assert not breaker.away
     servers.is_refusing = False
     assert breaker.call_all(calls_of("one")) == ["one"]
 

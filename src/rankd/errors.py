@@ -60,6 +60,16 @@ class RankdError(Exception):
 
     code: ClassVar[str] = "error"
 
+    def __init__(self, *said: object, told: str | None = None) -> None:
+        """`told` is what anybody may be told, where the message is only for whoever runs the servers."""
+        super().__init__(*said)
+        self._told = told
+
+    @property
+    def told(self) -> str:
+        """The message without names of hosts and what their drivers say."""
+        return str(self) if self._told is None else self._told
+
 
 class Refused(RankdError):
     """The request cannot be accepted as it is; nothing was changed."""
@@ -244,6 +254,11 @@ class RanksUnavailable(Unavailable):
     """Redis cannot be reached, or has lost a shard that the projector will bring back: try again in a moment."""
 
     code = "ranks_unavailable"
+
+    def __init__(self, problem: str, *, told: str | None = None, away: str | None = None) -> None:
+        """`away` names the server that could not be reached; None where all that were asked answered."""
+        super().__init__(problem, told=told)
+        self.away = away
 
 
 class Behind(Unavailable):

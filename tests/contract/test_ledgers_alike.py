@@ -36,7 +36,6 @@ class Remembered(NamedTuple):
     fingerprint: bytes
     at: int
     places: set[Place]  # of its last event in each partition
-    answer: bytes | None
 
 
 class AnyLedger(Protocol):
@@ -56,8 +55,6 @@ class AnyLedger(Protocol):
     def ends(self) -> dict[int, int]: ...
 
     def request(self, key: str) -> Remembered | None: ...
-
-    def answer(self, key: str, answer: bytes) -> None: ...
 
     def metadata(self, places: Sequence[Place]) -> dict[Place, str]: ...
 
@@ -125,10 +122,7 @@ class Embedded:
 
     def request(self, key: str) -> Remembered | None:
         found = self._ledger.request("sender", key)
-        return None if found is None else Remembered(found.fingerprint, found.at, {(0, found.upto)}, found.answer)
-
-    def answer(self, key: str, answer: bytes) -> None:
-        self._ledger.append(Draft([], {}, [], [("sender", key, answer)], AT))
+        return None if found is None else Remembered(found.fingerprint, found.at, {(0, found.upto)})
 
     def metadata(self, places: Sequence[Place]) -> dict[Place, str]:
         found = self._ledger.metadata([sequence for _, sequence in places])
@@ -179,14 +173,7 @@ class OnPostgres:
 
     def request(self, key: str) -> Remembered | None:
         found = self._ledger.request("sender", key)
-        return (
-            None
-            if found is None
-            else Remembered(found.fingerprint, found.at, set(found.positions.items()), found.answer)
-        )
-
-    def answer(self, key: str, answer: bytes) -> None:
-        self._ledger.save_answers([("sender", key, answer)])
+        return None if found is None else Remembered(found.fingerprint, found.at, set(found.positions.items()))
 
     def metadata(self, places: Sequence[Place]) -> dict[Place, str]:
         return self._ledger.metadata(places)
@@ -260,11 +247,9 @@ def test_a_request_is_remembered_with_its_events(ledger: AnyLedger, reopen: Open
     ledger.append(ARCADE, *SOME)
 
     last = set(dict(places).items())
-    assert ledger.request("k") == Remembered(b"f", AT, last, None)
+    assert ledger.request("k") == Remembered(b"f", AT, last)
     assert ledger.request("unknown") is None
-    ledger.answer("k", b"first")
-    ledger.answer("k", b"second")
-    assert reopen().request("k") == Remembered(b"f", AT, last, b"first")
+    assert reopen().request("k") == Remembered(b"f", AT, last)
 
 
 def test_metadata_is_found_by_its_event(ledger: AnyLedger) -> None:

@@ -163,6 +163,7 @@ def test_control_events_stand_in_every_partition_before_what_follows(ledger: Pos
     ]
     assert ledger.controls(0) == written
     assert ledger.controls(1) == written[1:]
+    assert ledger.controls(0, 1) == written[:1]
     for rows in everything(ledger):
         copies = [row for row in rows if row.kind is not Kind.SCORE]
         assert [(row.kind, row.player, row.detail) for row in copies] == [

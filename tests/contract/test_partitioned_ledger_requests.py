@@ -40,6 +40,9 @@ def test_requests_are_remembered_with_the_last_event_in_each_partition(ledger: P
     assert ledger.request("sender", "z") == Request("sender", "z", b"one", AT, 3, {1: 2, 6: 1})
     assert ledger.request("sender", "a") == Request("sender", "a", b"two", AT, 1, {6: 2})
     assert ledger.request("somebody else", "a") is None
+    found = ledger.requests([("sender", "a"), ("sender", "none"), ("sender", "z"), ("somebody else", "a")])
+    assert {key: one.fingerprint for key, one in found.items()} == {("sender", "a"): b"two", ("sender", "z"): b"one"}
+    assert ledger.requests([]) == {}
 
 
 def test_a_key_that_is_taken_lets_nothing_be_written(ledger: PostgresLedger) -> None:
@@ -75,7 +78,6 @@ def test_a_retry_across_a_months_end_counts_once(ledger: PostgresLedger) -> None
 
 def test_a_key_is_free_once_its_request_is_forgotten(ledger: PostgresLedger) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k"))
-    ledger.save_answers([("sender", "k", b"old")])
     again = draft(ledger, ("alice", 2), key="k", at=AT + 1_000)
 
     again.forgotten_before = AT
@@ -91,22 +93,10 @@ def test_some_of_the_old_requests_are_forgotten_at_a_time(ledger: PostgresLedger
     for number in range(6):
         ledger.append(draft(ledger, ("alice", 1), key=f"k{number}", at=AT + number))
 
-    ledger.forget_requests(AT + 5, 3)
+    assert ledger.forget_requests(AT + 5, 3) == 3
     assert [ledger.request("sender", f"k{number}") is None for number in range(6)] == [True] * 3 + [False] * 3
-    ledger.forget_requests(AT + 5, 3)
+    assert ledger.forget_requests(AT + 5, 3) == 2
     assert [ledger.request("sender", f"k{number}") is None for number in range(6)] == [True] * 5 + [False]
-
-
-def test_the_first_answer_is_kept(ledger: PostgresLedger) -> None:
-    for key in ("k1", "k2"):
-        ledger.append(draft(ledger, ("alice", 1), key=key))
-
-    ledger.save_answers([("sender", "k2", b"two"), ("sender", "k1", b"one"), ("sender", "unknown", b"none")])
-    ledger.save_answers([("sender", "k1", b"another")])
-    ledger.save_answers([])
-
-    found = [ledger.request("sender", key) for key in ("k1", "k2", "unknown")]
-    assert [one and one.answer for one in found] == [b"one", b"two", None]
 
 
 def test_metadata_is_found_by_its_event(ledger: PostgresLedger) -> None:

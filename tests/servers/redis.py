@@ -28,7 +28,7 @@ SLOTS = 16_384
 _BUS_PORT_ABOVE = 10_000
 _BUS_PORT_MAX = 65_535
 _SETTINGS = ("--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--bind", "127.0.0.1")
-_CLUSTER = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0")
+CLUSTER = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0")
 
 
 class RedisError(RuntimeError):
@@ -54,13 +54,21 @@ class RedisServer:
 
     def client(self) -> Any:
         """A plain client, for what rankd itself does not do."""
-        return redis.Redis(port=self.port, protocol=2, socket_timeout=30)
+        return self.client_of(self.port)
+
+    def client_of(self, port: int) -> Any:
+        return redis.Redis(port=port, protocol=2, socket_timeout=30)
+
+    def listening(self, port: int) -> list[str]:
+        """What tells a server where to listen."""
+        return ["--port", str(port)]
 
     def start(self) -> None:
         """Start it and wait until it answers; the first time on a free port."""
         for _ in range(PORT_ATTEMPTS_MAX):
             port = self.port or free_port()
-            command = ["redis-server", "--port", str(port), "--dir", str(self.folder), *_SETTINGS, *self._settings]
+            folder = ["--dir", str(self.folder)]
+            command = ["redis-server", *self.listening(port), *folder, *_SETTINGS, *self._settings]
             with (self.folder / "redis.log").open("ab") as log:
                 self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
             if self._answers(port):
@@ -95,7 +103,7 @@ class RedisServer:
         pause = threading.Event()
         process = self._process
         assert process is not None
-        with redis.Redis(port=port, protocol=2) as probe:
+        with self.client_of(port) as probe:
             while time.monotonic() < deadline and process.poll() is None:
                 with suppress(redis.RedisError):
                     if probe.info("server")["process_id"] == process.pid:
@@ -207,7 +215,7 @@ def running_redis(settings: Sequence[str] = ()) -> Iterator[RedisServer]:
 def running_cluster(settings: Sequence[str] = ()) -> Iterator[RedisCluster]:
     """Run a cluster while the block lasts."""
     with ExitStack() as stack:
-        servers = [stack.enter_context(running_redis((*_CLUSTER, *settings))) for _ in range(2 * MASTERS)]
+        servers = [stack.enter_context(running_redis((*CLUSTER, *settings))) for _ in range(2 * MASTERS)]
         cluster = RedisCluster(servers)
         cluster.join()
         yield cluster

@@ -181,7 +181,7 @@ class App:
             stream = service.live.open(request)
         except RankdError as problem:
             code = 1013 if isinstance(problem, Unavailable) else 1008
-            await send({"type": "websocket.close", "code": code, "reason": str(problem)[:120]})
+            await send({"type": "websocket.close", "code": code, "reason": problem.told[:120]})
             return
         stream.task = asyncio.current_task()
         try:

@@ -101,7 +101,7 @@ class Live:
             # Refused before it is accepted, a browser would not learn the code.
             stream = Stream(self.hub, request.address, request.identity, 0.0)
             code = 1013 if isinstance(problem, Unavailable) else 1008
-            stream.end(Ending(code, str(problem)[:_REASON_CHARACTERS_MAX]))
+            stream.end(Ending(code, problem.told[:_REASON_CHARACTERS_MAX]))
             return stream
 
     def _open(self, request: Request) -> Stream:

@@ -93,12 +93,12 @@ def problem_response(error: RankdError, request_id: str = "") -> Response:
         headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     elif status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    return made_response(status, str(error), error.code, fields=fields, headers=headers, request_id=request_id)
+    return made_response(status, error.told, error.code, fields=fields, headers=headers, request_id=request_id)
 
 
 def problem_body(error: RankdError) -> dict[str, object]:
     """Return what a live connection is told of an error."""
-    return {"status": status_of(error), "code": error.code, "detail": _mask(str(error))}
+    return {"status": status_of(error), "code": error.code, "detail": _mask(error.told)}
 
 
 def made_response(

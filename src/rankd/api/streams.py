@@ -252,4 +252,4 @@ def parse_since(text: str | None, epoch: str) -> int | None:
 
 def problem_data(problem: RankdError) -> dict[str, object]:
     """Return what the last message of a topic says that is no more."""
-    return {"code": problem.code, "detail": str(problem)}
+    return {"code": problem.code, "detail": problem.told}

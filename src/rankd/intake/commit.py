@@ -278,7 +278,9 @@ class Commit:
             board.team.team_of(attributes)
 
     def _check_scope_value(self, board: Board, name: str, value: str) -> None:
-        seen = self._state.boards[board.id].scope_values.get(name, ())
+        live = self._state.boards.get(board.id)
+        # Where another process deleted the board a moment ago, the ledger will refuse what is committed here.
+        seen = () if live is None else live.scope_values.get(name, ())
         fresh = self._fresh_values.get((board.id, name), _NONE) | self._task_values.get((board.id, name), _NONE)
         if value in seen or value in fresh:
             return

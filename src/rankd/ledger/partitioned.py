@@ -29,6 +29,7 @@ import msgspec
 from rankd.ledger.event import Context, Detail, Stretch
 from rankd.ledger.port import PastEvent
 
+CONTROLS_MAX = 2_000  # read at once
 NOT_ORDERED = 0  # the ordinal of an event that reaches no team board
 
 
@@ -63,7 +64,6 @@ class Request(msgspec.Struct, frozen=True):
     at: int
     events: int
     positions: dict[int, int] = {}  # sequence by partition
-    answer: bytes | None = None
 
 
 class Keyed(NamedTuple):
@@ -160,8 +160,8 @@ class PartitionedLedger(Protocol):
         """
         ...
 
-    def controls(self, after: int) -> Sequence[ControlEvent]:
-        """Return the control events behind a number, in order."""
+    def controls(self, after: int, count_max: int = CONTROLS_MAX) -> Sequence[ControlEvent]:
+        """Return the control events behind a number, in order; the first so many of them."""
         ...
 
     def read(self, after: Sequence[int], events_max: int, skipping: Collection[int] = ()) -> Sequence[Part]:
@@ -187,12 +187,15 @@ class PartitionedLedger(Protocol):
         """Return the request that came under a key, while it is remembered."""
         ...
 
-    def save_answers(self, answers: Sequence[tuple[str, str, bytes]]) -> None:
-        """Keep the answers (sender, key, answer) of requests, for their repeats."""
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Request]:
+        """Return the requests that came under any of these (sender, key), while they are remembered."""
         ...
 
-    def forget_requests(self, before: int, count_max: int) -> None:
-        """Forget some of the requests that came before an instant."""
+    def forget_requests(self, before: int, count_max: int) -> int:
+        """Forget some of the requests that came before an instant; return how many, fewer than asked once few are left.
+
+        Requests that another process is forgetting meanwhile are left to it.
+        """
         ...
 
     def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:

@@ -12,24 +12,34 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rankd.boards import Boards
-from rankd.errors import NotFound, Overloaded, RankdError, Refused, Unavailable
+from rankd.errors import NotFound, Overloaded, RankdError, RanksUnavailable, Refused, Unavailable
 from rankd.push.history import Room
 from rankd.push.topics import Kind, Topic
-from rankd.push.watched import Look, Watched, Watcher
+from rankd.push.watched import Glance, Watched, Watcher
+from rankd.reads.meaning import Meant
 
 TOPICS_MAX = 50_000  # watched or kept
 IDLE_TOPICS_MAX = 2_000  # kept
 IDLE_S = 60.0  # how long an unwatched topic is kept
+SLICE_GLANCES = 5_000  # asked about at once, where ranks are in another process
+LOOKS_AT_ONCE = 8  # of those that changed there; others read too
 SLICE_TOPICS = 32  # looked at before others may run
 SLICE_WATCHERS = 64  # woken before others may run
 _log = logging.getLogger("rankd")
+Result = TypeVar("Result")
 
-InThread = Callable[[Callable[[], Look | None]], Awaitable[Look | None]]
+
+class InThread(Protocol):
+    """Runs what would hold the event loop up."""
+
+    def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]:
+        """Return what it returns."""
+        ...
 
 
 class Ends(Protocol):
@@ -117,23 +127,67 @@ class Hub:
         """Look at everything that is watched, once, and wake whoever has to be told."""
         while self._idle and self._oldest_idle_s() > IDLE_S:
             self._forget(next(iter(self._idle.values())))
+        if self._boards.remote is not None:
+            await self._look_far()
+        else:
+            await self._look_here()
+
+    async def _look_here(self) -> None:
         fault: Exception | None = None
-        names = iter(list(self._topics))
-        while some := list(islice(names, SLICE_TOPICS)):
-            for name in some:
-                watched = self._topics.get(name)
-                if watched is not None and watched.watchers:
-                    try:
-                        await self._look_at(watched)
-                    except Exception as problem:  # the others are looked at all the same
-                        fault = problem
+        for some in self._slices(SLICE_TOPICS):
+            for watched in some:
+                try:
+                    await self._look_at(watched)
+                except Exception as problem:  # the others are looked at all the same
+                    fault = problem
             await asyncio.sleep(0)
         if fault is not None:
             raise fault
 
-    async def _look_at(self, watched: Watched) -> None:
+    async def _look_far(self) -> None:
+        """Look at everything whose ranks are in another process: one question for all, then at what has changed."""
+        faults: list[BaseException] = []
+        for some in self._slices(SLICE_GLANCES):
+            seen = await self._in_thread(lambda some=some: self._glance(some))  # type: ignore[misc]
+            changed = []
+            for watched in some:
+                glance = seen[watched.name]
+                if isinstance(glance, Glance) and watched.is_as_before(glance, until_settled=True):
+                    if watched.publish():  # what somebody saw who came since the last look
+                        await self._wake(watched)
+                elif not isinstance(glance, Unavailable):  # of those, the next look will tell
+                    changed.append((watched, glance if isinstance(glance, Glance) else None))
+            for start in range(0, len(changed), LOOKS_AT_ONCE):
+                looks = [self._look_at(watched, glance) for watched, glance in changed[start : start + LOOKS_AT_ONCE]]
+                results = await asyncio.gather(*looks, return_exceptions=True)
+                faults += [result for result in results if result is not None]
+        if faults:
+            raise faults[-1]
+
+    def _glance(self, some: list[Watched]) -> dict[str, Glance | RankdError]:
+        """Return what topics are about, with fingerprints; the error where that cannot be told. In a thread."""
+        found: dict[str, Glance | RankdError] = {}
+        meant: dict[str, Meant] = {}
+        for watched in some:
+            try:
+                meant[watched.name] = watched.meant()
+            except RankdError as problem:
+                found[watched.name] = problem
+        away = RanksUnavailable("it cannot be told at present whether anything changed")
+        for name, fingerprint in zip(meant, self._boards.fingerprints_in(list(meant.values())), strict=True):
+            found[name] = away if fingerprint is None else Glance(meant[name], fingerprint)
+        return found
+
+    def _slices(self, count: int) -> Iterator[list[Watched]]:
+        """Go through what is watched, so many topics at a time; whatever is forgotten meanwhile is left out."""
+        names = iter(list(self._topics))
+        while some := list(islice(names, count)):
+            found = [self._topics.get(name) for name in some]
+            yield [watched for watched in found if watched is not None and watched.watchers]
+
+    async def _look_at(self, watched: Watched, seen: Glance | None = None) -> None:
         try:
-            await self._refresh(watched, until_settled=True)
+            await self._refresh(watched, until_settled=True, seen=seen)
             is_news = watched.publish()
         except Unavailable:  # the next look will tell
             return
@@ -142,10 +196,10 @@ class Hub:
         if is_news:
             await self._wake(watched)
 
-    async def _refresh(self, watched: Watched, *, until_settled: bool = False) -> None:
+    async def _refresh(self, watched: Watched, *, until_settled: bool = False, seen: Glance | None = None) -> None:
         # Friends are up to a thousand, and their list is on disk; and ranks may be in another process.
         if watched.topic.kind is Kind.FRIENDS or self._boards.remote is not None:
-            watched.take(await self._in_thread(lambda: watched.look(until_settled=until_settled)))
+            watched.take(await self._in_thread(lambda: watched.look(until_settled=until_settled, seen=seen)))
         else:
             watched.take(watched.look(until_settled=until_settled))
 

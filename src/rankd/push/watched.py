@@ -21,6 +21,7 @@ from rankd.push.history import History, Room
 from rankd.push.messages import NO_OFFSET, Change, Message, Type, conflated, difference
 from rankd.push.topics import Kind, Topic
 from rankd.push.views import View, view_of
+from rankd.reads.meaning import Meant
 
 
 class Watcher(Protocol):
@@ -29,6 +30,13 @@ class Watcher(Protocol):
     def wake(self) -> None:
         """There is something to send."""
         ...
+
+
+class Glance(NamedTuple):
+    """What a topic is about, and the fingerprint of that: enough to tell whether there is anything new to see."""
+
+    meant: Meant
+    fingerprint: str
 
 
 class Look(NamedTuple):
@@ -71,19 +79,28 @@ class Watched:
         """Whether there is nothing to see of it."""
         return self._view is None
 
-    def look(self, *, until_settled: bool = False) -> Look | None:
+    def meant(self) -> Meant:
+        """Return what the topic is about now."""
+        return self._boards.meant_now(self.topic.board, self.topic.window, self.topic.scope)
+
+    def look(self, *, until_settled: bool = False, seen: Glance | None = None) -> Look | None:
         """Read what there is to see, None when it is what it was. Changes nothing, so it may run in a thread.
 
         A commit changes one thing after the other: who looks meanwhile may find the fingerprint of all and the standing
-        of some. With `until_settled`, what has just changed is looked at once more.
+        of some. With `until_settled`, what has just changed is looked at once more. `seen` is the fingerprint, where it
+        was asked for together with those of others.
         """
-        number, topic = next(self._numbers), self.topic
-        meant = self._boards.meant_now(topic.board, topic.window, topic.scope)
-        step = meant.now // 1_000 if meant.board.decay else 0
-        fingerprint = f"{self._boards.fingerprint_in(meant)}-{meant.ranking}-{step}"
-        if fingerprint == self._fingerprint and (self._is_settled or not until_settled):
+        number = next(self._numbers)
+        if seen is None:
+            meant = self.meant()
+            seen = Glance(meant, self._boards.fingerprint_in(meant))
+        if self.is_as_before(seen, until_settled=until_settled):
             return None
-        return Look(number, fingerprint, view_of(self._boards, topic, meant))
+        return Look(number, _whole(seen), view_of(self._boards, self.topic, seen.meant))
+
+    def is_as_before(self, seen: Glance, *, until_settled: bool = False) -> bool:
+        """Tell whether there is nothing to see that was not seen before."""
+        return _whole(seen) == self._fingerprint and (self._is_settled or not until_settled)
 
     def take(self, look: Look | None) -> None:
         """Take what was seen, and note what is different."""
@@ -187,3 +204,9 @@ class Watched:
     def forget(self) -> None:
         """Give the room of its history back."""
         self._history.forget()
+
+
+def _whole(seen: Glance) -> str:
+    """Return the fingerprint of what is shown: the way places are counted, and the second where scores fade."""
+    step = seen.meant.now // 1_000 if seen.meant.board.decay else 0
+    return f"{seen.fingerprint}-{seen.meant.ranking}-{step}"

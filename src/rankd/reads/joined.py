@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Protocol
 
 import msgspec
 
 from rankd.domain.board import BY_TIME, Board
 from rankd.domain.instance import InstanceKey
+from rankd.errors import LedgerUnavailable
 from rankd.projection import port
 from rankd.projection.state import State
 from rankd.reads.answers import Entry
 from rankd.registry.port import Profile, Registry
 
+LOOK_AGAIN_S = 0.5  # for metadata that was left out
+_log = logging.getLogger("rankd")
 _NOBODY = Profile("")
 _UNKNOWN: dict[str, object] = {}
 Noted = Mapping[str, int]  # the event behind what is kept of a player, where that came with metadata
@@ -38,11 +43,16 @@ class Joined:
         self._registry = registry
         self._cached_max = metadata_cached_max
         self._cached: dict[int, dict[str, object] | None] = {}  # by sequence: what an event came with never changes
+        self._is_lacking = False  # whether metadata was left out since it was last found
+        self._look_again_at = 0.0  # by the monotonic clock
+        self._found_again = 0
 
     @property
     def changes(self) -> int:
-        """How often a profile was changed since the start."""
-        return self._registry.changes
+        """How often what is joined came to be something else since the start: a profile, or metadata that was away."""
+        if self._is_lacking and monotonic() >= self._look_again_at:
+            self._note_found(is_lacking=True)
+        return self._registry.changes + self._found_again
 
     def one(
         self, board: Board, key: InstanceKey, player: str, noted: Noted | None = None
@@ -86,6 +96,25 @@ class Joined:
         noted = None if live is None else live.metadata.get(key.text)
         return {player: noted[player] for player in players if player in noted} if noted else {}
 
+    def _loaded(self, missing: list[int]) -> dict[int, str] | None:
+        """Return the metadata of events; None while the ledger is away: ranks are worth more than what is beside."""
+        try:
+            loaded = self._ledger.metadata(missing)
+        except LedgerUnavailable as problem:
+            if not self._is_lacking:
+                _log.warning("metadata is missing beside ranks: %s", problem)
+                self._look_again_at = monotonic() + LOOK_AGAIN_S
+            self._is_lacking = True
+            return None
+        if self._is_lacking:
+            self._note_found(is_lacking=False)
+        return loaded
+
+    def _note_found(self, *, is_lacking: bool) -> None:
+        """Let whoever keeps answers make them anew: some lack what may be there now."""
+        self._is_lacking, self._look_again_at = is_lacking, monotonic() + LOOK_AGAIN_S
+        self._found_again += 1
+
     def _metadata(
         self, board: Board, key: InstanceKey, players: Sequence[str], noted: Noted | None
     ) -> dict[str, dict[str, object] | None]:
@@ -97,7 +126,9 @@ class Joined:
         held = {one: metadata for one, metadata in looked_up.items() if metadata is not _UNKNOWN}
         missing = [sequence for sequence in wanted.values() if sequence not in held]
         if missing:
-            loaded = self._ledger.metadata(missing)
+            loaded = self._loaded(missing)
+            if loaded is None:
+                return {player: held[sequence] for player, sequence in wanted.items() if sequence in held}
             fresh = {one: _decode(loaded[one]) if one in loaded else None for one in missing}
             if len(self._cached) + len(fresh) > self._cached_max:
                 self._cached.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from rankd.domain.instance import InstanceKey
@@ -50,6 +50,10 @@ class Looking(Protocol):
         """Tell whether events up to these sequences, by partition, are ranked: on a board, or on all of them."""
         ...
 
+    def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
+        """Return digest and position of many instances in one question; those that cannot be asked are left out."""
+        ...
+
 
 class _Now(NamedTuple):
     """A look at the engine of this process, which is never behind."""
@@ -76,3 +80,8 @@ class LookHere:
     def has_ranked(self, positions: Mapping[int, int], _board: str | None) -> bool:
         """Tell whether events are ranked."""
         return all(self._store.position(partition).sequence >= one for partition, one in positions.items())
+
+    def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
+        """Return digest and position of many instances."""
+        position = token(0, self._ranked())
+        return {key: (self._store.digest(key), position) for key in instances}

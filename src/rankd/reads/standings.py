@@ -214,13 +214,21 @@ class Standings(Meaning):
         Beside the scores, answers show names, what events other than scores have done, and how many places somebody has
         climbed since midnight, while the window lasts.
         """
+        look = self._look(meant.key)
+        digest = look.store.digest(meant.key)
+        return self._fingerprint(meant, digest, look.position)
+
+    def fingerprints_in(self, meant: Sequence[Meant]) -> Sequence[str | None]:
+        """Return the fingerprints of many, asked for at once; None where one cannot be had at present."""
+        found = self._looking.digests({one.key for one in meant})
+        return [None if one.key not in found else self._fingerprint(one, *found[one.key]) for one in meant]
+
+    def _fingerprint(self, meant: Meant, digest: int, position: str) -> str:
         key, live = meant.key, self._state.boards.get(meant.board.id)
-        look = self._look(key)
-        digest = look.store.digest(key)
         seen, is_over = "0", False
         if live is not None:
             if key.text in live.metadata:  # which may change while the scores come back to what they were
-                seen = look.position
+                seen = position
             if key.text in live.captured:
                 is_over = not meant.window.span(key.window).holds(meant.now)
         changes, others = self._joined.changes, self._applier.others

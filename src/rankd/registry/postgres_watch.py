@@ -98,6 +98,7 @@ class Watch:
         self._looked = began
 
     def _prune(self) -> None:
-        self._prune_at = time.monotonic() + PRUNE_EVERY_S
+        """Delete rows that nobody looks for any more; where more are left than go at once, the next look goes on."""
         with self._connections.using() as connection:
-            connection.execute(PRUNE, (KEPT_S, PRUNED_MAX))
+            pruned = connection.execute(PRUNE, (KEPT_S, PRUNED_MAX)).rowcount
+        self._prune_at = time.monotonic() + (0.0 if pruned >= PRUNED_MAX else PRUNE_EVERY_S)

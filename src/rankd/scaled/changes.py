@@ -40,18 +40,22 @@ class SharedChanges:
         self._is_there = is_there
 
     def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
-        """Change the registry."""
+        """Change the registry, in the caller's own thread: scores do not wait for it."""
+        self._writer.check_open()
         fingerprint = b"" if sender.key is None else fingerprint_of(said)
+        if self._writer.repeat_of(sender, fingerprint) is not None:
+            return
+        work()
+        if sender.key is None:
+            return
 
-        def registered(seen: int) -> None:
+        def remembered(seen: int) -> None:
             if self._writer.repeat_of(sender, fingerprint) is None:
-                work()
-                if sender.key is not None:
-                    commit = self._writer.new_commit()
-                    commit.add_request(sender, fingerprint, 0)
-                    self._writer.append(commit, seen)
+                commit = self._writer.new_commit()
+                commit.add_request(sender, fingerprint, 0)
+                self._writer.append(commit, seen)
 
-        self._writer.run_for(lambda: self._writer.retrying(registered))
+        self._writer.run_for(lambda: self._writer.retrying(remembered))
 
     def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
         """Define a board or change it; the same definition again changes nothing."""
@@ -88,13 +92,13 @@ class SharedChanges:
     def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
         """Take a player out of every instance of a board."""
         fingerprint = b"" if sender.key is None else fingerprint_of((Kind.REMOVE, board_id, player))
+        was_there = self._is_there(board_id, player)  # asked here, where no scores wait for Redis
 
         def remove(seen: int) -> Changed:
             known = self._writer.repeat_of(sender, fingerprint)
             if known is not None:
                 return Changed(tokens(known.positions), repeated=True)
             board = self._writer.board(board_id)
-            was_there = self._is_there(board_id, player)
             commit = self._writer.new_commit()
             commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.REMOVE, commit.at), player)
             commit.add_request(sender, fingerprint, 0)

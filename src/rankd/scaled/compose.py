@@ -14,8 +14,9 @@ from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
 from rankd.projection.port import RankStore
-from rankd.projection.redis.client import connect
+from rankd.projection.redis.client import Client, connect
 from rankd.projection.redis.heartbeat import claim_redis
+from rankd.projection.redis.late import LateClient
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.redis.spending import Spent, share_spending
@@ -68,9 +69,8 @@ def open_shared(
         opened.callback(definitions.close)
         standings = Standings(ledger_url)
         opened.callback(standings.close)
-        client = connect(ranks_url, answer_wait_s=READ_WAIT_S)
+        client = LateClient(lambda: _connect_claimed(ranks_url, ledger.identity))
         opened.callback(client.close)
-        claim_redis(client, ledger.identity)
         heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
         opened.callback(heartbeat.close)
 
@@ -88,6 +88,16 @@ def open_shared(
             share_rates=lambda spent: share_spending(client, [Spent(*one) for one in spent]),
         )
         return Boards(running)
+
+
+def _connect_claimed(ranks_url: str, ledger: str) -> Client:
+    client = connect(ranks_url, answer_wait_s=READ_WAIT_S)
+    try:
+        claim_redis(client, ledger)
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def make_projector(

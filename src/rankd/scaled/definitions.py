@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rankd.domain.board import Board
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.event import Context, Stretch
-from rankd.ledger.partitioned import ControlEvent, PartitionedLedger
+from rankd.ledger.partitioned import CONTROLS_MAX, ControlEvent, DefinitionsChanged, PartitionedLedger
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import RankStore
@@ -37,11 +37,24 @@ class _KnownBoards(dict[str, Board]):
         super().__init__(boards)
         self._look = look
 
+    def __missing__(self, board_id: str) -> Board:
+        # Whoever is sure that it is here has it from definitions that are others by now.
+        raise DefinitionsChanged
+
     def get(self, board_id: str, default: Any = None) -> Any:
         found = super().get(board_id)
         if found is None:
             found = dict.get(cast(dict[str, Board], self._look()), board_id, default)
         return found
+
+
+class _Known(NamedTuple):
+    """What is known as of one control event: exchanged as a whole, for those who ask in other threads."""
+
+    boards: Mapping[str, Board]
+    versions: Mapping[str, int]
+    seen: int
+    at: int
 
 
 class Definitions:
@@ -56,24 +69,38 @@ class Definitions:
         self._looked_at = 0.0  # for a board that was not known
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="rankd-definitions")
         self._look: Future[bool] | None = None
-        self.boards: Mapping[str, Board] = _KnownBoards({}, self._look_for_more)
-        self.seen = 0
-        self.at = 0  # the ledger's time at the last control event
+        self._known = _Known(_KnownBoards({}, self._look_for_more), {}, 0, 0)
         self.catch_up()
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """The boards as they are defined, by id."""
+        return self._known.boards
+
+    @property
+    def seen(self) -> int:
+        """How many control events were followed."""
+        return self._known.seen
+
+    @property
+    def at(self) -> int:
+        """The ledger's time at the last control event."""
+        return self._known.at
 
     def catch_up(self) -> bool:
         """Follow the control events that are new; tell whether there were any."""
         with self._lock:
-            found = self._ledger.controls(self.seen)
-            for event in found:
-                self._apply(event)
-            if found:
+            before = self.seen
+            while found := self._ledger.controls(self.seen, CONTROLS_MAX):
+                for event in found:
+                    self._apply(event)
                 live = self.applier.state.boards
-                current = self.applier.catalogue.current({one: state.version for one, state in live.items()})
-                self.boards = _KnownBoards(current, self._look_for_more)
-                self.seen = found[-1].number
-                self.at = max(self.at, found[-1].at)
-            return bool(found)
+                versions = {one: state.version for one, state in live.items()}
+                boards = _KnownBoards(self.applier.catalogue.current(versions), self._look_for_more)
+                self._known = _Known(boards, versions, found[-1].number, max(self.at, found[-1].at))
+                if len(found) < CONTROLS_MAX:
+                    break
+            return self.seen != before
 
     def _look_for_more(self) -> Mapping[str, Board]:
         """Look whether there are other boards by now, unless somebody did a moment ago.
@@ -92,8 +119,11 @@ class Definitions:
         self._looking.shutdown(wait=False)
 
     def version_of(self, board_id: str) -> int:
-        """Return the version that a board is defined under."""
-        return self.applier.state.boards[board_id].version
+        """Return the version that a board is defined under; DefinitionsChanged where it is not defined any more."""
+        version = self._known.versions.get(board_id)
+        if version is None:
+            raise DefinitionsChanged
+        return version
 
     def next_version(self, board_id: str) -> int:
         """Return the version that a board's next definition gets."""

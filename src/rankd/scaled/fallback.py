@@ -1,14 +1,12 @@
 """Reads while Redis is away: own score, top and rank from the standings in PostgreSQL, marked stale; the rest is 503.
 
-RedisLook → away? → Breaker (Redis is left alone for a moment) → Standings → positions of what was written last
+RedisLook → Breaker (a server that is away is left alone for a moment) → Standings → positions of what was written last
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
@@ -17,46 +15,12 @@ from rankd.errors import LedgerUnavailable, RanksUnavailable
 from rankd.projection import arguments
 from rankd.projection.port import READ_ENTRIES_MAX, Entry, Page, Standing
 from rankd.projection.redis.asking import Caller
-from rankd.projection.redis.client import Call
+from rankd.projection.redis.breaker import Breaker, Servers
 from rankd.registry.standings import AsOf, Standings
 from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
 
-AWAY_S = 0.5  # Redis is not asked for so long after it did not answer
 ORDINAL = Ranking.ORDINAL
 Found = TypeVar("Found")
-
-
-class Breaker:
-    """Lets calls through to Redis, or refuses them at once while it is known to be away; from any thread."""
-
-    def __init__(self, caller: Caller, away_s: float = AWAY_S) -> None:
-        """`caller` is asked again after `away_s`, by one call; if that fails, everybody waits again."""
-        self._caller = caller
-        self._away_s = away_s
-        self._lock = threading.Lock()
-        self._until = 0.0
-        self._is_away = False
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the last call that reached out for Redis failed."""
-        return self._is_away
-
-    def call_all(self, calls: Sequence[Call]) -> list[Any]:
-        """Make calls; RanksUnavailable at once while Redis is away."""
-        with self._lock:
-            if self._is_away:
-                if time.monotonic() < self._until:
-                    raise RanksUnavailable("Redis is away; ranks come back when it does")
-                self._until = time.monotonic() + self._away_s  # this one looks whether it is back
-        try:
-            answers = self._caller.call_all(calls)
-        except RanksUnavailable:
-            with self._lock:
-                self._is_away, self._until = True, time.monotonic() + self._away_s
-            raise
-        self._is_away = False
-        return answers
 
 
 class FallbackLook(RedisLook):
@@ -128,7 +92,7 @@ class FallbackLook(RedisLook):
         try:
             return ask()
         except LedgerUnavailable as other:
-            raise RanksUnavailable(f"{problem}; and {other}") from None
+            raise RanksUnavailable(f"{problem}; and {other}", told=problem.told) from None
 
 
 class LookWithFallback(LookAtRedis):
@@ -136,7 +100,7 @@ class LookWithFallback(LookAtRedis):
 
     def __init__(
         self,
-        client: Caller,
+        client: Servers,
         layout: Layout,
         heartbeat: Heartbeat,
         standings: Standings,

@@ -32,6 +32,7 @@ from rankd.settings import Settings
 UPKEEP_EVERY_S = 0.5
 MONTHS_EVERY_S = 3_600.0  # how often the ledger is made ready for the months to come
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
+FORGETTING_S_MAX = 2.0  # then the rest of the upkeep has its turn
 _log = logging.getLogger("rankd")
 
 
@@ -127,7 +128,9 @@ class SharedRunning:
             self._let_go()
 
     def _is_there(self, board_id: str, player: str) -> bool:
-        board: Board = self._shared.board(board_id)
+        board: Board | None = self._shared.boards.get(board_id)
+        if board is None:
+            return False
         keys = [InstanceKey(board_id, one) for _, one in board.instances_of(board.read_clock(self._shared.at))]
         try:
             return any(self.looking.look(key).store.score(key, player) is not None for key in keys)
@@ -143,11 +146,24 @@ class SharedRunning:
                 if monotonic() - months_made_at >= MONTHS_EVERY_S:
                     self._make_months(self.clock.now())
                     months_made_at = monotonic()
-                self._meet(self._shared.newcomers.take())
-                self._ledger.forget_requests(
-                    self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE
-                )
+                self._meet_newcomers()
+                self._forget_requests()
             except (LedgerUnavailable, LedgerNewer) as problem:
                 complaints.tell("upkeep waits: %s", problem)
             except Exception:
                 _log.exception("upkeep failed, and goes on")
+
+    def _meet_newcomers(self) -> None:
+        newcomers = self._shared.newcomers.take()
+        try:
+            self._meet(newcomers)
+        except BaseException:
+            self._shared.newcomers.put_back(newcomers)
+            raise
+
+    def _forget_requests(self) -> None:
+        """Forget all whose time is over, in small steps: as many as come in a second go in one, or the table grows."""
+        before, until = self.clock.now() - self.settings.idempotency_ttl_ms, monotonic() + FORGETTING_S_MAX
+        while self._ledger.forget_requests(before, REQUESTS_FORGOTTEN_AT_ONCE) >= REQUESTS_FORGOTTEN_AT_ONCE:
+            if self._closing.is_set() or monotonic() > until:
+                return

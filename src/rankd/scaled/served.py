@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -16,13 +16,14 @@ from rankd.domain.position import tokens
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
 from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
-from rankd.projection.redis.asking import Asking, Caller
-from rankd.projection.redis.client import Client
+from rankd.projection.redis.asking import Asking, Caller, EachCaller
 from rankd.projection.redis.heartbeat import read_beat
-from rankd.projection.redis.reader import RedisReader
+from rankd.projection.redis.reader import RedisReader, read_digests
+from rankd.projection.redis.seen import Seen
 from rankd.scaled.boards_in_redis import shards_of
 
 BEAT_EVERY_S = 0.25
+DIGESTS_AT_ONCE = 1_000
 ORDINAL = Ranking.ORDINAL
 _log = logging.getLogger("rankd")
 
@@ -30,7 +31,7 @@ _log = logging.getLogger("rankd")
 class Heartbeat:
     """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread."""
 
-    def __init__(self, client: Client, stale_after_ms: int, now: Callable[[], int]) -> None:
+    def __init__(self, client: Caller, stale_after_ms: int, now: Callable[[], int]) -> None:
         """Nothing is known before the first beat is read, which is at once."""
         self._client = client
         self._stale_after_ms = stale_after_ms
@@ -160,7 +161,7 @@ class RedisLook(RedisReader):
 class LookAtRedis:
     """Where reads of an API process look."""
 
-    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
+    def __init__(self, client: EachCaller, layout: Layout, heartbeat: Heartbeat) -> None:
         """`layout` tells how boards are written in Redis."""
         self._client = client
         self._layout = layout
@@ -180,6 +181,17 @@ class LookAtRedis:
         except RanksUnavailable:
             return False  # a board that was defined a moment ago is not there yet
         return all(partition in found and found[partition].sequence >= one for partition, one in positions.items())
+
+    def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
+        """Return digest and position of many instances, in one round trip; without those that cannot be asked."""
+        asked = list(instances)
+        found: dict[InstanceKey, Seen[int]] = {}
+        for start in range(0, len(asked), DIGESTS_AT_ONCE):
+            found.update(read_digests(self._client, asked[start : start + DIGESTS_AT_ONCE]))
+        return {
+            key: (seen.result, tokens({partition: one.sequence for partition, one in seen.positions.items()}))
+            for key, seen in found.items()
+        }
 
 
 class NothingRanked:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import TypeVar
 
 from rankd.clock import Clock
@@ -38,7 +39,9 @@ from rankd.settings import Settings
 
 PLAYERS_KNOWN_MAX = 1_000_000
 ATTEMPTS_MAX = 20  # definitions may change again and again while somebody commits
+REPEATS_S = 1.0  # for so long after one, repeats are looked for before anything is written: they come in crowds
 Result = TypeVar("Result")
+Keys = Sequence[tuple[str, str]]  # sender and key
 
 
 class Newcomers:
@@ -53,7 +56,8 @@ class Newcomers:
     def see(self, players: Sequence[str]) -> None:
         """Note who scored; in the committing thread."""
         for player in players:
-            if player not in self._known:
+            # Those whom nobody could be told of for long are new again the next time they score.
+            if player not in self._known and len(self._new) < self._known_max:
                 if len(self._known) >= self._known_max:
                     self._known.clear()
                 self._known.add(player)
@@ -63,6 +67,10 @@ class Newcomers:
         """Return those who are new since the last time; in any thread."""
         new, self._new = self._new, []
         return new
+
+    def put_back(self, players: list[str]) -> None:
+        """Have those again who were taken and could not be met; in any thread."""
+        self._new[:0] = players
 
 
 class Numbering:
@@ -103,6 +111,7 @@ class SharedWriter:
         )
         self.newcomers = Newcomers()
         self._closed = False
+        self._repeats_until = 0.0  # by the monotonic clock
         self.at = max(definitions.at, ledger.heads().at)
         self.commits = 0
 
@@ -205,25 +214,30 @@ class SharedWriter:
     @property
     def forgotten_before(self) -> int:
         """A request that came before this instant is no longer recognised, and its key is free."""
-        return self.at - self._settings.idempotency_ttl_ms + 1
+        return max(self.at, self._clock.now()) - self._settings.idempotency_ttl_ms + 1
 
-    def retrying(self, work: Callable[[int], Result]) -> Result:
-        """Do what names the control events seen, again when there are others by then."""
+    def retrying(self, work: Callable[[int], Result], taken: Callable[[Keys], None] = lambda _keys: None) -> Result:
+        """Do what names the control events seen, again when there are others by then.
+
+        `taken` hears of keys that somebody who was faster has used: what comes under them is a repeat now.
+        """
         for _ in range(ATTEMPTS_MAX):
             self.get_ready()
             try:
                 return work(self._seen)
             except DefinitionsChanged:
                 self._definitions.catch_up()
-            except KeysTaken:
-                continue  # by somebody who was faster: it is a repeat now
+            except KeysTaken as found:
+                taken(found.keys)
         raise LedgerUnavailable("definitions change too often; send it again, with the same key")
 
     def repeat_of(self, sender: Sender, fingerprint: bytes) -> Request | None:
         """Return the request that came under a sender's key before; refuse another one under the same key."""
         if sender.key is None:
             return None
-        found = self._ledger.request(sender.account, sender.key)
+        return self._same(self._ledger.request(sender.account, sender.key), sender, fingerprint)
+
+    def _same(self, found: Request | None, sender: Sender, fingerprint: bytes) -> Request | None:
         if found is None or found.at < self.forgotten_before:
             return None
         check_same(sender, fingerprint, found.fingerprint)
@@ -236,31 +250,41 @@ class SharedWriter:
             first.result = first.work()
             return
         tasks = [task for task in group if isinstance(task, ScoreTask)]
-        self.retrying(lambda seen: self._commit_scores(tasks, seen))
+        known: dict[tuple[str, str], Request] = {}  # by sender and key: of those that were looked up
+        if monotonic() < self._repeats_until:
+            known.update(self._ledger.requests([key for task in tasks if (key := _key_of(task.sender)) is not None]))
 
-    def _commit_scores(self, tasks: list[ScoreTask], seen: int) -> None:
+        def look_up(taken: Keys) -> None:
+            self._repeats_until = monotonic() + REPEATS_S
+            known.update(self._ledger.requests(taken))
+
+        self.retrying(lambda seen: self._commit_scores(tasks, seen, known), look_up)
+
+    def _commit_scores(self, tasks: list[ScoreTask], seen: int, known: Mapping[tuple[str, str], Request]) -> None:
+        """Commit what is new; the ledger itself refuses what came before, so few are looked up beforehand."""
         commit = self.new_commit()
         added: list[tuple[ScoreTask, Question | None, int]] = []
         same: list[tuple[ScoreTask, ScoreTask]] = []
         by_key: dict[tuple[str, str], ScoreTask] = {}
         for task in tasks:
             task.error = None
-            sender = task.sender
+            sender, key = task.sender, _key_of(task.sender)
             try:
-                if sender.key is not None and (twin := by_key.get((sender.account, sender.key))) is not None:
+                if key is not None and (twin := by_key.get(key)) is not None:
                     check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
-                elif (known := self.repeat_of(sender, task.fingerprint)) is not None:
-                    task.result = Accepted(tokens(known.positions), known.events, repeated=True)
+                elif key is not None and (found := self._same(known.get(key), sender, task.fingerprint)) is not None:
+                    task.result = _repeated(found)
                 else:
                     before = commit.events
                     question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
                     commit.add_request(sender, task.fingerprint, before)
                     added.append((task, question, before))
-                    if sender.key is not None:
-                        by_key[sender.account, sender.key] = task
+                    if key is not None:
+                        by_key[key] = task
             except RankdError as problem:
                 task.error = problem
+        self._find_repeats([task for task in tasks if task.error is not None])
         if added:
             appended = self.append(commit, seen)
             for task, question, before in added:
@@ -271,6 +295,21 @@ class SharedWriter:
         for task, twin in same:
             if isinstance(twin.result, Accepted):
                 task.result = Accepted(twin.result.position, twin.result.count, repeated=True)
+
+    def _find_repeats(self, refused: list[ScoreTask]) -> None:
+        """Answer those that were taken before: whether they would be now is not what a repeat asks."""
+        asked = {key: task for task in refused if (key := _key_of(task.sender)) is not None}
+        found = self._ledger.requests(list(asked))
+        for task in refused:
+            key = _key_of(task.sender)
+            if key is None or key not in found:
+                continue
+            try:
+                request = self._same(found[key], task.sender, task.fingerprint)
+                if request is not None:
+                    task.error, task.result = None, _repeated(request)
+            except RankdError as problem:
+                task.error = problem
 
     def _checked_board(self, task: ScoreTask) -> Board:
         board = self.board(task.board_id)
@@ -288,3 +327,11 @@ class SharedWriter:
     def _reaches_a_team(self, context: Context) -> bool:
         catalogue = self._definitions.applier.catalogue
         return any(catalogue.board(one, accepted.version).team is not None for one, accepted in context.boards.items())
+
+
+def _key_of(sender: Sender) -> tuple[str, str] | None:
+    return None if sender.key is None else (sender.account, sender.key)
+
+
+def _repeated(request: Request) -> Accepted:
+    return Accepted(tokens(request.positions), request.events, repeated=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 import pytest
@@ -14,15 +14,16 @@ import pytest
 from rankd import Boards
 from rankd.api.streams import Stream, problem_data
 from rankd.push import views, watched
-from rankd.push.hub import Hub
+from rankd.push.hub import Hub, InThread
 from rankd.push.messages import Message, Type
 from rankd.push.topics import Topic, parse_topic
 from rankd.push.views import View
-from rankd.push.watched import Look, Watched
+from rankd.push.watched import Watched
 from rankd.reads.meaning import Meant
 
 WAIT_S = 20.0
 Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
 
 
 def on_loop(test: Callable[Arguments, Coroutine[Any, Any, None]]) -> Callable[Arguments, None]:
@@ -43,7 +44,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.to_thread(lambda: None)
 
 
-async def at_once(work: Callable[[], Look | None]) -> Look | None:
+async def at_once(work: Callable[[], Found]) -> Found:
     return work()
 
 
@@ -53,7 +54,7 @@ class Gate:
     def __init__(self) -> None:
         self.begun: list[asyncio.Event] = []
 
-    async def __call__(self, work: Callable[[], Look | None]) -> Look | None:
+    async def __call__(self, work: Callable[[], Found]) -> Found:
         found = work()
         open_now = asyncio.Event()
         self.begun.append(open_now)
@@ -135,7 +136,7 @@ class World:
 
     def hub(
         self,
-        in_thread: Callable[[Callable[[], Look | None]], Awaitable[Look | None]] = at_once,
+        in_thread: InThread = at_once,
         interval_ms: int = 500,
     ) -> Hub:
         return Hub(self.boards, interval_ms, in_thread, problem_data)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,10 +13,10 @@ from rankd.errors import EngineBroken, LedgerUnavailable, Overloaded, RankdError
 from rankd.push import views, watched
 from rankd.push.topics import parse_topic
 from rankd.push.views import View
-from rankd.push.watched import Look
 
 from .conftest import Client, Ear, Gate, Table, World, on_loop, until
 
+Found = TypeVar("Found")
 FRIENDS = parse_topic("friends:arcade:alice")
 
 
@@ -99,11 +100,10 @@ async def test_a_connection_that_ends_while_it_subscribes_watches_nothing(world:
 async def test_a_server_in_trouble_ends_no_topic(world: World, problem: RankdError) -> None:
     busy = False
 
-    async def in_thread(work: Any) -> Look | None:
+    async def in_thread(work: Callable[[], Found]) -> Found:
         if busy:
             raise problem
-        found: Look | None = work()
-        return found
+        return work()
 
     hub = world.hub(in_thread)
     client = Client(hub)

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import psycopg
@@ -28,6 +29,8 @@ SCHEMA = "rankd"  # where our tables are, whatever else is in the database
 CONNECTIONS_MAX = 8
 CONNECT_WAIT_S = 5
 ANSWER_WAIT_S = 30.0
+READ_WAIT_S = 2.0  # for what can be done without
+AWAY_S = 0.5  # it is not asked for that for so long after it did not answer
 LOST_WAIT_S = 10  # until a peer that acknowledges nothing counts as lost
 MIGRATE_HINT = "run `rankd migrate`"
 
@@ -81,11 +84,12 @@ class Connections:
         connections_max: int = CONNECTIONS_MAX,
         *,
         answer_wait_s: float = ANSWER_WAIT_S,
+        connect_wait_s: int = CONNECT_WAIT_S,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """Nothing is connected before it is used; `settings` are PostgreSQL's, of each session."""
         self._settings = settings or {}
-        self._url = with_limits(url)
+        self._url = with_limits(url, connect_wait_s)
         self._answer_wait_s = answer_wait_s
         self._free = threading.BoundedSemaphore(connections_max)
         self._idle: deque[Connection] = deque()
@@ -133,10 +137,45 @@ class Connections:
             self._idle.pop().close()
 
 
-def with_limits(url: str) -> str:
+class ImpatientConnections(Connections):
+    """Connections for what can be done without: while PostgreSQL is away, nobody but one waits for it."""
+
+    def __init__(self, url: str, connections_max: int = CONNECTIONS_MAX, *, settings: Mapping[str, str]) -> None:
+        """After a failure, one use looks whether it is back, and the others are refused at once."""
+        super().__init__(
+            url,
+            connections_max,
+            answer_wait_s=READ_WAIT_S,
+            connect_wait_s=int(READ_WAIT_S),
+            settings=settings,
+        )
+        self._lock = threading.Lock()
+        self._look_at: float | None = None  # by the monotonic clock, when one may look; None while it is there
+
+    @contextmanager
+    def using(self) -> Iterator[Connection]:
+        """Use a connection that nobody else uses meanwhile; LedgerUnavailable at once while PostgreSQL is away."""
+        self._pass()
+        try:
+            with super().using() as connection:
+                yield connection
+        except LedgerUnavailable:
+            self._look_at = monotonic() + AWAY_S
+            raise
+        self._look_at = None
+
+    def _pass(self) -> None:
+        with self._lock:
+            if self._look_at is not None:
+                if monotonic() < self._look_at:
+                    raise LedgerUnavailable("PostgreSQL did not answer a moment ago; try again")
+                self._look_at = monotonic() + 3 * READ_WAIT_S  # longer than it can take to find out
+
+
+def with_limits(url: str, connect_wait_s: int = CONNECT_WAIT_S) -> str:
     """Return how to connect, with limits for waiting where the URL sets none."""
     limits: dict[str, int | str] = {
-        "connect_timeout": CONNECT_WAIT_S,
+        "connect_timeout": connect_wait_s,
         "tcp_user_timeout": LOST_WAIT_S * 1_000,
         "keepalives_idle": LOST_WAIT_S,
         "keepalives_interval": 3,
@@ -203,9 +242,14 @@ def raise_translated(problem: psycopg.Error) -> NoReturn:
     said = str(problem).strip().splitlines()
     what = said[0] if said else type(problem).__name__
     if problem.sqlstate in _DAMAGED:
-        raise LedgerDamaged(f"PostgreSQL found damage ({what}); restore a backup of the database") from problem
+        remedy = "restore a backup of the database"
+        raise LedgerDamaged(
+            f"PostgreSQL found damage ({what}); {remedy}", told=f"the ledger is damaged; {remedy}"
+        ) from (problem)
     if problem.sqlstate in _UNDEFINED:
-        raise LedgerUnavailable(f"the database lacks a part of rankd's schema ({what}): {MIGRATE_HINT}") from problem
+        lacking = "the database lacks a part of rankd's schema"
+        raise LedgerUnavailable(f"{lacking} ({what}): {MIGRATE_HINT}", told=f"{lacking}: {MIGRATE_HINT}") from problem
+    remedy = "try again when it can be reached, with the same key if it is a write"
     raise LedgerUnavailable(
-        f"PostgreSQL cannot be used now ({what}); try again when it can be reached, with the same key if it is a write"
+        f"PostgreSQL cannot be used now ({what}); {remedy}", told=f"PostgreSQL cannot be used now; {remedy}"
     ) from problem

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
 from rankd.ledger.event import Context, decode_detail
 from rankd.ledger.partitioned import (
+    CONTROLS_MAX,
     Appended,
     ControlEvent,
     Heads,
@@ -40,15 +40,22 @@ from rankd.ledger.postgres.appending import (
     control_arguments,
     raise_refused,
 )
-from rankd.ledger.postgres.connections import ANSWER_WAIT_S, CONNECTIONS_MAX, Connection, Connections
+from rankd.ledger.postgres.connections import (
+    ANSWER_WAIT_S,
+    CONNECTIONS_MAX,
+    Connection,
+    Connections,
+    ImpatientConnections,
+)
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
-from rankd.ledger.postgres.packing import Bigints, Bytes, Smallints, Texts
-from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, parts_of, past_event, shares
+from rankd.ledger.postgres.packing import Bigints, Smallints, Texts
+from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_REQUESTS, parts_of, past_event, shares
 
 COMPONENT = "ledger"
 PARTITIONS = 8
 MONTHS_AHEAD = 4  # that of now included
+READERS_MAX = 4  # connections for what people want to see
 LARGE_EVENTS = 20_000  # of one append; it may take longer than others do,
 EVENT_WAIT_S = 0.0002  # by so much for each
 LOOK_EVERY_S = 0.01  # whether something was appended
@@ -101,6 +108,7 @@ class PostgresLedger:
     def __init__(self, url: str, *, pool_max: int = CONNECTIONS_MAX, answer_wait_s: float = ANSWER_WAIT_S) -> None:
         """Connect, and refuse a schema that is behind or beyond what this rankd knows."""
         self._connections = Connections(url, pool_max, answer_wait_s=answer_wait_s, settings=_SETTINGS)
+        self._readers = ImpatientConnections(url, READERS_MAX, settings=_SETTINGS)
         self._contexts = Contexts(self._connections)
         # A sequence of each partition with the time of its commit: what comes behind it was not committed earlier.
         self._read_upto: dict[int, tuple[int, int]] = {}
@@ -133,6 +141,7 @@ class PostgresLedger:
 
     def close(self) -> None:
         """Let go of the connections."""
+        self._readers.close()
         self._connections.close()
 
     def heads(self) -> Heads:
@@ -196,40 +205,24 @@ class PostgresLedger:
         """Return the number of a context; a new one gets one that every process will see."""
         return self._contexts.number(context)
 
-    def save_answers(self, answers: Sequence[tuple[str, str, bytes]]) -> None:
-        """Keep the answers (sender, key, answer) of requests, for their repeats."""
-        if not answers:
-            return
-        in_order = sorted(answers, key=itemgetter(0, 1))
-        self._execute(
-            "WITH locked AS MATERIALIZED ("
-            " SELECT old.sender, old.key, new.answer FROM requests AS old"
-            " JOIN unnest(%s, %s, %s) AS new (sender, key, answer) ON old.sender = new.sender AND old.key = new.key"
-            " WHERE old.answer IS NULL ORDER BY old.sender, old.key FOR UPDATE OF old)"
-            " UPDATE requests SET answer = locked.answer FROM locked"
-            " WHERE requests.sender = locked.sender AND requests.key = locked.key",
-            (
-                Texts([sender.encode() for sender, _, _ in in_order]),
-                Texts([key.encode() for _, key, _ in in_order]),
-                Bytes([answer for _, _, answer in in_order]),
-            ),
-        )
-
-    def forget_requests(self, before: int, count_max: int) -> None:
-        """Forget some of the requests that came before an instant."""
-        self._execute(
-            "DELETE FROM requests USING ("
-            " SELECT sender, key FROM requests WHERE at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED) AS old"
-            " WHERE requests.sender = old.sender AND requests.key = old.key",
-            (before, count_max),
-        )
+    def forget_requests(self, before: int, count_max: int) -> int:
+        """Forget some of the requests that came before an instant; return how many."""
+        with self._connections.using() as connection:
+            return connection.execute(
+                "DELETE FROM requests USING ("
+                " SELECT sender, key FROM requests WHERE at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED) AS old"
+                " WHERE requests.sender = old.sender AND requests.key = old.key",
+                (before, count_max),
+                prepare=True,
+            ).rowcount
 
     # Reading
 
-    def controls(self, after: int) -> Sequence[ControlEvent]:
-        """Return the control events behind a number, in order."""
+    def controls(self, after: int, count_max: int = CONTROLS_MAX) -> Sequence[ControlEvent]:
+        """Return the control events behind a number, in order; the first so many of them."""
         rows = self._fetch(
-            "SELECT number, context, at, detail, sequences FROM controls WHERE number > %s ORDER BY number", (after,)
+            "SELECT number, context, at, detail, sequences FROM controls WHERE number > %s ORDER BY number LIMIT %s",
+            (after, count_max),
         )
         self._contexts.load(row[1] for row in rows)
         return [
@@ -299,24 +292,27 @@ class PostgresLedger:
 
     def request(self, sender: str, key: str) -> Request | None:
         """Return the request that came under a key, while it is remembered."""
+        return self.requests([(sender, key)]).get((sender, key))
+
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Request]:
+        """Return the requests that came under any of these (sender, key), while they are remembered."""
+        if not keys:
+            return {}
         rows = self._fetch(
-            "SELECT fingerprint, at, events, partitions, sequences, answer FROM requests"
-            " WHERE sender = %s AND key = %s",
-            (sender, key),
+            SELECT_REQUESTS, (Texts([sender.encode() for sender, _ in keys]), Texts([key.encode() for _, key in keys]))
         )
-        if not rows:
-            return None
-        fingerprint, at, events, partitions, sequences, answer = rows[0]
-        positions = dict(zip(partitions, sequences, strict=True))
-        return Request(
-            sender, key, bytes(fingerprint), at, events, positions, None if answer is None else bytes(answer)
-        )
+        return {
+            (sender, key): Request(
+                sender, key, bytes(fingerprint), at, events, dict(zip(partitions, sequences, strict=True))
+            )
+            for sender, key, fingerprint, at, events, partitions, sequences in rows
+        }
 
     def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """Return the metadata (JSON) of those events, by partition and sequence, that have some."""
         if not events:
             return {}
-        rows = self._fetch(
+        rows = self._look_up(
             "SELECT partition, sequence, json FROM unnest(%s, %s) AS asked (partition, sequence)"
             " JOIN metadata USING (partition, sequence)",
             (Smallints([partition for partition, _ in events]), Bigints([sequence for _, sequence in events])),
@@ -331,14 +327,15 @@ class PostgresLedger:
             "board": board,
             "limit": limit,
         }
-        rows = self._fetch(SELECT_HISTORY, asked)
+        rows = self._look_up(SELECT_HISTORY, asked)
         self._contexts.load({row[2] for row in rows})
         return [past_event(row, self.context(row[2])) for row in rows]
+
+    def _look_up(self, statement: str, values: Any) -> list[Any]:
+        """Read what somebody wants to see, who is rather told that it cannot be seen than left waiting."""
+        with self._readers.using() as connection:
+            return connection.execute(statement, values, prepare=True, binary=True).fetchall()
 
     def _fetch(self, statement: str, values: Any = ()) -> list[Any]:
         with self._connections.using() as connection:
             return connection.execute(statement, values, prepare=True, binary=True).fetchall()
-
-    def _execute(self, statement: str, values: Any) -> None:
-        with self._connections.using() as connection:
-            connection.execute(statement, values, prepare=True)

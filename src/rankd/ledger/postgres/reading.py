@@ -44,6 +44,15 @@ WHERE e.player = %(player)s AND e.sequence < %(before)s
 ORDER BY e.sequence DESC LIMIT %(limit)s
 """
 
+# Each key is looked up by itself, in the one table that can have it, whatever is thought of how many there are.
+SELECT_REQUESTS = """
+SELECT asked.sender, asked.key, r.fingerprint, r.at, r.events, r.partitions, r.sequences
+FROM unnest(%s, %s) AS asked (sender, key)
+CROSS JOIN LATERAL (
+  SELECT * FROM requests WHERE requests.sender = asked.sender AND requests.key = asked.key OFFSET 0
+) AS r
+"""
+
 _OF_PLAYERS = frozenset({Kind.SCORE, Kind.REMOVE})
 
 

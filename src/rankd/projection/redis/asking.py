@@ -27,6 +27,14 @@ class Caller(Protocol):
         ...
 
 
+class EachCaller(Caller, Protocol):
+    """What of the client is needed where some answers are worth more than none."""
+
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls that only read; RanksUnavailable stands in place of an answer that is missing."""
+        ...
+
+
 class Reply(NamedTuple):
     """What one shard answered: `values` are none where nobody of this shard stands in the instance."""
 

@@ -14,11 +14,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
+from redis.cluster import RedisCluster
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -27,6 +26,7 @@ from redis.exceptions import (
     ClusterDownError,
     MasterDownError,
     MovedError,
+    NoPermissionError,
     ReadOnlyError,
     RedisClusterException,
     ResponseError,
@@ -34,7 +34,8 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from rankd.errors import InvalidValue, RanksNewer, RanksUnavailable, RanksUnfit
+from rankd.errors import RanksNewer, RanksUnavailable, RanksUnfit
+from rankd.projection.redis.address import Address
 from rankd.projection.redis.lanes import FAILED, LOST, Call, Channel, Pending
 from rankd.projection.redis.library import ensure_library
 
@@ -43,19 +44,23 @@ __all__ = ["Call", "Channel", "Client", "Pending", "connect", "unavailable"]
 ANSWER_WAIT_S = 5.0
 CONNECTION_WAIT_S = 5.0
 REDIS_VERSION_MIN = (7, 0)
-_CLUSTER_SCHEMES = {"redis+cluster": False, "rediss+cluster": True}  # with TLS?
-_SINGLE_SCHEMES = ("redis", "rediss", "unix")
+ALONE = "Redis"  # the name of a server that is no part of a cluster
+NOBODY = "nobody"  # who serves a slot that no server of the cluster has at present
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.005, 0.2
+_REFUSED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = (BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
+_NO_SERVER = (*LOST, ClusterDownError, MasterDownError, RedisClusterException)  # nobody is there to answer
 _NO_FUNCTION = "Function not found"
 _OTHER_LAYOUT = "RANKD this shard has layout"
+_AWAY = "ranks cannot be read at present; try again in a moment"
 
 
 def connect(url: str, *, answer_wait_s: float = ANSWER_WAIT_S, connections_max: int = 64) -> Client:
     """Connect to redis://, rediss://, unix:// or redis+cluster://host:port[,host:port] (rediss+cluster:// with TLS).
 
-    RanksUnfit for a Redis that is too old or may evict keys, RanksUnavailable when nobody answers.
+    RanksUnfit for a Redis that is too old, may evict keys or refuses us, RanksUnavailable when nobody answers.
     """
+    address = Address(url)
     options: dict[str, Any] = {
         "protocol": 2,
         "socket_timeout": min(CONNECTION_WAIT_S, answer_wait_s),
@@ -63,34 +68,21 @@ def connect(url: str, *, answer_wait_s: float = ANSWER_WAIT_S, connections_max: 
         "max_connections": connections_max,
         "retry": Retry(NoBackoff(), 0),  # here, calls are made again, knowing what went wrong
     }
-    scheme = urlsplit(url).scheme
+    client: Client | None = None
     try:
-        if scheme in _CLUSTER_SCHEMES:
-            client = Client(_cluster(url, options), answer_wait_s)
-        elif scheme in _SINGLE_SCHEMES:
-            client = Client(redis.Redis.from_url(url, **options), answer_wait_s)
-        else:
-            raise InvalidValue("url", f"must begin with redis://, rediss://, unix:// or redis+cluster://; got {scheme}")
+        client = Client(address.opened(options), answer_wait_s)
         client.prepare()
-    except FAILED as problem:
-        raise RanksUnavailable(f"Redis cannot be reached: {_short(problem)}; is it running there?") from None
+    except BaseException as problem:
+        if client is not None:
+            client.close()
+        if isinstance(problem, _REFUSED):
+            raise RanksUnfit(f"Redis refuses us ({_short(problem)}): check user and password in its URL") from None
+        if isinstance(problem, FAILED):
+            raise RanksUnavailable(
+                f"Redis cannot be reached: {_short(problem)}; is it running there?", told=_AWAY, away=NOBODY
+            ) from None
+        raise
     return client
-
-
-def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
-    parts = urlsplit(url)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    if credentials:
-        user, _, password = credentials.partition(":")
-        options = {**options, "username": user or None, "password": password or None}
-    if _CLUSTER_SCHEMES[parts.scheme]:
-        options = {**options, "ssl": True}
-    node: Any = ClusterNode
-    nodes = []
-    for host in hosts.split(","):
-        name, _, port = host.rpartition(":")
-        nodes.append(node(name or host, int(port) if name else 6379))
-    return RedisCluster(startup_nodes=nodes, **options)
 
 
 class Client:
@@ -115,6 +107,13 @@ class Client:
         """
         return self.start(calls).answers()
 
+    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls that only read, as `call_all` does; RanksUnavailable stands in place of an answer that is missing.
+
+        So a server that is away takes nothing from those who ask for what the others have.
+        """
+        return self.start(calls).outcomes()
+
     def start(self, calls: Sequence[Call]) -> Pending:
         """Send calls without waiting for what they answer: the caller works on meanwhile and asks `Pending.answers`.
 
@@ -134,11 +133,11 @@ class Client:
             asking = self._repair(problem)
             if asking is None and not isinstance(problem, MovedError) and not _is_missing_function(problem):
                 if time.monotonic() + pause_s > deadline_s:
-                    raise unavailable(problem) from None
+                    raise self._unavailable(problem, call) from None
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_MAX_S)
             elif time.monotonic() > deadline_s:
-                raise unavailable(problem) from None
+                raise self._unavailable(problem, call) from None
             try:
                 return self._once(call, asking)
             except FAILED as latest:
@@ -149,7 +148,7 @@ class Client:
         if isinstance(problem, AskError):
             return str(problem.node_addr[0]) + ":" + str(problem.node_addr[1])
         if isinstance(problem, (MovedError, ReadOnlyError, ClusterDownError, RedisClusterException, *LOST)):
-            if isinstance(problem, (AuthenticationError, AuthorizationError)):
+            if isinstance(problem, _REFUSED):
                 raise unavailable(problem)
             self._learn_nodes()
         elif _is_missing_function(problem):
@@ -188,6 +187,18 @@ class Client:
             return self._server.connection_pool
         node = self._cluster.get_node_from_key(key)
         return self._cluster.get_redis_connection(node).connection_pool
+
+    def node_of(self, key: bytes) -> str:
+        """Return the name of the server that has a key, as far as is known."""
+        if self._cluster is None:
+            return ALONE
+        try:
+            return str(self._cluster.get_node_from_key(key).name)
+        except FAILED:
+            return NOBODY
+
+    def _unavailable(self, problem: Exception, call: Call) -> RanksUnavailable:
+        return unavailable(problem, self.node_of(call.keys[0]) if isinstance(problem, _NO_SERVER) else None)
 
     @property
     def answer_wait_s(self) -> float:
@@ -239,9 +250,11 @@ class Client:
         self.close()
 
 
-def unavailable(problem: Exception) -> RanksUnavailable:
-    """Return the error that callers see in place of the driver's."""
-    return RanksUnavailable(f"Redis did not answer as it should: {_short(problem)}; try again in a moment")
+def unavailable(problem: Exception, away: str | None = None) -> RanksUnavailable:
+    """Return the error that callers see in place of the driver's; `away` is the server that could not be reached."""
+    return RanksUnavailable(
+        f"Redis did not answer as it should: {_short(problem)}; try again in a moment", told=_AWAY, away=away
+    )
 
 
 def _is_missing_function(problem: Exception) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rankd.errors import RanksUnfit
+from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.client import Call, Client
 
 KEY = b"rankd:{projector}:heartbeat"
@@ -32,16 +33,17 @@ def write_beat(client: Client, beat: Beat) -> bool:
     return bool(answer[0] == b"applied")
 
 
-def claim_redis(client: Client, ledger: str) -> None:
+def claim_redis(client: Caller, ledger: str) -> None:
     """Refuse to write where the ranks of another ledger are: they would be mixed."""
     beat = read_beat(client)
     if beat is not None and beat.ledger != ledger:
         raise other_ledger()
 
 
-def read_beat(client: Client) -> Beat | None:
+def read_beat(client: Caller) -> Beat | None:
     """Return what the projector said last; None when none ever ran on this Redis."""
-    answer: Sequence[bytes | None] = client.call(Call("rankd_read_beat", [KEY], read_only=True))
+    answer: Sequence[bytes | None]
+    (answer,) = client.call_all([Call("rankd_read_beat", [KEY], read_only=True)])
     epoch, time_ms, positions, ledger = answer
     if epoch is None or time_ms is None or positions is None or ledger is None:
         return None

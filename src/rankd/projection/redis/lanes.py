@@ -11,6 +11,7 @@ import hiredis
 import redis
 from redis.exceptions import ClusterDownError, RedisClusterException, RedisError, ResponseError, TryAgainError
 
+from rankd.errors import RanksUnavailable
 from rankd.projection.redis.library import our_function
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Lane:
 
 
 class Pending:
-    """Calls that are under way. `answers` is to be asked exactly once, by the thread that started them."""
+    """Calls that are under way. `answers` or `outcomes` is asked exactly once, by the thread that started them."""
 
     __slots__ = ("_answers", "_calls", "_client", "_keep_lanes", "_lanes", "_problems")
 
@@ -120,13 +121,34 @@ class Pending:
 
     def answers(self) -> list[Any]:
         """Wait for the answers, in the order of the calls; RanksUnavailable when one cannot be had."""
+        self._receive()
+        if self._problems:
+            self._repeat()
+        return self._answers
+
+    def outcomes(self) -> list[Any]:
+        """Wait for the answers of reads, with RanksUnavailable in place of each that cannot be had."""
+        self._receive()
+        deadline_s = time.monotonic() + self._client.answer_wait_s
+        away: dict[str, RanksUnavailable] = {}  # servers, which are not asked once more for each call
+        for index, problem in sorted(self._problems.items()):
+            call = self._calls[index]
+            outcome: Any = away.get(self._client.node_of(call.keys[0]))
+            if outcome is None:
+                try:
+                    outcome = self._client.again(call, problem, deadline_s)
+                except RanksUnavailable as unavailable:
+                    outcome = unavailable
+                    if unavailable.away is not None:
+                        away[unavailable.away] = unavailable
+            self._answers[index] = outcome
+        return self._answers
+
+    def _receive(self) -> None:
         for lane in self._lanes:
             lane.receive(self)
             if not self._keep_lanes:
                 lane.release()
-        if self._problems:
-            self._repeat()
-        return self._answers
 
     def answered(self, index: int, answer: Any) -> None:
         """Take an answer in."""

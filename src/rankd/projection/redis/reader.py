@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
+from rankd.errors import RanksUnavailable
 from rankd.projection import arguments
 from rankd.projection.port import Around, Bucket, Friend, Page, Place, Position, Standing
 from rankd.projection.redis import estimates, lookups, pages, statistics, tail
-from rankd.projection.redis.asking import Asking, Caller
+from rankd.projection.redis.asking import Asking, Caller, EachCaller
+from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, read_described
-from rankd.projection.redis.keys import instance_of
+from rankd.projection.redis.keys import ShardKeys, instance_name, instance_of
 from rankd.projection.redis.plain import PlainReads
-from rankd.projection.redis.seen import Seen
+from rankd.projection.redis.seen import Seen, read_head
 
 ORDINAL = Ranking.ORDINAL
 
@@ -225,3 +227,19 @@ class RedisReader(PlainReads):
         asking = self._ask(instance)
         (reply,) = asking.some("rankd_read_total", [(0, ())])
         return asking.seen(int(read_described(reply.described).digest, 16) if reply.described else 0)
+
+
+def read_digests(caller: EachCaller, instances: Sequence[InstanceKey]) -> dict[InstanceKey, Seen[int]]:
+    """Return digests of many instances, as far as they can be had: one round trip."""
+    calls = [
+        Call("rankd_read_total", (ShardKeys(one.board, 0).meta,), (instance_name(one),), read_only=True)
+        for one in instances
+    ]
+    found = {}
+    for instance, outcome in zip(instances, caller.call_each(calls), strict=True):
+        if not isinstance(outcome, RanksUnavailable) and outcome[0]:
+            line, described, *_ = outcome
+            head = read_head(line, instance.board, 0)
+            digest = int(read_described(described).digest, 16) if described else 0
+            found[instance] = Seen(digest, head.positions, head.time_ms)
+    return found

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from rankd.projection.redis.client import Call, Client
+from rankd.projection.redis.asking import Caller
+from rankd.projection.redis.client import Call
 
 _PREFIX = b"rankd:{rates}:"
 _CALLER_BYTES = 12
@@ -24,12 +25,13 @@ class Spent(NamedTuple):
     ms: float
 
 
-def share_spending(client: Client, spent: Sequence[Spent]) -> list[int]:
+def share_spending(client: Caller, spent: Sequence[Spent]) -> list[int]:
     """Add what was spent here to what was spent anywhere; return how many ms each bucket needs to be full again."""
     owed: list[int] = []
     for start in range(0, len(spent), CALLERS_A_CALL_MAX):
         some = spent[start : start + CALLERS_A_CALL_MAX]
-        owed += client.call(Call("rankd_rates", [_key(one) for one in some], [f"{one.ms:.3f}" for one in some]))
+        call = Call("rankd_rates", [_key(one) for one in some], [f"{one.ms:.3f}" for one in some])
+        owed += client.call_all([call])[0]
     return owed
 
 

@@ -83,7 +83,6 @@ CREATE TABLE requests (
   events      integer NOT NULL,
   partitions  smallint[] NOT NULL,        -- in which it has events,
   sequences   bigint[] NOT NULL,          -- and the last of them in each
-  answer      bytea,                      -- MessagePack; null until it was known and written
   PRIMARY KEY (sender, key)
 ) PARTITION BY HASH (sender, key);
 
@@ -152,7 +151,7 @@ BEGIN
     ORDER BY new.number
     ON CONFLICT (sender, key) DO UPDATE SET
       fingerprint = excluded.fingerprint, at = excluded.at, events = excluded.events,
-      partitions = excluded.partitions, sequences = excluded.sequences, answer = NULL
+      partitions = excluded.partitions, sequences = excluded.sequences
     WHERE old.at < forgotten_before
     RETURNING sender, key
   )

@@ -68,6 +68,7 @@ def test_a_shard_that_was_switched_keeps_everybody_when_another_is_switched_late
     loading.load([changed(engine, KEY, RULES, PLAYERS[:20])])
     answers = loading.finish([(0, 12)], time_ms=3)
 
+    assert loading.finish([(0, 12)], time_ms=3) == answers
     assert answers == [Written(Verdict.APPLIED, {0: Position(0, 9)}), Written(Verdict.APPLIED, {0: Position(0, 12)})]
     assert contents(plain, "arcade", 2) == engine_contents(engine, "arcade")
     assert keys_of(plain) == {"meta": 2, "2:i": 2, "2:z": 2}

@@ -20,6 +20,7 @@ from rankd.projection.redis.keys import ShardKeys
 from rankd.projection.redis.lanes import Channel
 from rankd.projection.redis.mirror import Mirror
 from rankd.scaled import mirroring, missed, projector
+from rankd.scaled.boards_in_redis import whole_board
 from rankd.scaled.compose import migrate
 from rankd.scaled.rebuilding import Rebuilding
 from rankd.scaled.recording import RecordingStore
@@ -148,7 +149,7 @@ def test_what_was_missed_is_read_once_for_all_boards_and_sent_where_it_counts(
     assert sum(reads) == 6 * 5 + 1
     removed_from = 2 * 4  # windows, and scopes
     assert installation.mirroring.rows - before == 6 * 5 * 2 * 2 + removed_from
-    assert installation.mirroring.loads == loads
+    assert (installation.mirroring.loads, installation.mirroring.catch_ups) == (loads, len(boards))
     installation.check()
 
 
@@ -365,7 +366,7 @@ def test_a_load_that_fails_gives_its_connections_back_and_leaves_nothing(
     installation.projector.project()
     before = sorted(keys_of(plain, "b"))
 
-    original = mirroring.whole_board
+    original = whole_board
 
     def fail(*about: Any) -> Iterator[Any]:
         yield from original(*about)

@@ -88,8 +88,12 @@ class KnownBoards:
         """Note that all that changed on a board since a position is noted, to be sent."""
         self._sent[board_id] = since
 
+    def ask_again(self, board_id: str) -> None:
+        """Ask next time where a board is."""
+        self._boards.pop(board_id, None)
+
     def forget(self, board_id: str) -> None:
-        """Ask next time: a board is not where we thought, and so may those be that were deleted."""
+        """Ask next time: a board is not where we thought, and those that were deleted may be there again."""
         self._boards.pop(board_id, None)
         self._controls = None
         self._gone.clear()

@@ -68,6 +68,7 @@ class Mirroring:
         self._to_load: set[str] = set()  # boards of which it is not noted who changed
         self.rows = 0  # sent since the start
         self.loads = 0  # boards that were loaded anew
+        self.catch_ups = 0  # boards that were behind in Redis, and sent what they lacked
         self._under_way: dict[str, _UnderWay] = {}  # by board
         self._moving: list[_Moving] = []
         self._is_complete = False  # whether the last `send` left nothing to be sent later
@@ -253,7 +254,7 @@ class Mirroring:
 
     def _load_if_beyond(self, board_id: str, stored: list[Vector], now_ms: int) -> bool:
         """Load a board anew that has events in Redis which the ledger does not have; False when it has them all."""
-        self._known.forget(board_id)  # ask again next time
+        self._known.ask_again(board_id)
         ends = self._ledger.heads().sequences
         if all(reaches(ends, one) for one in stored):
             return False
@@ -291,6 +292,7 @@ class Mirroring:
         for one in behind:
             if one.board.id not in unknown:
                 self._known.note_behind(one.board.id, one.after)
+                self.catch_ups += 1
 
     def _move(self, board_ids: Iterable[str], now_ms: int) -> list[str]:
         """Move boards on that nothing happened on, all in one go; return those that are not as we left them."""

@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from rankd.errors import RanksNewer
 
 LIBRARY_NAME = "rankd"
-LIBRARY_VERSION = 2  # more by one whenever functions, arguments or answers change
+LIBRARY_VERSION = 1  # more by one whenever functions, arguments or answers change
 VERSIONS_APART_MAX = 1
 _VERSION = re.compile(r"^-- version (\d+)$", re.MULTILINE)
 _ALREADY_THERE = "already exists"

@@ -113,6 +113,8 @@ class Loading:
         A position may not go back (GAP) unless `forced`: load what is missing and finish again, for the shards that are
         left. What was live before is then removed in steps.
         """
+        if self._is_live():
+            return [one for _, one in sorted(self._switched.items())]
         self.load(())  # whoever has this call has all before it, also those that no function counts
         self.settle()
         self._may_be_plain = False  # rows that follow are newer, and may be those of the live writer soon
@@ -136,7 +138,7 @@ class Loading:
                 written[shard] = self._switched[shard] = Written(Verdict.APPLIED, reached)
             else:
                 written[shard] = Written(_verdict(answer[0]), positions_in(answer[3:]))
-        if self._is_live:
+        if self._is_live():
             self._stop()
             sweep(self._client, self._shards)
         return [one for _, one in sorted(written.items())]
@@ -158,11 +160,10 @@ class Loading:
     def __exit__(self, *_: object) -> None:
         """Give up what was not put in place, and the connections in any case."""
         self._stop()
-        if not self._is_live:
+        if not self._is_live():
             with suppress(RanksUnavailable):  # the next rebuild sweeps it
                 self.abandon()
 
-    @property
     def _is_live(self) -> bool:
         return len(self._switched) == len(self._shards)
 

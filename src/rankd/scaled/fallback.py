@@ -19,6 +19,7 @@ from rankd.projection.port import READ_ENTRIES_MAX, Entry, Page, Standing
 from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.client import Call
 from rankd.registry.standings import AsOf, Standings
+from rankd.scaled.lane import elsewhere
 from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
 
 AWAY_S = 0.5  # Redis is not asked for so long after it did not answer
@@ -126,7 +127,7 @@ class FallbackLook(RedisLook):
         if not self._is_kept(instance):
             raise problem
         try:
-            return ask()
+            return elsewhere(ask)
         except LedgerUnavailable as other:
             raise RanksUnavailable(f"{problem}; and {other}") from None
 

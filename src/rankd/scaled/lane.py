@@ -17,12 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from greenlet import GreenletExit, getcurrent, greenlet
+from greenlet import getcurrent, greenlet
 
 from rankd.errors import RanksUnavailable
 from rankd.parts import Read
 from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.client import Call
+from rankd.projection.redis.players_together import Plan
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -70,8 +71,9 @@ class CallsTogether:
         return self._together.ask(calls)
 
     def _call_everybody(self, asked: list[Sequence[Call]]) -> list[list[Any]]:
+        plan = Plan([call for calls in asked for call in calls])
         try:
-            answers = iter(self._caller.call_all([call for calls in asked for call in calls]))
+            answers = iter(plan.split(self._caller.call_all(plan.calls)))
         except RanksUnavailable:
             # Whose call it was does not matter: each is made again by itself, and fails or not.
             self._troubled_until = monotonic() + TROUBLED_S
@@ -193,7 +195,5 @@ def _make(read: Read) -> None:
         read.result = read.work()
     except _ThreadNeeded:
         read.needs_thread = True
-    except GreenletExit:
-        raise
     except Exception as problem:
         read.error = problem

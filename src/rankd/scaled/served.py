@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
-from rankd.domain.position import is_upto, tokens
+from rankd.domain.position import is_upto
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
 from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
@@ -107,8 +107,7 @@ class RedisLook(RedisReader):
         """What was ranked in what was asked last."""
         if self._asking is None:
             raise AssertionError("ask before you say as of when")
-        positions = self._asking.seen(None).positions
-        return tokens({partition: one.sequence for partition, one in positions.items()})
+        return self._asking.position
 
     @property
     def is_stale(self) -> bool:

@@ -148,7 +148,7 @@ def test_a_board_deleted_while_somebody_waits_is_no_error_of_theirs(world: World
     async def run() -> httpx.Response:
         async with world.client() as client:
             world.pause()
-            (waits,) = await begun([submit(client, "alice", 1, Prefer="wait=10")])
+            (waits,) = await begun([submit(client, "alice", 1, Prefer="wait=3")])
             assert (await client.delete("/v1/boards/arcade")).status_code == 200
             world.resume()
             return await waits

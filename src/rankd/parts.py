@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -88,15 +88,67 @@ class Writes(Protocol):
         ...
 
 
-class Remote(Protocol):
-    """What an API process needs where ranking is another process's work."""
+class Read:
+    """A read that is to be made with others: what it returned, or raised, or that it is to be made in a thread."""
 
-    def standing_before(self, task: ScoreTask) -> Standing | None:
-        """Return where its player stands before it is committed."""
+    __slots__ = ("done", "error", "needs_thread", "result", "work")
+
+    def __init__(self, work: Callable[[], Any], done: Callable[[Read], None]) -> None:
+        """`done` is for whoever put it in."""
+        self.work = work
+        self.done = done
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.needs_thread = False
+
+
+class ReadsTogether(Protocol):
+    """Where reads are made that arrive together."""
+
+    def put(self, reads: list[Read]) -> None:
+        """Make reads; from any thread."""
         ...
 
-    def ranked(self, task: ScoreTask, accepted: Accepted, before: Standing | None, wait_ms: int) -> Submitted | None:
-        """Answer a score that is durable when it is ranked; None when that takes longer."""
+    def close(self) -> None:
+        """Make what was put in, and end; blocks."""
+        ...
+
+
+class Before(NamedTuple):
+    """Where a player stood before a score; None for nowhere."""
+
+    standing: Standing | None
+
+
+class LedgerSeen(NamedTuple):
+    """How far the ledger was at a moment, or a little later."""
+
+    at_s: float  # by the monotonic clock
+    sequences: Mapping[int, int]  # by partition
+
+
+class Remote(Protocol):
+    """What an API process needs where ranking is another process's work; from any thread."""
+
+    @property
+    def ledger_seen(self) -> LedgerSeen:
+        """How far the ledger was when it was looked at last, which is a few times a second."""
+        ...
+
+    def standing_before(self, task: ScoreTask) -> Before | None:
+        """Return where its player stands before it is committed; None where that cannot be told."""
+        ...
+
+    def ranked(self, task: ScoreTask, accepted: Accepted, before: Before | None) -> Submitted | None:
+        """Answer a score that is durable and was ranked a moment ago; None where that cannot be told. Never fails."""
+        ...
+
+    def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
+        """Return how far boards are ranked, by partition, of those that can be asked; one round trip."""
+        ...
+
+    def lane(self, tell: Callable[[list[Read]], None]) -> ReadsTogether:
+        """Begin to make reads together; `tell` hears of those that are made, in another thread."""
         ...
 
     def share_rates(self, spent: list[tuple[str, str, float]]) -> Sequence[int]:

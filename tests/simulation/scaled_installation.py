@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
@@ -158,9 +158,13 @@ class LookBehindProjector(LookAtRedis):
         self._project()
         return super().look(instance)
 
-    def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
+    def look_at_ranks(self, instance: InstanceKey) -> RedisLook:
         self._project()
-        return super().has_ranked(positions, board)
+        return super().look_at_ranks(instance)
+
+    def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
+        self._project()
+        return super().ranked_upto(boards)
 
 
 def open_api(

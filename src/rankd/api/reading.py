@@ -45,7 +45,7 @@ def top(service: Service, request: Request) -> Response:
         raise InvalidValue("offset", "must be left out where a cursor says how to go on")
     after = read_cursor(cursor)
     where = Where(window=query.get("window"), scope=query.get("scope"), ranking=query.get("ranking"))
-    meant = boards.meant_by_cursor(request.arguments[0], after.instance, where)
+    meant = service.since(request, boards.meant_by_cursor(request.arguments[0], after.instance, where))
     return service.answer(request, meant, lambda: boards.following_in(meant, after, limit))
 
 
@@ -126,4 +126,5 @@ def friends_of(service: Service, request: Request) -> Response:
     require_own(request.identity, player)
     query = request.query
     where = Where(window=query.get("window"), scope=query.get("scope"), ranking=query.get("ranking"))
+    where["at_least"] = query.get("at_least")  # ranked already, so nothing is waited for
     return json_response(encode(service.boards.friends_of(board, player, **where)))

@@ -1,6 +1,6 @@
-"""Reads whose ranks are in another process: made in threads, shared by those who ask the same at once, used again.
+"""Reads whose ranks are in another process: made together, shared by those who ask the same at once, used again.
 
-    request → in memory and young enough? → somebody asking already? → a thread, one call to Redis → memory
+    request → in memory and young enough? → somebody asking already? → Reader, one call to Redis → memory
 
 An answer is kept for `cache_ms`, give or take a part of it, so that what was asked together is not asked again
 together. Whoever wrote through this process, or waits for a position, is not given what was read before.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from hashlib import blake2b
 from random import uniform
 from time import monotonic
@@ -20,6 +20,8 @@ import msgspec
 
 from rankd.api.caching import matches
 from rankd.api.exchange import Response
+from rankd.api.reader import settle
+from rankd.parts import Read
 
 ANSWERS_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024
@@ -43,13 +45,13 @@ class _Kept(NamedTuple):
 class RemoteReads:
     """Answers that may be used again; on the event loop."""
 
-    def __init__(self, cache_ms: int, in_thread: Callable[[Callable[[], Response]], Awaitable[Response]]) -> None:
+    def __init__(self, cache_ms: int) -> None:
         """`cache_ms` 0 keeps nothing: then only those who ask at the same moment share an answer."""
         self._lifetime_s = cache_ms / 1_000
-        self._in_thread = in_thread
+        self._loop = asyncio.get_running_loop()
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._bytes = 0
-        self._asked: dict[tuple[Key, int], asyncio.Task[Response]] = {}
+        self._asked: dict[tuple[Key, int], list[asyncio.Future[Response]]] = {}  # who waits for the same
         self._writes: dict[str, int] = {}  # by board, through this process
         self.hits = 0
         self.misses = 0
@@ -58,28 +60,34 @@ class RemoteReads:
         """Note that a board was written to: what was read before is not given any more."""
         self._writes[board] = self._writes.get(board, 0) + 1
 
-    async def answer(self, key: Key, read: Callable[[], Response]) -> Response:
-        """Return what a read answers: from memory, from somebody who asks the same now, or by asking."""
+    async def answer(self, key: Key, begin: Callable[[Callable[[Read], None]], None]) -> Response:
+        """Return what a read answers: from memory, from somebody who asks the same now, or by asking.
+
+        `begin` begins the read, and tells on the event loop when it is made.
+        """
         writes = self._writes.get(key[1], 0)
         kept = self._kept.get(key)
         if kept is not None and kept.writes == writes and kept.until > monotonic():
             self.hits += 1
             return kept.response
-        asked = self._asked.get((key, writes))
-        if asked is None:
-            self.misses += 1
-            asked = self._asked[key, writes] = asyncio.ensure_future(self._ask(key, writes, read))
-            asked.add_done_callback(lambda _: self._asked.pop((key, writes), None))
-        else:
+        # Everybody has a future of their own: one who goes away takes nothing from the others.
+        waiting: asyncio.Future[Response] = self._loop.create_future()
+        same = self._asked.get((key, writes))
+        if same is not None:
             self.hits += 1
-        return await asyncio.shield(asked)  # one of them who goes away takes nothing from the others
+            same.append(waiting)
+            return await waiting
+        begin(lambda read: self._take(key, writes, read))
+        self.misses += 1
+        self._asked[key, writes] = [waiting]
+        return await waiting
 
-    async def _ask(self, key: Key, writes: int, read: Callable[[], Response]) -> Response:
-        response = await self._in_thread(read)
-        if self._lifetime_s:
+    def _take(self, key: Key, writes: int, read: Read) -> None:
+        if self._lifetime_s and read.error is None:
             lifetime_s = self._lifetime_s * uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nobody guesses it
-            self._keep(key, _Kept(response, monotonic() + lifetime_s, writes))
-        return response
+            self._keep(key, _Kept(read.result, monotonic() + lifetime_s, writes))
+        for waiting in self._asked.pop((key, writes)):
+            settle(waiting, read)
 
     def _keep(self, key: Key, kept: _Kept) -> None:
         before = self._kept.pop(key, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from rankd.api.arrivals import Arrivals
 from rankd.api.authentication import Authenticator
 from rankd.api.caching import NO_STORE, Caching, matches
 from rankd.api.committer import Committer
@@ -19,12 +20,14 @@ from rankd.api.live import Live
 from rankd.api.metrics import Commits
 from rankd.api.patience import Patience
 from rankd.api.rates import Rates
+from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
 from rankd.api.signing import Signatures
 from rankd.api.streams import Streams, problem_data
 from rankd.api.tickets import Tickets
 from rankd.boards import Boards
 from rankd.config.model import Config
+from rankd.domain.position import parse_positions
 from rankd.errors import Overloaded
 from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
@@ -71,9 +74,13 @@ class Service:
         self._threads = ThreadPoolExecutor(
             THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX, thread_name_prefix="rankd-api"
         )
-        self.remote = None if boards.remote is None else RemoteReads(config.ranks.cache_ms, self.in_thread)
         self._waiting = 0
         self._loop = asyncio.get_running_loop()
+        self.remote: RemoteReads | None = None
+        if boards.remote is not None:
+            self.remote = RemoteReads(config.ranks.cache_ms)
+            self.reader = Reader(boards.remote, self.in_thread)
+            self.arrivals = Arrivals(boards.remote)
         self._patience = Patience(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._patience.run())
 
@@ -110,6 +117,9 @@ class Service:
         """Finish what was handed in; blocks, so in a thread."""
         self._loop.call_soon_threadsafe(self._watching.cancel)
         self.committer.stop()
+        if self.remote is not None:
+            self.arrivals.stop()
+            self.reader.stop()
         self._threads.shutdown()
 
     async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
@@ -147,17 +157,19 @@ class Service:
         if self.boards.is_due():
             await self.in_thread(self.boards.roll_over)
         at_least = request.query.get("at_least")
-        if at_least is not None:
-            deadline = self._loop.time() + self.config.ranks.at_least_wait_ms / 1_000
-            while not await self._has_ranked(at_least, request.arguments[0]):
-                if self._loop.time() >= deadline:
-                    raise not_ranked(at_least)
-                await asyncio.sleep(AT_LEAST_POLL_S)
+        if at_least is not None and not await self._wait_for(at_least, request.arguments[0]):
+            raise not_ranked(at_least)
 
-    async def _has_ranked(self, at_least: str, board: str) -> bool:
-        if self.remote is None:
-            return self.boards.has_ranked(at_least, board)
-        return await self.in_thread(lambda: self.boards.has_ranked(at_least, board))
+    async def _wait_for(self, at_least: str, board: str) -> bool:
+        wait_ms = self.config.ranks.at_least_wait_ms
+        if self.remote is not None:
+            return await self.arrivals.wait(parse_positions(at_least), board, wait_ms)
+        deadline = self._loop.time() + wait_ms / 1_000
+        while not self.boards.has_ranked(at_least, board):
+            if self._loop.time() >= deadline:
+                return False
+            await asyncio.sleep(AT_LEAST_POLL_S)
+        return True
 
     async def read_remotely(self, call: Call, request: Request) -> Response:
         """Answer a read of ranks that are in another process."""
@@ -170,19 +182,28 @@ class Service:
                 raise AssertionError(f"{call.name} is no plain read")
             return found
 
+        is_heavy = call.is_heavy is not None and call.is_heavy(request)
         if "at_least" in request.query or call.name not in KEPT_CALLS:
-            return await self.in_thread(read)
+            return await (self.in_thread(read) if is_heavy else self.reader.read(read))
+        begin = self.reader.begin_alone if is_heavy else self.reader.begin
         key = (call.name, request.arguments[0], request.target)
-        return not_modified(await self.remote.answer(key, read), request.headers.get(b"if-none-match"))
+        answer = await self.remote.answer(key, lambda done: begin(read, done))
+        return not_modified(answer, request.headers.get(b"if-none-match"))
 
     def meant(self, request: Request) -> Meant:
         """Return the instance that a read is about; its board is the first in the path."""
         query = request.query
         if not query:
             return self.boards.meant_now(request.arguments[0])
-        return self.boards.meant_now(
+        meant = self.boards.meant_now(
             request.arguments[0], query.get("window"), query.get("scope"), query.get("ranking")
         )
+        return self.since(request, meant)
+
+    def since(self, request: Request, meant: Meant) -> Meant:
+        """Return what a read is about, to be answered from nothing before the position it asks for."""
+        at_least = request.query.get("at_least")
+        return meant if at_least is None else meant._replace(since=parse_positions(at_least))
 
     def answer(self, request: Request, meant: Meant, read: Callable[[], object]) -> Response:
         """Answer a read, or say that the client has the answer already."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,11 +14,12 @@ from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.negotiation import JSON, MSGPACK, NDJSON, check_media
 from rankd.api.service import Service, encode
 from rankd.domain.board import Writes
-from rankd.errors import Forbidden, InvalidValue, MalformedRequest, TooLarge
-from rankd.intake.results import Accepted, Batched
+from rankd.domain.position import parse_positions
+from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, TooLarge, Unavailable
+from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
-from rankd.parts import Remote
+from rankd.parts import Before, Remote
 
 SCORES = "scores:write"
 ADMIN = "boards:admin"
@@ -26,6 +28,8 @@ WAIT_S_MAX = 10  # for a rank
 WAIT_DIGITS_MAX = 9
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 
+Answer = Callable[[], Submitted | None]
+_log = logging.getLogger("rankd")
 _score = msgspec.json.Decoder(bodies.Score)
 _batch = msgspec.json.Decoder(bodies.Batch)
 _lines = msgspec.json.Decoder(bodies.Score)
@@ -47,16 +51,34 @@ async def submit(service: Service, request: Request) -> Response:
 async def _submit_remotely(service: Service, waits: Remote, request: Request, task: ScoreTask) -> Response:
     """Count one score that another process ranks: answered when it is durable, or if asked to wait, ranked."""
     wait_ms = read_wait_ms(request)
-    before = None if wait_ms is None else await service.in_thread(lambda: waits.standing_before(task))
+    before = None if wait_ms is None else await _standing_before(service, waits, task)
     accepted = await service.commit(task)
     if not isinstance(accepted, Accepted):
         raise AssertionError("what others rank is accepted first")
     service.wrote(task)
-    if wait_ms is not None:
-        ranked = await service.in_thread(lambda: waits.ranked(task, accepted, before, wait_ms))
+    if wait_ms is not None and (before is not None or accepted.repeated):
+        ranked = await _ranked(service, accepted, task.board_id, wait_ms, lambda: waits.ranked(task, accepted, before))
         if ranked is not None:
             return json_response(encode(ranked))
     return json_response(encode(Waiting(accepted.position, repeated=accepted.repeated)), 202)
+
+
+async def _standing_before(service: Service, waits: Remote, task: ScoreTask) -> Before | None:
+    try:
+        return await service.reader.read(lambda: waits.standing_before(task))
+    except Unavailable:  # too much is being read: a score is taken all the same, and answered without a rank
+        return None
+
+
+async def _ranked(service: Service, accepted: Accepted, board: str, wait_ms: int, answer: Answer) -> Submitted | None:
+    """Wait until a score is ranked. It is durable, so that nothing which goes wrong here is an error of the request."""
+    try:
+        if not await service.arrivals.wait(parse_positions(accepted.position), board, wait_ms):
+            return None
+        return await service.reader.read(answer)
+    except RankdError as problem:
+        _log.debug("a score is durable, and its rank cannot be told: %s", problem)
+        return None
 
 
 def read_wait_ms(request: Request) -> int | None:

@@ -51,6 +51,15 @@ def tokens(positions: Mapping[int, int]) -> str:
     return _BETWEEN.join(token(partition, positions[partition]) for partition in sorted(positions)) or token(0, 0)
 
 
+def is_upto(ranked: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
+    """Tell whether what is ranked, by partition, holds everything up to what is wanted.
+
+    >>> is_upto({0: 5, 3: 12}, {3: 12}), is_upto({0: 5}, {0: 5, 3: 1})
+    (True, False)
+    """
+    return all(ranked.get(partition, -1) >= sequence for partition, sequence in wanted.items())
+
+
 def parse_positions(value: object, field: str = "at_least") -> dict[int, int]:
     """Read the positions of one or several partitions back."""
     parts = value.split(_BETWEEN) if isinstance(value, str) else []

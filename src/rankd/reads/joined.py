@@ -15,7 +15,7 @@ from rankd.errors import LedgerUnavailable
 from rankd.projection import port
 from rankd.projection.state import State
 from rankd.reads.answers import Entry
-from rankd.registry.port import Profile, Registry
+from rankd.registry.port import Profile
 
 LOOK_AGAIN_S = 0.5  # for metadata that was left out
 _log = logging.getLogger("rankd")
@@ -33,10 +33,23 @@ class Metadata(Protocol):
         ...
 
 
+class Names(Protocol):
+    """What of the registry a read needs."""
+
+    @property
+    def changes(self) -> int:
+        """How often a profile was changed since the start."""
+        ...
+
+    def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
+        """Return the profiles of those players who have one."""
+        ...
+
+
 class Joined:
     """Joins what the rank store does not know into its answers."""
 
-    def __init__(self, state: State, ledger: Metadata, registry: Registry, metadata_cached_max: int) -> None:
+    def __init__(self, state: State, ledger: Metadata, registry: Names, metadata_cached_max: int) -> None:
         """Begin with nothing in memory."""
         self._state = state
         self._ledger = ledger

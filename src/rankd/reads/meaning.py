@@ -16,13 +16,13 @@ from rankd.domain.fields import read_choice
 from rankd.domain.instance import InstanceKey
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.order import Ranking
-from rankd.domain.position import parse_positions
+from rankd.domain.position import is_upto, parse_positions, tokens
 from rankd.domain.resolve import resolve_window, window_gone
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Window
 from rankd.errors import Behind, BoardUnknown, InvalidValue, RankdError
 from rankd.projection.applier import Applier
-from rankd.reads.looking import Looking
+from rankd.reads.looking import Look, Looking
 from rankd.settings import Settings
 
 MEANINGS_MAX = 10_000  # remembered; when it is full it is emptied
@@ -46,6 +46,7 @@ class Meant(NamedTuple):
     key: InstanceKey
     ranking: Ranking
     now: int
+    since: Mapping[int, int] | None = None  # what has to be ranked in what is shown, by partition
 
 
 class _Meaning(NamedTuple):
@@ -109,9 +110,10 @@ class Meaning:
     ) -> Meant:
         """Return what a read is about, once what is due is done and what it waits for is ranked."""
         self._roll_over()
-        if at_least is not None:
-            self._wait_for(at_least, board)
-        return self.meant_now(board, window, scope, ranking)
+        if at_least is None:
+            return self.meant_now(board, window, scope, ranking)
+        self._wait_for(at_least, board)
+        return self.meant_now(board, window, scope, ranking)._replace(since=parse_positions(at_least))
 
     def meant_now(
         self, board: str, window: str | None = None, scope: str | None = None, ranking: str | None = None
@@ -129,7 +131,7 @@ class Meaning:
             and known.generation == self._state.generation
             and known.boards is self._boards()
         ):
-            found, where, key, counted, _ = known.meant
+            found, where, key, counted, _, _ = known.meant
             return Meant(found, where, key, counted, now)
         return self._find_meaning(names, now)
 
@@ -183,6 +185,12 @@ class Meaning:
             if time.monotonic() >= deadline:
                 raise not_ranked(at_least)
             time.sleep(_POLL_S)
+
+
+def check_since(look: Look, since: Mapping[int, int]) -> None:
+    """Refuse an answer from before a position, once the look's store has been asked."""
+    if not is_upto(parse_positions(look.position), since):
+        raise not_ranked(tokens(since))
 
 
 def not_ranked(at_least: object) -> Behind:

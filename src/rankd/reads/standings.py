@@ -20,7 +20,7 @@ from rankd.reads import answers
 from rankd.reads.cursor import Cursor, write_cursor
 from rankd.reads.joined import Joined
 from rankd.reads.looking import Look, Looking
-from rankd.reads.meaning import Meaning, Meant
+from rankd.reads.meaning import Meaning, Meant, check_since
 from rankd.settings import Settings
 
 LIMIT_MAX = 1_000
@@ -86,9 +86,11 @@ class Standings(Meaning):
     def rank_in(self, meant: Meant, player: str) -> answers.Standing | None:
         """Return where a player stands; None for somebody who does not."""
         who = check_player(player)
-        board, _, key, ranking, now = meant
+        board, _, key, ranking, now, since = meant
         look = self._look(meant.key)
         found = look.store.rank(key, who, ranking)
+        if since is not None:
+            check_since(look, since)
         if found is None:
             return None
         profile, metadata = self._joined.one(board, key, who, look.noted)
@@ -125,6 +127,8 @@ class Standings(Meaning):
         look = self._look(meant.key)
         found = look.store.around(meant.key, who, up, down, meant.ranking)
         if found is None:
+            if meant.since is not None:
+                check_since(look, meant.since)
             return None
         middle = port.Entry(found.player.rank, who, found.player.score, found.player.tie)
         entries = self._entries(meant, [*found.above, middle, *found.below], look)
@@ -242,6 +246,8 @@ class Standings(Meaning):
     # What several of them need
 
     def _about(self, meant: Meant, total: int, look: Look) -> dict[str, Any]:
+        if meant.since is not None:
+            check_since(look, meant.since)
         return {
             "board": meant.board.id,
             "window": meant.key.window,

@@ -46,6 +46,7 @@ _LAST = "\U0010ffff"
 _log = logging.getLogger(__name__)
 
 _NOBODY: Mapping[str, str] = {}
+_NO_PROFILES: Mapping[str, Profile] = {}
 _UNKNOWN = Profile("")
 _NO_ANSWER = ("",)  # friends that nobody can have
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -123,6 +124,13 @@ class PostgresRegistry:
                 self._left_out = True
                 self._warn(problem)
         return held
+
+    def held_profiles(self, players: Sequence[str]) -> Mapping[str, Profile] | None:
+        """Return the profiles of players without asking for them; None where somebody's is not in memory."""
+        if not self._has_profiles:
+            return _NO_PROFILES
+        held, missing = self._held(players)
+        return None if missing else held
 
     def attributes(self, player: str) -> Mapping[str, str]:
         """Return a player's attributes, the country among them."""

@@ -8,6 +8,7 @@ one of the same player meanwhile.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,27 +17,29 @@ import msgspec
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.position import parse_positions, tokens
-from rankd.errors import Unavailable
+from rankd.errors import RankdError, Unavailable
 from rankd.intake.queue import Task
 from rankd.intake.results import (
-    NOWHERE,
     Accepted,
     Batched,
     Question,
     Submitted,
     question_about,
-    submitted,
     submitted_of,
 )
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import Sender
 from rankd.ledger.partitioned import Heads, PartitionedLedger
+from rankd.parts import Before, LedgerSeen, Read
 from rankd.projection.port import Standing
-from rankd.reads.looking import Looking
+from rankd.reads.meaning import check_since
+from rankd.scaled.lane import Lane, elsewhere
+from rankd.scaled.served import LookAtRedis
 from rankd.scaled.writer import SharedWriter
 
 ShareRates = Callable[[list[tuple[str, str, float]]], Sequence[int]]
 POLL_FIRST_S, POLL_MAX_S = 0.001, 0.02
+_log = logging.getLogger("rankd")
 
 
 class Answering:
@@ -46,7 +49,7 @@ class Answering:
         self,
         writer: SharedWriter,
         ledger: PartitionedLedger,
-        looking: Looking,
+        looking: LookAtRedis,
         *,
         clock: Clock,
         wait_ms: int,
@@ -60,7 +63,7 @@ class Answering:
         self._clock = clock
         self._wait_ms = wait_ms
         self.check_open = writer.check_open
-        self.position_token = tokens(dict(enumerate(ledger.heads().sequences)))  # as of the last look
+        self.look_at_ledger()
 
     @property
     def boards(self) -> Mapping[str, Board]:
@@ -74,9 +77,23 @@ class Answering:
 
     def look_at_ledger(self) -> Heads:
         """Find out how far the ledger is, for those who ask and do not wait for it."""
+        began_s = time.monotonic()
         heads = self._ledger.heads()
-        self.position_token = tokens(dict(enumerate(heads.sequences)))
+        self.ledger_seen = LedgerSeen(began_s, dict(enumerate(heads.sequences)))
         return heads
+
+    @property
+    def position_token(self) -> str:
+        """How far the ledger was when it was looked at last."""
+        return tokens(self.ledger_seen.sequences)
+
+    def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
+        """Return how far boards are ranked, of those that can be asked; one round trip."""
+        return self._looking.ranked_upto(boards)
+
+    def lane(self, tell: Callable[[list[Read]], None]) -> Lane:
+        """Begin to make reads together."""
+        return Lane(tell)
 
     def is_due(self, _now: int) -> bool:
         """Roll-overs are the projector's work."""
@@ -91,11 +108,9 @@ class Answering:
         accepted = self._writer.submit(task)
         if not task.answers:
             return Batched(accepted.position, accepted.count, accepted.repeated)
-        answer = self.ranked(task, accepted, before, self._wait_ms)
-        if answer is None:
-            board = self._writer.board(task.board_id)
-            answer = submitted(accepted.position, board, task.players[0], None, NOWHERE, now=self._clock.now())
-        return answer
+        is_ranked = self.wait_for(accepted.position, task.board_id, self._wait_ms)
+        answer = self.ranked(task, accepted, before) if is_ranked else None
+        return answer or _without_rank(task, accepted)
 
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers; their results are Accepted."""
@@ -108,30 +123,42 @@ class Answering:
             raise AssertionError("a single score is answered with Submitted")
         return answer
 
-    def standing_before(self, task: ScoreTask) -> Standing | None:
-        """Return where the player of one score stands, in the instance that its answer speaks of."""
+    def standing_before(self, task: ScoreTask) -> Before | None:
+        """Return where the player of one score stands, in the instance that its answer speaks of.
+
+        None where that cannot be told, and for scores that nobody answers: they are taken all the same.
+        """
         board = self.boards.get(task.board_id)
-        if not task.answers or board is None:
+        if not task.answers:
             return None
+        if board is None:  # so new that this process has not heard of it
+            return Before(None)
         player, sent = task.players[0], task.attributes[0] if task.attributes else None
         at = task.at[0] if task.at and task.at[0] >= 0 else max(self._writer.at, self._clock.now())
         try:
-            attributes = self._writer.attributes_of(board, player, sent)
+            attributes: Mapping[str, str] = sent or {}
+            if board.scopes or board.team is not None:  # which a profile may tell
+                attributes = elsewhere(lambda: self._writer.attributes_of(board, player, sent))
             question = question_about(board, board.read_clock(at), player, attributes)
-            return None if question is None else self._stand(question)
+            return Before(None if question is None else self._stand(question))
         except Unavailable:
-            return None  # a score is taken whether or not ranks can be read
-
-    def ranked(self, task: ScoreTask, accepted: Accepted, before: Standing | None, wait_ms: int) -> Submitted | None:
-        """Answer one score that is durable when it is ranked; None when that takes longer."""
-        if not self.wait_for(accepted.position, task.board_id, wait_ms):
             return None
-        board, player, question = self._writer.board(task.board_id), task.players[0], accepted.question
+
+    def ranked(self, task: ScoreTask, accepted: Accepted, before: Before | None) -> Submitted | None:
+        """Answer one score that is durable and was ranked a moment ago; None where that cannot be told. Never fails."""
+        board, player, question = self.boards.get(task.board_id), task.players[0], accepted.question
+        if board is None or (before is None and not accepted.repeated):
+            return None
         if question is None and accepted.repeated:
             question = question_about(board, board.read_clock(self._clock.now()), player, {})
         if question is not None:
-            after = self._stand(question)
-            question.answer(after if accepted.repeated else before, after)
+            try:
+                after = self._stand(question, since=accepted.position)
+            except RankdError as problem:
+                _log.debug("a score is durable, and its rank cannot be told: %s", problem)
+                return None
+            was = after if before is None or accepted.repeated else before.standing
+            question.answer(was, after)
         answer = submitted_of(accepted.position, board, player, question, self._clock.now())
         return msgspec.structs.replace(answer, repeated=True) if accepted.repeated else answer
 
@@ -160,7 +187,27 @@ class Answering:
         except Unavailable:
             return False
 
-    def _stand(self, question: Question) -> Standing | None:
+    def _stand(self, question: Question, since: str | None = None) -> Standing | None:
+        """Return where somebody stands; Behind where that was read from before a position."""
         if question.subject is None:
             return None
-        return self._looking.look(question.instance).store.rank(question.instance, question.subject, question.ranking)
+        look = self._looking.look_at_ranks(question.instance)
+        found = look.store.rank(question.instance, question.subject, question.ranking)
+        if since is not None:
+            check_since(look, parse_positions(since))
+        return found
+
+
+def _without_rank(task: ScoreTask, accepted: Accepted) -> Submitted:
+    return Submitted(
+        accepted.position,
+        task.board_id,
+        task.players[0],
+        window=None,
+        score=None,
+        previous_score=None,
+        changed=False,
+        rank=None,
+        previous_rank=None,
+        repeated=accepted.repeated,
+    )

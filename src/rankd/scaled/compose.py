@@ -26,6 +26,7 @@ from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.fallback import LookWithFallback
 from rankd.scaled.figures import Figures
+from rankd.scaled.lane import CallsTogether
 from rankd.scaled.lease import Lease
 from rankd.scaled.moving import Moved, Moving
 from rankd.scaled.projector import Projector, ProjectorSettings
@@ -79,10 +80,11 @@ def open_shared(
             ledger,
             definitions,
             registry,
-            LookWithFallback(client, layout, heartbeat, standings),
+            LookWithFallback(CallsTogether(client), layout, heartbeat, standings),
             clock=time,
             settings=chosen,
             let_go=opened.pop_all().close,
+            held_profiles=registry.held_profiles,
             meet=registry.meet,
             make_months=ledger.make_months,
             share_rates=lambda spent: share_spending(client, [Spent(*one) for one in spent]),

@@ -17,6 +17,7 @@ from rankd.projection.port import READ_ENTRIES_MAX, Entry, Page, Standing
 from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.breaker import Breaker, Servers
 from rankd.registry.standings import AsOf, Standings
+from rankd.scaled.lane import elsewhere
 from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
 
 ORDINAL = Ranking.ORDINAL
@@ -90,7 +91,7 @@ class FallbackLook(RedisLook):
         if not self._is_kept(instance):
             raise problem
         try:
-            return ask()
+            return elsewhere(ask)
         except LedgerUnavailable as other:
             raise RanksUnavailable(f"{problem}; and {other}", told=problem.told) from None
 

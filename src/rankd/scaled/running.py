@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 from rankd.clock import Clock
@@ -20,12 +20,13 @@ from rankd.ledger.port import PastEvent
 from rankd.parts import Figures, Started
 from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
-from rankd.reads.looking import Looking
-from rankd.registry.port import Registry
+from rankd.registry.port import Profile, Registry
 from rankd.scaled.answering import Answering, ShareRates
 from rankd.scaled.changes import SharedChanges
 from rankd.scaled.complaints import Complaints
 from rankd.scaled.definitions import Definitions
+from rankd.scaled.lane import Together
+from rankd.scaled.served import LookAtRedis
 from rankd.scaled.writer import SharedWriter
 from rankd.settings import Settings
 
@@ -33,6 +34,7 @@ UPKEEP_EVERY_S = 0.5
 MONTHS_EVERY_S = 3_600.0  # how often the ledger is made ready for the months to come
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
 FORGETTING_S_MAX = 2.0  # then the rest of the upkeep has its turn
+HeldProfiles = Callable[[Sequence[str]], Mapping[str, Profile] | None]
 _log = logging.getLogger("rankd")
 
 
@@ -42,11 +44,40 @@ class EventMetadata:
     def __init__(self, ledger: PartitionedLedger) -> None:
         """Asked for what is not in memory."""
         self._ledger = ledger
+        self._together: Together[Sequence[int], dict[int, str]] = Together(self._of_everybody, is_slow=True)
 
     def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
         """Return the metadata (JSON) of those events that have some."""
-        found = self._ledger.metadata([place_of(one) for one in sequences])
-        return {event_id(*place): json for place, json in found.items()}
+        return self._together.ask(sequences)
+
+    def _of_everybody(self, asked: list[Sequence[int]]) -> list[dict[int, str]]:
+        found = self._ledger.metadata([place_of(one) for sequences in asked for one in sequences])
+        known = {event_id(*place): json for place, json in found.items()}
+        return [known] * len(asked)
+
+
+class Names:
+    """Profiles, as reads ask for them: from memory, or together with those of other reads."""
+
+    def __init__(self, registry: Registry, held: HeldProfiles) -> None:
+        """`held` returns the profiles of players where all of them are in memory."""
+        self._registry = registry
+        self._held = held
+        self._together: Together[Sequence[str], Mapping[str, Profile]] = Together(self._of_everybody, is_slow=True)
+
+    @property
+    def changes(self) -> int:
+        """How often a profile was changed since the start."""
+        return self._registry.changes
+
+    def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
+        """Return the profiles of those players who have one."""
+        held = self._held(players)
+        return self._together.ask(players) if held is None else held
+
+    def _of_everybody(self, asked: list[Sequence[str]]) -> list[Mapping[str, Profile]]:
+        found = self._registry.profiles([player for players in asked for player in players])
+        return [{player: found[player] for player in players if player in found} for players in asked]
 
 
 class SharedRunning:
@@ -57,11 +88,12 @@ class SharedRunning:
         ledger: PartitionedLedger,
         definitions: Definitions,
         registry: Registry,
-        looking: Looking,
+        looking: LookAtRedis,
         *,
         clock: Clock,
         settings: Settings,
         let_go: Callable[[], None],
+        held_profiles: HeldProfiles = lambda _players: None,
         share_rates: ShareRates | None = None,
         meet: Callable[[Sequence[str]], None] = lambda _players: None,
         make_months: Callable[[int], None] = lambda _now: None,
@@ -85,7 +117,9 @@ class SharedRunning:
             share_rates=share_rates,
         )
         self.changes = SharedChanges(self._shared, ledger, definitions, self._is_there)
-        self.joined = Joined(self.applier.state, EventMetadata(ledger), registry, settings.metadata_cached_max)
+        self.joined = Joined(
+            self.applier.state, EventMetadata(ledger), Names(registry, held_profiles), settings.metadata_cached_max
+        )
         self.remote = self.writer
         self._events = sum(self.writer.look_at_ledger().sequences)
         self._meet = meet

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
-from rankd.domain.position import tokens
+from rankd.domain.position import is_upto, tokens
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
 from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
@@ -107,8 +107,7 @@ class RedisLook(RedisReader):
         """What was ranked in what was asked last."""
         if self._asking is None:
             raise AssertionError("ask before you say as of when")
-        positions = self._asking.seen(None).positions
-        return tokens({partition: one.sequence for partition, one in positions.items()})
+        return self._asking.position
 
     @property
     def is_stale(self) -> bool:
@@ -172,15 +171,30 @@ class LookAtRedis:
         """Begin a read."""
         return RedisLook(self._client, self._layout, self._heartbeat)
 
+    def look_at_ranks(self, _instance: InstanceKey) -> RedisLook:
+        """Begin a read that nothing but Redis answers."""
+        return RedisLook(self._client, self._layout, self._heartbeat)
+
     def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
         """Tell whether events are ranked on a board."""
         if board is None:
             raise AssertionError("where boards are ranked apart, one is named")
+        return is_upto(self.ranked_upto([board]).get(board, {}), positions)
+
+    def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
+        """Return how far boards are ranked, of those that are there; one round trip, while all servers are."""
         try:
-            found = self._reader.positions(board)
-        except RanksUnavailable:
-            return False  # a board that was defined a moment ago is not there yet
-        return all(partition in found and found[partition].sequence >= one for partition, one in positions.items())
+            found = dict(zip(boards, self._reader.positions_of(boards), strict=True))
+        except RanksUnavailable as problem:
+            if len(boards) > 1:  # that one server is away says nothing of the others
+                return {board: upto for one in boards for board, upto in self.ranked_upto([one]).items()}
+            _log.debug("nobody knows how far %s is ranked: %s", boards[0], problem)
+            return {}
+        return {
+            board: {partition: one.sequence for partition, one in positions.items()}
+            for board, positions in found.items()
+            if not isinstance(positions, RanksUnavailable)  # a board that was defined a moment ago is not there yet
+        }
 
     def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
         """Return digest and position of many instances, in one round trip; without those that cannot be asked."""

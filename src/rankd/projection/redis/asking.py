@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
+from rankd.domain.position import tokens
 from rankd.errors import RankingUnavailable
 from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, read_described
@@ -156,9 +157,21 @@ class Asking:
                 partition, sequence = event.split(b":")
                 self.metadata[player] = int(partition), int(sequence)
 
+    @property
+    def position(self) -> str:
+        """How far all that was asked is applied, as clients see it."""
+        heads = self._heads.values()
+        if len(heads) == 1:
+            (head,) = heads
+            return head.token
+        return tokens({partition: one.sequence for partition, one in least_positions(heads).items()})
+
     def seen(self, result: Result) -> Seen[Result]:
         """Return an answer with what all replies so far say of how old it is."""
         heads = self._heads.values()
+        if len(heads) == 1:
+            (head,) = heads
+            return Seen(result, dict(head.positions), head.time_ms, captured=self.captured, metadata=self.metadata)
         return Seen(
             result,
             least_positions(heads),

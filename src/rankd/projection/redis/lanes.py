@@ -17,6 +17,7 @@ from rankd.projection.redis.library import our_function
 if TYPE_CHECKING:
     from rankd.projection.redis.client import Client
 
+SENT_BYTES_MIN = 32 * 1024  # less waits for what comes with it
 LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 FAILED = (RedisError, RedisClusterException, OSError)  # whatever the driver may raise
 
@@ -42,26 +43,37 @@ class Call(NamedTuple):
 class Lane:
     """One connection to one server, and whose answers come on it, first asked first."""
 
-    __slots__ = ("_connection", "_pool", "_waiting")
+    __slots__ = ("_connection", "_pool", "_unsent", "_unsent_bytes", "_waiting")
 
     def __init__(self, pool: Any) -> None:
         """Nothing is taken from the pool before something is sent."""
         self._pool = pool
         self._connection: Any = None
         self._waiting: deque[tuple[Pending, int]] = deque()
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
 
     def send(self, call: Call, pending: Pending, index: int) -> None:
-        """Send a call whose answer is `pending`'s."""
+        """Send a call whose answer is `pending`'s, with the next ones if it is small: `flush` comes after the last."""
+        packed: bytes = hiredis.pack_command(call.command)  # redis-py would look at each argument in Python first
+        self._waiting.append((pending, index))
+        self._unsent.append(packed)
+        self._unsent_bytes += len(packed)
+        if self._unsent_bytes >= SENT_BYTES_MIN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was not worth a packet of its own."""
+        if not self._unsent:
+            return
+        together = [b"".join(self._unsent)] if len(self._unsent) > 1 else self._unsent
+        self._unsent, self._unsent_bytes = [], 0
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            # hiredis alone: redis-py looks at each argument in Python first.
-            self._connection.send_packed_command([hiredis.pack_command(call.command)])
+            self._connection.send_packed_command(together)
         except FAILED as problem:
-            pending.failed(index, problem)
             self._break(problem)
-        else:
-            self._waiting.append((pending, index))
 
     def receive(self, pending: Pending) -> None:
         """Read answers until none is missing that is `pending`'s; those of others on the way are theirs."""
@@ -77,6 +89,7 @@ class Lane:
 
     def release(self) -> None:
         """Give the connection back."""
+        self._unsent, self._unsent_bytes = [], 0
         if self._connection is not None:
             if self._waiting:
                 self._connection.disconnect()  # answers that nobody reads would be taken for the next one's
@@ -88,6 +101,7 @@ class Lane:
         for pending, index in self._waiting:
             pending.failed(index, problem)
         self._waiting.clear()
+        self._unsent, self._unsent_bytes = [], 0
         if self._connection is not None:
             self._connection.disconnect()
             self._pool.release(self._connection)
@@ -118,6 +132,8 @@ class Pending:
                 lane = lanes[id(pool)] = Lane(pool)
             self._lanes.add(lane)
             lane.send(call, self, index)
+        for lane in self._lanes:
+            lane.flush()
 
     def answers(self) -> list[Any]:
         """Wait for the answers, in the order of the calls; RanksUnavailable when one cannot be had."""

@@ -19,6 +19,8 @@ from rankd.projection.redis.estimates import Counted, Estimate
 from rankd.projection.redis.keys import bucket_hash, shard_of
 from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
 
+READ_PLAYERS = "rankd_read_players"
+BEFORE_PLAYERS = 3  # arguments of it: the instance, options, how many players
 PLAYERS_PER_CALL = 500  # looked up and counted within 5 ms
 MARKS_PER_CALL = 500  # counted within 5 ms
 
@@ -56,7 +58,7 @@ def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool
         for shard, some in by_shard.items()
     }
     found: list[Found | None] = [None] * len(players)
-    replies = asking.at_once("rankd_read_players", pieces, lambda shard: question(by_shard[shard]))
+    replies = asking.at_once(READ_PLAYERS, pieces, lambda shard: question(by_shard[shard]))
     for shard, some in by_shard.items():
         rest = iter(some)
         for reply in replies[shard]:

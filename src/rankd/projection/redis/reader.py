@@ -23,7 +23,7 @@ from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, read_described
 from rankd.projection.redis.keys import ShardKeys, instance_name, instance_of
 from rankd.projection.redis.plain import PlainReads
-from rankd.projection.redis.seen import Seen, read_head
+from rankd.projection.redis.seen import Seen, least_positions, read_head
 
 ORDINAL = Ranking.ORDINAL
 
@@ -43,7 +43,19 @@ class RedisReader(PlainReads):
 
     def positions(self, board: str) -> dict[int, Position]:
         """Return how far every shard of a board is applied, for each partition: one round trip."""
-        return self.read_instances(board).positions
+        (found,) = self.positions_of([board])
+        if isinstance(found, RanksUnavailable):
+            raise found
+        return found
+
+    def positions_of(self, boards: Sequence[str]) -> list[dict[int, Position] | RanksUnavailable]:
+        """Return how far boards are applied, or why that cannot be told of one of them: one round trip."""
+        shards = [(board, shard) for board in boards for shard in range(self._shards_of(board))]
+        calls = [Call("rankd_read_positions", (ShardKeys(*one).meta,), read_only=True) for one in shards]
+        lines: dict[str, list[tuple[int, bytes]]] = {board: [] for board in boards}
+        for (board, shard), (line, _) in zip(shards, self._client.call_all(calls), strict=True):
+            lines[board].append((shard, line))
+        return [_positions(board, lines[board]) for board in boards]
 
     def read_instances(self, board: str) -> Seen[list[InstanceKey]]:
         """Return the instances of a board in which somebody stands: one round trip."""
@@ -243,3 +255,10 @@ def read_digests(caller: EachCaller, instances: Sequence[InstanceKey]) -> dict[I
             digest = int(read_described(described).digest, 16) if described else 0
             found[instance] = Seen(digest, head.positions, head.time_ms)
     return found
+
+
+def _positions(board: str, lines: Sequence[tuple[int, bytes]]) -> dict[int, Position] | RanksUnavailable:
+    try:
+        return least_positions(read_head(line, board, shard) for shard, line in lines)
+    except RanksUnavailable as problem:
+        return problem

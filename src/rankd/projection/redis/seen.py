@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from rankd.domain.position import tokens
 from rankd.errors import RanksNewer, RanksUnavailable
 from rankd.projection.port import START, Position
 from rankd.projection.redis.keys import LAYOUT_VERSION
@@ -25,6 +26,7 @@ class Head(NamedTuple):
     line: bytes  # equal lines are of one instant
     time_ms: int  # of the last write
     positions: dict[int, Position]
+    token: str  # the same as clients see it
 
 
 class Seen(msgspec.Struct, Generic[Result], frozen=True):
@@ -61,7 +63,8 @@ def read_head(line: bytes, board: str, shard: int) -> Head:
         if field.startswith(_POSITION_MARK) and field[1:].isdigit():
             epoch, sequence = value.split(":")
             positions[int(field[1:])] = Position(int(epoch), int(sequence))
-    return Head(line, int(fields.get("time", 0)), positions)
+    token = tokens({partition: one.sequence for partition, one in positions.items()})
+    return Head(line, int(fields.get("time", 0)), positions, token)
 
 
 def least_positions(heads: Iterable[Head]) -> dict[int, Position]:

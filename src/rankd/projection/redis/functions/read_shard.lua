@@ -8,10 +8,15 @@ local function read_total(keys, args)
   return reply
 end
 
+-- Reply: nothing but how far the shard is.
+local function read_positions(keys)
+  return { (read.head(keys[1])), false }
+end
+
 -- Reply: the windows and scopes in which somebody stands.
 local function read_instances(keys)
   local line, fields = read.head(keys[1])
-  if fields.version ~= LAYOUT_VERSION then
+  if line == '' or fields.version ~= LAYOUT_VERSION then -- a shard that is being filled has no generation yet
     return { line, false }
   end
   local described = string.sub(keys[1], 1, -5) .. fields.generation .. ':i'
@@ -21,3 +26,4 @@ end
 
 redis.register_function({ function_name = 'rankd_read_total', callback = read_total, flags = { 'no-writes' } })
 redis.register_function({ function_name = 'rankd_read_instances', callback = read_instances, flags = { 'no-writes' } })
+redis.register_function({ function_name = 'rankd_read_positions', callback = read_positions, flags = { 'no-writes' } })

@@ -1,0 +1,169 @@
+"""Reads on their way from the event loop to a lane and back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from rankd.api.exchange import Response
+from rankd.api.reader import Reader
+from rankd.api.remote import RemoteReads
+from rankd.errors import Overloaded, RanksUnavailable
+from rankd.parts import Read, ReadsTogether, Remote
+
+
+class Lane:
+    """Makes each group of reads in a thread, when it is let."""
+
+    def __init__(self, tell: Callable[[list[Read]], None]) -> None:
+        self._tell = tell
+        self.groups: list[int] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.refuses = False
+        self._threads: list[threading.Thread] = []
+
+    def put(self, reads: list[Read]) -> None:
+        self.groups.append(len(reads))
+        self._threads.append(threading.Thread(target=self._make, args=(reads,)))
+        self._threads[-1].start()
+
+    def _make(self, reads: list[Read]) -> None:
+        self.may_go_on.wait(10)
+        for read in reads:
+            if self.refuses:
+                read.needs_thread = True
+                continue
+            try:
+                read.result = read.work()
+            except Exception as problem:
+                read.error = problem
+        self._tell(reads)
+
+    def close(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+class Elsewhere:
+    """Where the lane comes from, in place of the boards."""
+
+    def __init__(self) -> None:
+        self.opened: list[Lane] = []
+
+    def lane(self, tell: Callable[[list[Read]], None]) -> ReadsTogether:
+        self.opened.append(Lane(tell))
+        return self.opened[0]
+
+
+def reading(reads_max: int = 100) -> tuple[Reader, Lane]:
+    elsewhere = Elsewhere()
+    reader = Reader(cast(Remote, elsewhere), asyncio.to_thread, reads_max)
+    return reader, elsewhere.opened[0]
+
+
+def answer(text: str) -> Callable[[], Response]:
+    return lambda: Response(text.encode(), [])
+
+
+def test_what_is_ready_in_one_turn_of_the_loop_goes_together() -> None:
+    async def run() -> tuple[list[int], list[int]]:
+        reader, lane = reading()
+        found = await asyncio.gather(*(reader.read(lambda number=number: number) for number in range(7)))  # type: ignore[misc]
+        await asyncio.to_thread(reader.stop)
+        assert reader.under_way == 0
+        return found, lane.groups
+
+    assert asyncio.run(run()) == ([0, 1, 2, 3, 4, 5, 6], [7])
+
+
+def test_what_the_lane_will_not_make_is_made_in_a_thread() -> None:
+    async def run() -> str:
+        reader, lane = reading()
+        lane.refuses = True
+        found = await reader.read(lambda: threading.current_thread().name)
+        assert reader.under_way == 0
+        await asyncio.to_thread(reader.stop)
+        return found
+
+    assert asyncio.run(run()).startswith("asyncio")
+
+
+def test_errors_come_back_to_whoever_asked() -> None:
+    async def run(*, refuses: bool) -> None:
+        reader, lane = reading()
+        lane.refuses = refuses
+
+        def fail() -> None:
+            raise RanksUnavailable("away")
+
+        with pytest.raises(RanksUnavailable):
+            await reader.read(fail)
+        assert reader.under_way == 0
+        await asyncio.to_thread(reader.stop)
+
+    asyncio.run(run(refuses=False))
+    asyncio.run(run(refuses=True))
+
+
+def test_more_than_may_be_under_way_is_refused() -> None:
+    async def run() -> None:
+        reader, lane = reading(reads_max=1)
+        lane.may_go_on.clear()
+        first = asyncio.ensure_future(reader.read(lambda: 1))
+        await asyncio.to_thread(int)
+        with pytest.raises(Overloaded):
+            await reader.read(lambda: 2)
+        lane.may_go_on.set()
+        assert await first == 1
+        await asyncio.to_thread(reader.stop)
+
+    asyncio.run(run())
+
+
+def test_those_who_ask_the_same_share_an_answer_and_one_who_goes_away_takes_nothing() -> None:
+    async def run() -> tuple[list[bytes], int, int]:
+        reader, lane = reading()
+        remote = RemoteReads(cache_ms=0)
+        lane.may_go_on.clear()
+        key = ("rank", "arcade", 1)
+
+        def ask(text: str) -> Any:
+            return asyncio.ensure_future(remote.answer(key, lambda done: reader.begin(answer(text), done)))
+
+        first, second, third = ask("first"), ask("second"), ask("third")
+        await asyncio.to_thread(int)
+        first.cancel()
+        remote.wrote("arcade")
+        after = ask("after")
+        await asyncio.to_thread(int)
+        lane.may_go_on.set()
+        bodies = [(await one).body for one in (second, third, after)]
+        await asyncio.to_thread(reader.stop)
+        return bodies, remote.hits, remote.misses
+
+    assert asyncio.run(run()) == ([b"first", b"first", b"after"], 2, 2)
+
+
+def test_errors_are_not_kept() -> None:
+    async def run() -> bytes:
+        reader, _ = reading()
+        remote = RemoteReads(cache_ms=60_000)
+        key = ("rank", "arcade", 1)
+
+        def fail() -> Response:
+            raise RanksUnavailable("away")
+
+        with pytest.raises(RanksUnavailable):
+            await remote.answer(key, lambda done: reader.begin(fail, done))
+        found = await remote.answer(key, lambda done: reader.begin(answer("back"), done))
+        again = await remote.answer(key, lambda done: reader.begin(fail, done))
+        await asyncio.to_thread(reader.stop)
+        assert again.body == found.body
+        return found.body
+
+    assert asyncio.run(run()) == b"back"

@@ -1,0 +1,143 @@
+"""What a score is answered with that is durable and ranked by others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from rankd.clock import ManualClock
+from rankd.domain.definition import define_board
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking
+from rankd.errors import RanksNewer, RanksUnavailable
+from rankd.intake.results import Accepted, Question, Submitted
+from rankd.intake.scores import ScoreTask, single_task
+from rankd.intake.sender import LOCAL
+from rankd.parts import Before
+from rankd.projection.port import Standing
+from rankd.scaled.answering import Answering
+
+BOARD = define_board("arcade", {})
+KEY = InstanceKey("arcade")
+OLD, NEW = Standing(2, "alice", 5, 0, 1, 2), Standing(1, "alice", 9, 0, 0, 2)
+POSITION = "3-8"
+
+
+class Ranks:
+    """Redis, as a test says; and a ledger that takes every score."""
+
+    def __init__(self) -> None:
+        self.boards = {"arcade": BOARD}
+        self.stands: Standing | None = OLD
+        self.ranked = {"arcade": {3: 7}}
+        self.position = "3-7"
+        self.problem: Exception | None = None
+        self.at = 0
+        self.is_repeat = False
+
+    # The look
+
+    def look_at_ranks(self, _instance: InstanceKey) -> Any:
+        return SimpleNamespace(store=self, position=self.position)
+
+    def rank(self, _key: InstanceKey, _player: str, _ranking: Ranking) -> Standing | None:
+        if self.problem is not None:
+            raise self.problem
+        return self.stands
+
+    def has_ranked(self, wanted: dict[int, int], board: str) -> bool:
+        return all(self.ranked[board].get(partition, 0) >= one for partition, one in wanted.items())
+
+    # The ledger
+
+    def heads(self) -> Any:
+        return SimpleNamespace(sequences=[0] * 8)
+
+    def check_open(self) -> None:
+        """It is."""
+
+    def submit(self, _task: ScoreTask) -> Accepted:
+        self.stands, self.ranked, self.position = NEW, {"arcade": {3: 8}}, POSITION
+        return accepted(repeated=self.is_repeat)
+
+
+def accepted(*, repeated: bool = False) -> Accepted:
+    return Accepted(POSITION, 1, repeated, None if repeated else Question(KEY, "alice", Ranking.ORDINAL))
+
+
+@pytest.fixture
+def ranks() -> Ranks:
+    return Ranks()
+
+
+@pytest.fixture
+def answering(ranks: Ranks) -> Answering:
+    stand_in = cast(Any, ranks)
+    return Answering(stand_in, stand_in, stand_in, clock=ManualClock(1_000), wait_ms=0)
+
+
+@pytest.fixture
+def task() -> ScoreTask:
+    return single_task(BOARD, "alice", 9, 0, LOCAL)
+
+
+def test_a_ranked_score_is_answered_with_where_the_player_stood_and_stands(
+    answering: Answering, task: ScoreTask
+) -> None:
+    answer = answering.submit(task)
+    assert isinstance(answer, Submitted)
+    assert (answer.previous_rank, answer.rank, answer.previous_score, answer.score) == (2, 1, 5, 9)
+    assert answer.changed
+
+
+def test_ranks_from_before_the_score_are_no_answer(answering: Answering, ranks: Ranks, task: ScoreTask) -> None:
+    before = answering.standing_before(task)
+    assert answering.ranked(task, accepted(), before) is None  # what is read is of position 7
+    ranks.position = POSITION
+    assert answering.ranked(task, accepted(), before) is not None
+
+
+@pytest.mark.parametrize("problem", [RanksUnavailable("away"), RanksNewer("upgrade")])
+def test_a_rank_that_cannot_be_read_is_no_error_of_a_durable_score(
+    answering: Answering, ranks: Ranks, task: ScoreTask, problem: Exception
+) -> None:
+    ranks.position, ranks.problem = POSITION, problem
+    assert answering.ranked(task, accepted(), Before(OLD)) is None
+
+
+def test_who_does_not_know_what_was_before_does_not_say_that_there_was_nothing(
+    answering: Answering, ranks: Ranks, task: ScoreTask
+) -> None:
+    ranks.problem = RanksUnavailable("away")
+    before = answering.standing_before(task)
+    ranks.problem, ranks.position = None, POSITION
+    assert before is None
+    assert answering.ranked(task, accepted(), before) is None
+    repeated = answering.ranked(task, accepted(repeated=True), before)
+    assert repeated is not None
+    assert repeated.repeated
+
+
+def test_a_board_that_was_deleted_meanwhile_leaves_the_score_accepted(
+    answering: Answering, ranks: Ranks, task: ScoreTask
+) -> None:
+    before = answering.standing_before(task)
+    ranks.boards = {}
+    assert answering.ranked(task, accepted(), before) is None
+    answer = answering.submit(task)
+    assert isinstance(answer, Submitted)
+    assert msgspec.structs.asdict(answer) | {"position": POSITION, "board": "arcade", "rank": None} == (
+        msgspec.structs.asdict(answer)
+    )
+
+
+def test_a_repeat_says_so_even_where_nothing_is_known_of_its_rank(
+    answering: Answering, ranks: Ranks, task: ScoreTask
+) -> None:
+    ranks.is_repeat, ranks.problem = True, RanksUnavailable("away")
+    answer = answering.submit(task)
+    assert isinstance(answer, Submitted)
+    assert (answer.repeated, answer.rank, answer.position) == (True, None, POSITION)

@@ -28,6 +28,7 @@ LIMITS = {
     "RANKD_RANKS_AT_LEAST_WAIT_MS": str(LONG_MS),
     "RANKD_RANKS_CACHE_MS": "0",
     "RANKD_LIMITS_SERVICE_WRITES_PER_S": "100000",
+    "RANKD_LIMITS_HEADER_READ_MS": "60000",  # hundreds of connections at once, on a busy machine
 }
 
 

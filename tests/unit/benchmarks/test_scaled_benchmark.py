@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SMOKE_WAIT_S = 120
 AGAINST_REDIS = {
     "scaled_rebuild",
+    "scaled_rebuild_huge",
     "scaled_mirror",
     "scaled_mirror_sums",
     "scaled_mirror_prefixed",
@@ -32,7 +33,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
         pytest.skip("redis-server is not installed: apt-get install redis-server")
     kept = tmp_path_factory.mktemp("bench") / "scaled.json"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--smoke", "--only", "scaled", "--json", str(kept)],
+        [sys.executable, "-m", "benchmarks", "--smoke", "--only", "scaled,scaled_huge", "--json", str(kept)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -309,15 +309,17 @@ TEST("lanes take a turn together, and readers come in between") {
   }
   threads.start([&] {
     const auto end = Clock::now() + kHangs;
-    for (uint64_t seen = 0; reads < 200 && Clock::now() < end; ++reads) {
+    bool both_work = false;  // a thread may be slow to begin
+    for (uint64_t seen = 0; (reads < 200 || !both_work) && Clock::now() < end; ++reads) {
       const std::shared_lock<TurnLock> reading(lock);
       CHECK(one + other >= seen);
       seen = one + other;
+      both_work = one > 0 && other > 0;
     }
     over = true;
   });
   threads.join();
-  CHECK_EQUAL(reads.load(), 200);
+  CHECK(reads.load() >= 200);
   CHECK(one > 0 && other > 0);
 }
 

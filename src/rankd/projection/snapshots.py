@@ -115,7 +115,8 @@ class Snapshots:
                 if store.position().sequence != saved.sequence:
                     raise SnapshotDamaged("its two files are of different instants")
             except (SnapshotUnreadable, OSError) as problem:
-                _log.warning("snapshot %s is passed over: %s", path.name, problem)
+                # As text: whoever keeps the record would keep the half-loaded engine with the error.
+                _log.warning("snapshot %s is passed over: %s", path.name, str(problem))
                 self.passed_over += 1
                 continue
             return store, saved

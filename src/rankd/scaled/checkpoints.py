@@ -78,7 +78,8 @@ class Checkpoints:
             try:
                 return _load(path, ledger, heads)
             except (SnapshotUnreadable, OSError) as problem:
-                _log.warning("checkpoint %s is passed over: %s", path.name, problem)
+                # As text: whoever keeps the record would keep the half-loaded engine with the error.
+                _log.warning("checkpoint %s is passed over: %s", path.name, str(problem))
         return None
 
 

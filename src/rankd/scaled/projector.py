@@ -225,9 +225,14 @@ class Projector:
 
     def _need_mirroring(self) -> Mirroring:
         if self._mirroring is None:
-            if self._client is None:
-                self._client = self._connect()
-            claim_redis(self._client, self._ledger.identity)
+            try:
+                if self._client is None:
+                    self._client = self._connect()
+                claim_redis(self._client, self._ledger.identity)
+            except RanksUnavailable:
+                # Nobody has been sent anything yet: what Redis lacks is found out when it comes, and need not be noted.
+                self.follower.begin_recording()
+                raise
             mirror = Mirror(
                 self._client, whole=self.follower.whole, call_updates_max=self._settings.redis_call_updates_max
             )

@@ -69,8 +69,10 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo > build/layers.log || { cat build/layers.log; exit 1; }
 
+# Files side by side, each with servers of its own: most of the time is waiting for them.
+WORKERS ?= 2
 test: check test-native
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-long: setup
 	$(BIN)/python -m pytest -m long

@@ -56,9 +56,10 @@ def nothing_is_written(boards: Boards) -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """Name a case: Python prints no integers of thousands of digits, and pytest no lone surrogates."""
+    """Name a case, always the same: Python prints no integers of thousands of digits, and pytest no lone surrogates."""
     is_huge = isinstance(value, int) and value.bit_length() > 99
-    return f"{type(value).__name__} {'huge' if is_huge else ascii(value)[:30]}"
+    printed = "huge" if is_huge else ascii(value).partition(" at 0x")[0][:30]
+    return f"{type(value).__name__} {printed}"
 
 
 @pytest.mark.parametrize("score", NOT_SCORES, ids=shown)
@@ -152,7 +153,7 @@ def test_only_64_bit_signed_integers_are_a_column_of_scores(boards: Boards, colu
             boards.submit_many("arcade", players=["a", "b"], scores=[1, 2], tiebreaks=column)
 
 
-@pytest.mark.parametrize("players", ["ab", b"ab", 7, {"a", "b"}, iter(["a", "b"]), None, {"a": 1, "b": 2}], ids=shown)
+@pytest.mark.parametrize("players", ["ab", b"ab", 7, {"ab"}, iter(["a", "b"]), None, {"a": 1, "b": 2}], ids=shown)
 def test_only_a_list_is_a_column_of_players(boards: Boards, players: Any) -> None:
     with pytest.raises(InvalidValue, match=r"^players: "):
         boards.submit_many("arcade", players=players, scores=[1, 2])

@@ -171,10 +171,12 @@ class Asking:
         heads = self._heads.values()
         if len(heads) == 1:
             (head,) = heads
-            return Seen(result, dict(head.positions), head.time_ms, captured=self.captured, metadata=self.metadata)
+            positions = dict(head.positions)
+        else:
+            positions = least_positions(heads)
         return Seen(
             result,
-            least_positions(heads),
+            positions,
             min(head.time_ms for head in heads),
             captured=self.captured,
             metadata=self.metadata,

@@ -132,6 +132,9 @@ class SteppedProjector:
     def die(self) -> None:
         """End it without notice."""
         self._projector.roll_overs.close()
+        if self._projector.keeping is not None:
+            # Its thread would hold its transaction open in this process, where a dead one's is over at once.
+            self._projector.keeping.stand_by()
         self._lease.release()
         self._ledger.close()
         for opened in self._opened:

@@ -111,8 +111,8 @@ class MirroredStore(RedisReader):
         """Make a board's shards, empty, when it is met for the first time."""
         if board not in self._boards:
             with self._lock:
-                self._boards.setdefault(board, {})
-                self._write([], Move(0, 0, 0), board)
+                if board not in self._boards:
+                    self._write([], Move(0, 0, 0), board)
 
     def _changes(self, batch: Batch) -> list[InstanceChange]:
         touched: dict[InstanceKey, dict[str, None]] = {}
@@ -160,7 +160,8 @@ class MirroredStore(RedisReader):
         answers = self.mirror.write(board, self._shards, self._epoch, [move], changes, time_ms=_now_ms(), dense=True)
         if any(answer.verdict is not Verdict.APPLIED for answer in answers):
             raise AssertionError(f"{board} was answered with {answers}")
-        self._boards[board][move.partition] = move.upto
+        # Known once it is written: whoever knows it, in another thread, may read it.
+        self._boards.setdefault(board, {})[move.partition] = move.upto
 
     def _whole(self, key: InstanceKey) -> Iterator[InstanceChange]:
         return whole_instance(self.engine, key, self._rules[key])

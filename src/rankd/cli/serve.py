@@ -10,10 +10,11 @@ import typer
 from rankd.cli.options import SERVER_PANEL, ConfigFile, Data, examples
 from rankd.cli.target import Target, in_use
 from rankd.config.loading import data_folder
-from rankd.config.model import Config
+from rankd.config.model import Config, Ledger
 from rankd.errors import FolderLocked
 
 app = typer.Typer()
+DEMO_FOLDER = Path("rankd-demo")
 
 Host = Annotated[
     str | None,
@@ -47,10 +48,16 @@ def serve(*, data: Data = None, host: Host = None, port: Port = None, config: Co
 
 @app.command(rich_help_panel=SERVER_PANEL, epilog=examples("rankd demo", "rankd demo --port 9000"))
 def demo(*, data: Data = None, host: Host = None, port: Port = None, config: ConfigFile = None) -> None:
-    """Serve sample boards with simulated players, to look at."""
+    """Serve sample boards with simulated players, to look at.
+
+    They are in a folder of their own, rankd-demo, unless one is named.
+    """
     from rankd.demo import run  # noqa: PLC0415 - as above
 
     loaded = _config(data, config, host, port)
+    if data is None and loaded.ledger.url == Ledger().url:
+        # Boards of one's own may have the sample boards' names, and nobody wants strangers among their players.
+        loaded = _config(DEMO_FOLDER, config, host, port)
     try:
         run(loaded)
     except FolderLocked as problem:

@@ -1,4 +1,4 @@
-// Columns of a request looked over: what is as it nearly always is needs no look by Python, item by item.
+// Columns looked over: what is as it nearly always is needs no look by Python, item by item.
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ nb::tuple extent(nb::handle column) {
 }  // namespace rankd
 
 NB_MODULE(_columns, module) {
-  module.doc() = "Columns of a request looked over; use rankd.intake.scores.";
+  module.doc() = "Columns looked over without a look by Python at each item.";
   module.def("first_odd", &rankd::first_odd, "ids"_a, "begin"_a, "end"_a, "bytes_max"_a,
              nb::sig("def first_odd(ids: list[typing.Any], begin: int, end: int, bytes_max: int) -> int"),
              "The first of some ids that is not plain printable ASCII of at most so many bytes; `end` when all are.");

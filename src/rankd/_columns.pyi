@@ -1,4 +1,4 @@
-"""Columns of a request looked over; use rankd.intake.scores."""
+"""Columns looked over without a look by Python at each item."""
 
 from typing import Any
 

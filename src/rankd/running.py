@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 
+from rankd.background import be_nice
 from rankd.clock import Clock, SystemClock
 from rankd.domain.instance import InstanceKey
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
@@ -153,6 +154,7 @@ class Running:
         self._archive_and_retire()
 
     def _keep_up(self) -> None:
+        be_nice()
         pause_s = UPKEEP_EVERY_S
         while not self._closing.wait(pause_s):
             pause_s = UPKEEP_AFTER_FAILURE_S

@@ -54,7 +54,7 @@ class Database:
         self._idle_readers: deque[apsw.Connection] = deque()
         self._closed = False
         self._log_kept = False
-        self.appender: Appender | None = None  # the short way of one event, where there is one
+        self.appender: Appender | None = None  # the short way of events, where there is one
         with translated():
             self._writer = self._connect(CACHE_KIB)
             self._single = self._writer.cursor()  # made once: a cursor costs as much as the call it is made for

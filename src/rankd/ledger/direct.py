@@ -1,4 +1,4 @@
-"""The native way of one event into the driver's own SQLite, where there is one.
+"""The native way of events into the driver's own SQLite, where there is one.
 
 Its module is built where SQLite's headers are, and loaded where the driver lets extensions in. Everywhere else the
 driver does the same.

@@ -6,12 +6,17 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import apsw
 
 from rankd.errors import LedgerDamaged
+from rankd.ledger.direct import error_of
 from rankd.ledger.event import SEAL_BYTES, Stretch, decode_detail, encode_detail, seal, sealed_at
 from rankd.ledger.statements import ROWS_PER_STATEMENT_MAX, statement
+
+if TYPE_CHECKING:
+    from rankd.ledger.direct import Appender
 
 Row = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
 """context, at, player, score, tiebreak, detail, seal, the player's id"""
@@ -52,9 +57,21 @@ def encoded_details(stretches: Sequence[Stretch]) -> list[bytes] | None:
 
 
 def insert_rows(
-    writer: apsw.Connection, first: int, columns: list[array[int]], details: list[bytes] | None, sealed: bytes
+    writer: apsw.Connection,
+    appender: Appender | None,
+    first: int,
+    columns: list[array[int]],
+    *,
+    details: list[bytes] | None,
+    sealed: bytes,
 ) -> None:
-    """Insert the events of a commit, the last of them with the seal."""
+    """Insert the events of a commit, the last of them with the seal, by native code where there is any."""
+    if appender is not None:
+        context, at, player, score, tiebreak = columns
+        problem = appender.insert(first, context, at, player, score, tiebreak, details, sealed)
+        if problem is not None:
+            raise error_of(*problem)
+        return
     count = len(columns[0])
     for start in range(0, count, _ROWS_PER_STEP):  # not all at once: a reader may wait for the interpreter
         values = values_of(first, columns, details, sealed, range(start, min(start + _ROWS_PER_STEP, count)))

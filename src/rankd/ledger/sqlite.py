@@ -194,7 +194,7 @@ class SqliteLedger:
             self._players.save(writer)
             self._contexts.save()
             if count:
-                insert_rows(writer, first, columns, details, sealed)
+                insert_rows(writer, self._database.appender, first, columns, details=details, sealed=sealed)
             self._insert_beside(writer, draft, before.sequence)
         return Head(sequence, sealed, draft.at)
 

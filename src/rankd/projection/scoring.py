@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from rankd._columns import extent
 from rankd.domain.board import Board
 from rankd.domain.order import Ties
 from rankd.domain.rollup import rolled_up
@@ -42,7 +43,7 @@ def can_apply_plain(placement: Placement, stretch: Stretch) -> bool:
     """Tell whether every event of a stretch has the same rows, so that whole columns can be applied."""
     if stretch.detail is not None:
         return False
-    return placement.is_plain(min(stretch.score), max(stretch.score))
+    return placement.is_plain(*extent(stretch.score))
 
 
 def apply_plain(store: RankStore, placement: Placement, stretch: Stretch) -> Applied:
@@ -80,7 +81,7 @@ def _tie_column(board: Board, stretch: Stretch) -> array[int]:
         case Ties.PLAYER:
             return array("q", bytes(8 * len(stretch)))
     first, resolution_ms = stretch.at[0], board.tie_resolution_ms
-    if stretch.at.count(first) == len(stretch):
+    if extent(stretch.at) == (first, first):
         return array("q", [first // resolution_ms]) * len(stretch)
     return array("q", [at // resolution_ms for at in stretch.at])
 

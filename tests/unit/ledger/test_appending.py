@@ -1,8 +1,10 @@
-"""One event is appended by native code where there is any, else by the driver: both leave the same."""
+"""Events are appended by native code where there is any, else by the driver: both leave the same."""
 
 from __future__ import annotations
 
 import random
+import threading
+from array import array
 from pathlib import Path
 
 import apsw
@@ -10,12 +12,12 @@ import pytest
 
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.database import Database
-from rankd.ledger.event import Accepted, Context, Kind, Single
+from rankd.ledger.event import Accepted, Context, Detail, Kind, Single
 from rankd.ledger.rows import INSERT_ONE
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.ledger.witness import WITNESS_NAME
 
-from .drafts import append_by, ask, everything, opened
+from .drafts import append_by, ask, draft, everything, opened, scores
 
 appender = pytest.importorskip("rankd._appender")
 
@@ -54,6 +56,115 @@ def test_both_ways_make_the_same_rows_seals_and_witness(
     rows = "SELECT * FROM events ORDER BY sequence"
     assert ask(tmp_path / "native", rows) == ask(tmp_path / "driver", rows)
     assert (tmp_path / "native" / WITNESS_NAME).read_bytes() == (tmp_path / "driver" / WITNESS_NAME).read_bytes()
+
+
+def test_both_ways_make_the_same_of_a_commit_of_many_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random
+) -> None:
+    """Of one context and of several, with details and without, of as many rows as a statement takes and of more."""
+    countries: list[Detail | None] = [
+        None,
+        Detail({"country": "BR"}),
+        Detail({"country": 'a "quoted" \u00e9\U0001f3b2'}),
+    ]
+    commits = [
+        [
+            (
+                "s" * rng.randrange(1, 3),
+                [(f"p{rng.randrange(50)}", rng.randrange(-(2**63), 2**63)) for _ in range(size)],
+                rng.choices(countries, k=size) if rng.random() < 0.5 else None,
+            )
+            for size in sizes
+        ]
+        for sizes in ([1], [99, 1], [101], [1, 250, 3], [1_500])
+    ]
+    for way in ("native", "driver"):
+        folder = tmp_path / way
+        folder.mkdir()
+        with monkeypatch.context() as patched:
+            append_by(way, patched)
+            with opened(folder) as ledger:
+                for at, commit in enumerate(commits, start=1):
+                    ledger.append(
+                        draft(
+                            *[
+                                scores(ledger, *events, context=context(sender), at=at, tiebreak=at % 3, detail=details)
+                                for sender, events, details in commit
+                            ],
+                            at=at,
+                        )
+                    )
+                assert sum(map(len, everything(ledger))) == sum(
+                    len(events) for commit in commits for _, events, _ in commit
+                )
+
+    rows = "SELECT *, typeof(detail), typeof(seal) FROM events ORDER BY sequence"
+    assert ask(tmp_path / "native", rows) == ask(tmp_path / "driver", rows)
+    assert (tmp_path / "native" / WITNESS_NAME).read_bytes() == (tmp_path / "driver" / WITNESS_NAME).read_bytes()
+
+
+def test_a_commit_that_fails_in_its_middle_leaves_nothing(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    ledger = SqliteLedger(tmp_path, database)
+    ledger.append(draft(scores(ledger, ("ann", 1))))
+    with database.writing() as writer:
+        writer.execute("INSERT INTO events SELECT 150, context, at, player, score, tiebreak, detail, NULL FROM events")
+    with pytest.raises(LedgerUnavailable, match=r"UNIQUE constraint failed: events\.sequence"):
+        ledger.append(draft(scores(ledger, *[("ann", score) for score in range(200)])))
+    with database.writing() as writer:
+        writer.execute("DELETE FROM events WHERE sequence = 150")
+
+    assert ledger.recover().sequence == 1
+    assert ledger.append(draft(scores(ledger, *[("ann", score) for score in range(200)]))).sequence == 201
+    assert sum(map(len, everything(ledger))) == 201
+    ledger.close()
+    database.close()
+
+
+def test_other_threads_run_while_a_commit_is_inserted(tmp_path: Path) -> None:
+    """A statement that waits, inside SQLite, for a function in Python that another thread must let go on."""
+    database = Database(tmp_path)
+    ledger = SqliteLedger(tmp_path, database)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def wait(*_: object) -> int:
+        reached.set()
+        return int(go_on.wait(60))
+
+    def let_go() -> None:
+        assert reached.wait(60)
+        go_on.set()
+
+    with database.exclusive() as writer:
+        writer.create_scalar_function("wait", wait, 0)
+        writer.execute("CREATE TEMP TRIGGER waits AFTER INSERT ON events BEGIN SELECT wait(); END")
+    other = threading.Thread(target=let_go)
+    other.start()
+    assert ledger.append(draft(scores(ledger, *[("ann", score) for score in range(200)]))).sequence == 200
+    other.join()
+    assert go_on.is_set()
+    ledger.close()
+    database.close()
+
+
+def test_columns_of_other_lengths_or_kinds_are_refused(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    ledger = SqliteLedger(tmp_path, database)
+    native = database.appender
+    assert native is not None
+    one, two = array("q", [1]), array("q", [1, 2])
+    with pytest.raises(ValueError, match="one length"):
+        native.insert(1, two, two, two, one, two, None, bytes(24))
+    with pytest.raises(ValueError, match="one length"):
+        native.insert(1, two, two, two, two, two, [b""], bytes(24))
+    with pytest.raises(ValueError, match="64-bit"):
+        native.insert(1, array("d", [1]), one, one, one, one, None, bytes(24))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        native.insert(1, one, one, one, one, one, ["text"], bytes(24))  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        native.insert(1, [1], one, one, one, one, None, bytes(24))  # type: ignore[arg-type]
+    ledger.close()
+    database.close()
 
 
 def test_what_is_new_is_numbered_first(tmp_path: Path) -> None:
@@ -99,6 +210,9 @@ def test_an_appender_that_is_closed_appends_nothing_and_holds_nothing(tmp_path: 
 
     with pytest.raises(ValueError, match="closed"):
         native.append(bytes(24), b"{}", 1, 1, 1, 1, 1, 0)
+    one = array("q", [1])
+    with pytest.raises(ValueError, match="closed"):
+        native.insert(1, one, one, one, one, one, None, bytes(24))
     native.close()
     database.close()
 

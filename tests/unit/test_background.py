@@ -1,0 +1,41 @@
+"""Upkeep runs behind everybody who waits for an answer, and nobody else does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import rankd
+from rankd.background import NICENESS, be_nice
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux only")
+def test_only_the_upkeep_of_boards_is_nice(tmp_path: Path) -> None:
+    before = {thread.native_id for thread in threading.enumerate()}
+    with rankd.open(tmp_path):
+        upkeep = [thread for thread in threading.enumerate() if thread.native_id not in before]
+        begun = {thread.name: thread.native_id for thread in upkeep}
+        assert niceness(begun["rankd-upkeep"]) >= NICENESS
+    assert os.getpriority(os.PRIO_PROCESS, 0) < NICENESS
+
+
+def test_a_machine_that_refuses_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError("no")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    be_nice()
+
+
+def niceness(thread: int | None) -> int:
+    """The thread may just have begun: it asks for its priority first."""
+    assert thread is not None
+    for _ in range(1_000):
+        if os.getpriority(os.PRIO_PROCESS, thread) >= NICENESS:
+            break
+        threading.Event().wait(0.01)
+    return os.getpriority(os.PRIO_PROCESS, thread)

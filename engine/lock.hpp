@@ -35,6 +35,16 @@ class TurnLock {
 
   bool try_lock_shared() {
     if (!was_read_.load(std::memory_order_relaxed)) was_read_.store(true, std::memory_order_relaxed);
+    return try_lock_aside();
+  }
+
+  void lock_shared() {
+    if (try_lock_shared()) return;
+    if (wait_for_turn() > kKeptLong) kept_long_.store(true, std::memory_order_relaxed);
+  }
+
+  // The same for whoever reads and has time, as a save has: it does not count as somebody who waits for an answer.
+  bool try_lock_aside() {
     uint32_t state = state_.load(std::memory_order_relaxed);
     while ((state & kWriter) == 0) {
       if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire)) return true;
@@ -42,18 +52,8 @@ class TurnLock {
     return false;
   }
 
-  void lock_shared() {
-    if (try_lock_shared()) return;
-    const auto began = Clock::now();
-    if (waiting_.fetch_add(1) == 0) note_first_waiting(began);
-    while (!try_lock_shared()) {
-      const uint32_t state = state_.load();
-      if ((state & kWriter) != 0) state_.wait(state);
-    }
-    if (waiting_.fetch_sub(1) == 1) waiting_.notify_all();
-    const auto waited = Clock::now() - began;
-    raise(longest_reader_, waited);
-    if (waited > kKeptLong) kept_long_.store(true, std::memory_order_relaxed);
+  void lock_aside() {
+    if (!try_lock_aside()) wait_for_turn();
   }
 
   void unlock_shared() {
@@ -134,6 +134,20 @@ class TurnLock {
       std::this_thread::yield();
     } while (Clock::now() < until);
     return false;
+  }
+
+  // Come in as a reader who is kept out for now, and return how long that took.
+  std::chrono::nanoseconds wait_for_turn() {
+    const auto began = Clock::now();
+    if (waiting_.fetch_add(1) == 0) note_first_waiting(began);
+    while (!try_lock_aside()) {
+      const uint32_t state = state_.load();
+      if ((state & kWriter) != 0) state_.wait(state);
+    }
+    if (waiting_.fetch_sub(1) == 1) waiting_.notify_all();
+    const auto waited = Clock::now() - began;
+    raise(longest_reader_, waited);
+    return waited;
   }
 
   // A reader's note for the writer: since when it waits, and what the writer had worked until then.

@@ -85,21 +85,23 @@ void RegionSupply::work() {
 void Regions::set_hurry(bool hurry) { supply_ = hurry && !kOneSlotPieces ? std::make_unique<RegionSupply>() : nullptr; }
 
 void Regions::prepare() {
-  bool is_short = false;
+  bool needs_more = false;
   {
     const auto held = guard();
-    is_short = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
+    needs_more = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
   }
+  bool is_short = false;
+  if (needs_more) {
+    try {
+      std::byte* region = map_touched_region();
+      std::byte* nothing = nullptr;
+      if (!spare_.compare_exchange_strong(nothing, region)) munmap(region, kRegionBytes);  // another lane was quicker
+    } catch (const std::bad_alloc&) {
+      is_short = true;  // whoever needs it finds out; what is left may be enough
+    }
+  }
+  // Not before it is known: while this lane asks the system, the other one looks.
   is_short_.store(is_short, std::memory_order_relaxed);
-  if (!is_short) return;
-  try {
-    std::byte* region = map_touched_region();
-    std::byte* nothing = nullptr;
-    if (!spare_.compare_exchange_strong(nothing, region)) munmap(region, kRegionBytes);  // another lane was quicker
-    is_short_.store(false, std::memory_order_relaxed);
-  } catch (const std::bad_alloc&) {
-    // Whoever needs it finds out; what is left may be enough.
-  }
 }
 
 Regions::~Regions() {

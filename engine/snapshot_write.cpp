@@ -46,11 +46,11 @@ class Slice {
     TurnLock& lock = engine.lock();
     const auto began = Clock::now();
     auto now = began;
-    while (now - began < kPatience && (lock.has_waiting_writer() || !lock.try_lock_shared())) {
+    while (now - began < kPatience && (lock.has_waiting_writer() || !lock.try_lock_aside())) {
       if (now - began > kWatched) std::this_thread::yield();
       now = Clock::now();
     }
-    if (now - began >= kPatience) lock.lock_shared();
+    if (now - began >= kPatience) lock.lock_aside();
     held_ = std::shared_lock<TurnLock>(lock, std::adopt_lock);
     until_ = now + kHeldMost;
     engine.refuse_if_broken();

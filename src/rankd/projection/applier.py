@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rankd._columns import extent
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
@@ -86,9 +87,8 @@ class Applier:
 
     def _score(self, stretch: Stretch, context: Context) -> None:
         placement = self.placements.at(stretch.context, context, stretch.at[0])
-        same_place = stretch.at.count(stretch.at[0]) == len(stretch) or (
-            placement.holds(min(stretch.at)) and placement.holds(max(stretch.at))
-        )
+        first, last = extent(stretch.at)
+        same_place = first == last or (placement.holds(first) and placement.holds(last))
         if same_place and can_apply_plain(placement, stretch):
             for part in _parts(stretch, BATCH_ROWS_MAX // _rows_per_event(placement)):
                 apply_plain(self.store, placement, part)

@@ -28,6 +28,9 @@ WAIT_SECONDS_MAX = 60
 WAIT_NS_MAX = 1_000_000  # of the writer's own work while a reader waits, as test_engine_threads.py says
 # More than the engine collects before it writes to its file, and than a pipe takes.
 LONG_ROWS = 250_000
+# Enough for the engine's memory to grow by many regions.
+JOINING_BATCHES = 40
+JOINING_ROWS = 10_000
 
 State = dict[InstanceKey, tuple[int, list[int | None]]]
 
@@ -131,6 +134,30 @@ def test_a_save_beside_batches_shows_the_instant_at_which_it_began(rng: random.R
             store.check()
     print(f"{batches} batches beside 10 saves")  # noqa: T201
     assert batches > 10
+
+
+def test_a_save_goes_on_while_both_lanes_of_batches_ask_for_memory(path: Path) -> None:
+    """One lane asks the system for more while the other notes what it changes: that is no shortage."""
+    boards = [(InstanceKey(f"window{n}"), Rules(keep=Keep.LATEST)) for n in range(5)]
+    store = EngineStore()
+    for number in range(JOINING_BATCHES):
+        if number == 1:
+            saving = store.begin_save()
+        players = [f"{number}-{n}" for n in range(JOINING_ROWS)]
+        answer = store.apply(
+            Batch(
+                instances=boards,
+                players=players,
+                score=array("q", range(JOINING_ROWS)) * len(boards),
+                instance=array("I", [board for board in range(len(boards)) for _ in players]),
+                player=array("I", range(JOINING_ROWS)) * len(boards),
+                after=number,
+                upto=number + 1,
+            )
+        )
+        assert answer.verdict is Verdict.APPLIED
+    saving.write(path)
+    assert [loaded(path).total(key) for key, _ in boards] == [JOINING_ROWS] * len(boards)
 
 
 def test_a_save_knows_its_positions(path: Path) -> None:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -93,6 +93,7 @@ class Stand:
         series, scale = Series(), self._scale
         count = BACKLOG_BATCHES * scale.scaled_batch_events
         with RawConnection(redis.port) as raw:
+            self._load_rival(raw)
             for _ in range(scale.rounds):
                 batches = list(self._workload.updates(count).batches(scale.scaled_batch_events))
                 projector.send_signal(signal.SIGSTOP)
@@ -104,7 +105,7 @@ class Stand:
                 began_ns = time.perf_counter_ns()
                 self._boards.top(BOARD, 1, at_least=last)
                 series.add(RANKD, (time.perf_counter_ns() - began_ns) / (count * len(WINDOWS)))
-                pipelines = [_zadds(events) for events in batches]
+                pipelines = [_zadds(list(zip(one.scores.tolist(), one.ids(), strict=True))) for one in batches]
                 began_ns = time.perf_counter_ns()
                 replies = raw.exchange(pipelines)
                 series.add(REDIS, (time.perf_counter_ns() - began_ns) / (count * len(WINDOWS)))
@@ -112,6 +113,13 @@ class Stand:
         extra = {"rankd_events_per_s": 1e9 / len(WINDOWS) / median(series.samples[RANKD])}
         note = "a whole projector, from the ledger on, five windows; redis: ZADDs encoded beforehand, raw socket"
         return series.row("scaled_backlog", scale.scaled_players, "ns_per_update", extra, note, judged=not scale.smoke)
+
+    def _load_rival(self, raw: RawConnection) -> None:
+        """Give everybody a score in the rival's sorted sets too: what an update costs grows with them."""
+        players = range(self._scale.scaled_players)
+        for start in range(0, len(players), LOAD_EVENTS):
+            some = [(one % LOAD_EVENTS, f"user_{one:08d}") for one in players[start : start + LOAD_EVENTS]]
+            integers(raw.exchange([_zadds(some)]))
 
     def most_per_s(self) -> float:
         """Return how many events a second are ranked at most: appended in batches, until a read shows the last."""
@@ -199,9 +207,9 @@ def _read_rows(scale: Scale, installation: Installation, folder: Path) -> Iterat
             yield series.row(name, scale.scaled_players, "ns_per_request", extra, note, judged=not scale.smoke)
 
 
-def _zadds(events: Events) -> Pipeline:
+def _zadds(scores: Sequence[tuple[int, str]]) -> Pipeline:
     parts = []
-    for number, player in zip(events.scores.tolist(), events.ids(), strict=True):
+    for number, player in scores:
         for window in WINDOWS:
             arguments = ["ZADD", window, str(number), player]
             parts.append("".join(["*4\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in arguments)]))

@@ -34,22 +34,13 @@ HashKey random_key() {
   return {word(), word()};
 }
 
-struct Types {
-  nb::object entry;
-  nb::object standing;
-  nb::object friend_line;
-  nb::object kept;
-  nb::object change;
-  nb::tuple verdicts;
-};
-
 // ------------------------------------------------------------------------------------------------------ the class
 
 class PyEngine {
  public:
   PyEngine(nb::object entry, nb::object standing, nb::object friend_line, nb::object kept, nb::object change,
            nb::tuple verdicts)
-      : engine_(random_key()), types_{entry, standing, friend_line, kept, change, verdicts} {}
+      : engine_(random_key()), answers_{entry, standing, friend_line, kept, change, verdicts} {}
 
   nb::tuple apply(nb::list instances, nb::handle players, nb::handle score, nb::handle tie, nb::handle instance,
                   nb::handle player, nb::handle op, uint64_t partition, uint64_t epoch, uint64_t after, uint64_t upto,
@@ -107,10 +98,10 @@ class PyEngine {
       const nb::gil_scoped_release others;
       applied = engine_.apply(event.batch);
     }
-    if (applied.verdict != Verdict::applied) return types_.verdicts[static_cast<size_t>(applied.verdict)];
+    if (applied.verdict != Verdict::applied) return answers_.verdicts[static_cast<size_t>(applied.verdict)];
     const uint8_t flags = applied.flags[0];
     return told(engine_, [&] {
-      return make_named(types_.change, (flags & kSet) != 0, whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
+      return make_named(answers_.change, (flags & kSet) != 0, whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
                         whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
                         whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
                         whole_if(applied.rank_after[0] != kRankAbsent, applied.rank_after[0]));
@@ -151,7 +142,7 @@ class PyEngine {
     if (!utf8(player.ptr(), id)) return nb::none();
     std::optional<Kept> kept;
     reading([&] { kept = engine_.read_score(engine_.read_board(name), id); });
-    return kept_object(kept);
+    return answers_.kept_object(kept);
   }
 
   nb::list scores(std::string_view name, nb::handle players) const {
@@ -160,8 +151,16 @@ class PyEngine {
     std::vector<std::optional<Kept>> scores;
     reading([&] { scores = engine_.read_scores(engine_.read_board(name), ids); }, ids.size());
     nb::list list;
-    for (const auto& kept : scores) list.append(kept_object(kept));
+    for (const auto& kept : scores) list.append(answers_.kept_object(kept));
     return list;
+  }
+
+  nb::tuple columns(std::string_view name, nb::handle players) const {
+    Ids ids;
+    take_ids(players, engine_, ids, nullptr);
+    KeptColumns columns;
+    reading([&] { columns.take(engine_.read_scores(engine_.read_board(name), ids)); }, ids.size());
+    return nb::make_tuple(column_of(columns.score, "q"), column_of(columns.tie, "q"), column_of(columns.gone, "B"));
   }
 
   nb::object rank(std::string_view name, nb::str player, int ranking) const {
@@ -169,7 +168,7 @@ class PyEngine {
     if (!utf8(player.ptr(), id)) return nb::none();
     Standing standing;
     reading([&] { standing = engine_.read_rank(engine_.read_board(name), id, static_cast<Ranking>(ranking)); });
-    return standing_object(standing, player);
+    return answers_.standing_object(standing, player);
   }
 
   nb::object ranks(std::string_view name, nb::handle players, int ranking) const {
@@ -181,7 +180,7 @@ class PyEngine {
     nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(standings.size())));
     for (size_t i = 0; i < standings.size(); ++i) {
       nb::object id = standings[i].present ? str_of(ids[i]) : nb::none();
-      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), standing_object(standings[i], id).release().ptr());
+      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), answers_.standing_object(standings[i], id).release().ptr());
     }
     return list;
   }
@@ -191,7 +190,7 @@ class PyEngine {
     reading(
         [&] { lines = engine_.read_range(engine_.read_board(name), first, last, static_cast<Ranking>(ranking)); },
         last - first);
-    return nb::make_tuple(entries(lines, 0, lines.lines.size()), lines.total);
+    return nb::make_tuple(answers_.entries(lines, 0, lines.lines.size()), lines.total);
   }
 
   nb::tuple following(std::string_view name, int64_t score, uint64_t tie, nb::str player, uint64_t limit,
@@ -205,7 +204,7 @@ class PyEngine {
                                          static_cast<Ranking>(ranking));
         },
         limit);
-    return nb::make_tuple(entries(lines, 0, lines.lines.size()), lines.total);
+    return nb::make_tuple(answers_.entries(lines, 0, lines.lines.size()), lines.total);
   }
 
   nb::object around(std::string_view name, nb::str player, uint64_t above, uint64_t below, int ranking) const {
@@ -221,8 +220,8 @@ class PyEngine {
         },
         above + below);
     if (!standing.present) return nb::none();
-    return nb::make_tuple(entries(lines, 0, above_count), standing_object(standing, player),
-                          entries(lines, above_count + 1, lines.lines.size()));
+    return nb::make_tuple(answers_.entries(lines, 0, above_count), answers_.standing_object(standing, player),
+                          answers_.entries(lines, above_count + 1, lines.lines.size()));
   }
 
   nb::list friends(std::string_view name, nb::handle players, int ranking) const {
@@ -233,7 +232,7 @@ class PyEngine {
             ids.size());
     nb::list list;
     for (const FriendLine& line : friends) {
-      list.append(make(types_.friend_line, whole(line.rank), str_of(ids[line.asked]), signed_whole(line.kept.score),
+      list.append(make(answers_.friend_line, whole(line.rank), str_of(ids[line.asked]), signed_whole(line.kept.score),
                        whole(line.kept.tie), whole(line.global_rank)));
     }
     return list;
@@ -323,6 +322,18 @@ class PyEngine {
     return place == Capture::kNowhere ? nb::none() : whole(place);
   }
 
+  nb::object captured_many(std::string_view name, nb::handle players) const {
+    Ids ids;
+    take_ids(players, engine_, ids, nullptr);
+    std::vector<int64_t> places(ids.size());
+    reading(
+        [&] {
+          for (size_t i = 0; i < places.size(); ++i) places[i] = place_of(engine_.read_captured(name, ids[i]));
+        },
+        ids.size());
+    return column_of(places, "q");
+  }
+
   void forget_capture(std::string_view name) {
     const std::string copy(name);
     const nb::gil_scoped_release others;
@@ -373,30 +384,8 @@ class PyEngine {
     read();
   }
 
-  nb::object kept_object(const std::optional<Kept>& kept) const {
-    if (!kept) return nb::none();
-    return make(types_.kept, signed_whole(kept->score), whole(kept->tie));
-  }
-
-  nb::object standing_object(const Standing& standing, nb::handle id) const {
-    if (!standing.present) return nb::none();
-    return make(types_.standing, whole(standing.rank), id, signed_whole(standing.kept.score), whole(standing.kept.tie),
-                whole(standing.better), whole(standing.total));
-  }
-
-  nb::object entries(const Lines& lines, size_t begin, size_t end) const {
-    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(end - begin)));
-    for (size_t i = begin; i < end; ++i) {
-      const Line& line = lines.lines[i];
-      nb::object entry = make(types_.entry, whole(line.rank), str_of(lines.id(line)), signed_whole(line.kept.score),
-                              whole(line.kept.tie));
-      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), entry.release().ptr());
-    }
-    return list;
-  }
-
   Engine engine_;
-  Types types_;
+  Answers answers_;
   TakenTable one_table_;  // of the last apply_one
 };
 
@@ -460,6 +449,10 @@ NB_MODULE(_engine, module) {
       .def("score", &PyEngine::score, "name"_a, "player"_a, nb::sig("def score(self, name: str, player: str) -> typing.Any"))
       .def("scores", &PyEngine::scores, "name"_a, "players"_a,
            nb::sig("def scores(self, name: str, players: collections.abc.Sequence[str]) -> list[typing.Any]"))
+      .def("columns", &PyEngine::columns, "name"_a, "players"_a,
+           nb::sig("def columns(self, name: str, players: collections.abc.Sequence[str]) "
+                   "-> tuple[memoryview, memoryview, memoryview]"),
+           "Scores, tie fields and, where somebody is not there, 1; of one instant, in request order.")
       .def("rank", &PyEngine::rank, "name"_a, "player"_a, "ranking"_a,
            nb::sig("def rank(self, name: str, player: str, ranking: int) -> typing.Any"))
       .def("ranks", &PyEngine::ranks, "name"_a, "players"_a, "ranking"_a,
@@ -488,6 +481,9 @@ NB_MODULE(_engine, module) {
       .def("capture", &PyEngine::capture, "name"_a)
       .def("captured", &PyEngine::captured, "name"_a, "player"_a,
            nb::sig("def captured(self, name: str, player: str) -> int | None"))
+      .def("captured_many", &PyEngine::captured_many, "name"_a, "players"_a,
+           nb::sig("def captured_many(self, name: str, players: collections.abc.Sequence[str]) -> memoryview"),
+           "Captured places of one instant, in request order; -1 for those who have none.")
       .def("forget_capture", &PyEngine::forget_capture, "name"_a)
       .def("begin_save", &PyEngine::begin_save, "undo_bytes_max"_a.none(),
            nb::sig("def begin_save(self, undo_bytes_max: int | None) -> tuple[int, list[tuple[int, int, int]]]"),

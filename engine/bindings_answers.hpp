@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -62,8 +63,60 @@ auto told(Engine& engine, Answer answer) {
   }
 }
 
+inline int64_t place_of(uint32_t captured) { return captured == Capture::kNowhere ? -1 : int64_t{captured}; }
+
+// What is kept of many players, as columns.
+struct KeptColumns {
+  std::vector<int64_t> score;
+  std::vector<int64_t> tie;
+  std::vector<uint8_t> gone;  // 1: not there
+
+  void take(const std::vector<std::optional<Kept>>& found) {
+    score.reserve(found.size());
+    tie.reserve(found.size());
+    gone.reserve(found.size());
+    for (const std::optional<Kept>& kept : found) {
+      score.push_back(kept ? kept->score : 0);
+      tie.push_back(kept ? static_cast<int64_t>(kept->tie) : 0);
+      gone.push_back(kept ? 0 : 1);
+    }
+  }
+};
+
 inline nb::object whole(uint64_t number) { return nb::steal(PyLong_FromUnsignedLongLong(number)); }
 inline nb::object signed_whole(int64_t number) { return nb::steal(PyLong_FromLongLong(number)); }
 inline nb::object whole_if(bool present, int64_t number) { return present ? signed_whole(number) : nb::none(); }
+
+// Python's classes, and the objects that are made of them.
+struct Answers {
+  nb::object entry;
+  nb::object standing;
+  nb::object friend_line;
+  nb::object kept;
+  nb::object change;
+  nb::tuple verdicts;
+
+  nb::object kept_object(const std::optional<Kept>& found) const {
+    if (!found) return nb::none();
+    return make_named(kept, signed_whole(found->score), whole(found->tie));
+  }
+
+  nb::object standing_object(const Standing& found, nb::handle id) const {
+    if (!found.present) return nb::none();
+    return make(standing, whole(found.rank), id, signed_whole(found.kept.score), whole(found.kept.tie),
+                whole(found.better), whole(found.total));
+  }
+
+  nb::object entries(const Lines& lines, size_t begin, size_t end) const {
+    nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(end - begin)));
+    for (size_t i = begin; i < end; ++i) {
+      const Line& line = lines.lines[i];
+      nb::object made = make(entry, whole(line.rank), str_of(lines.id(line)), signed_whole(line.kept.score),
+                             whole(line.kept.tie));
+      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), made.release().ptr());
+    }
+    return list;
+  }
+};
 
 }  // namespace rankd

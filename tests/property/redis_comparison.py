@@ -10,6 +10,7 @@ from typing import Any
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import (
+    SCORE_BOUND_DEFAULT,
     SCORE_MAX_POSSIBLE,
     SCORE_MIN_POSSIBLE,
     TIE_FIELD_MAX,
@@ -36,6 +37,7 @@ BOARD_NUMBERS = count(1)  # boards that share a server have names of their own
 ABSENT = ["nobody", "", "x" * 129, "\ud800"]
 
 # What the scores of a board are like, each with the bounds that a definition would have.
+DEFAULT = SCORE_BOUND_DEFAULT
 SCORES: dict[str, tuple[int, int, Callable[[random.Random], int]]] = {
     "few": (-20, 20, lambda rng: rng.randint(-20, 20)),
     "almost one": (0, 10, lambda rng: rng.choice([5, 5, 5, 5, 5, 6])),
@@ -43,6 +45,13 @@ SCORES: dict[str, tuple[int, int, Callable[[random.Random], int]]] = {
     "some such stretches": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(10_000)),
     "far from zero": (-(2**62), -(2**62) + 10**9, lambda rng: -(2**62) + rng.randrange(10**9)),
     "large neighbours": (-(2**62), 2**62, lambda rng: 2**61 + 2_048 * rng.randrange(-9, 9) + rng.randrange(3)),
+    "as by default": (
+        -DEFAULT,
+        DEFAULT,
+        lambda rng: rng.choice(
+            [-DEFAULT, DEFAULT, 0, rng.randint(-3, 3), DEFAULT - rng.randrange(5), rng.randint(-DEFAULT, DEFAULT)]
+        ),
+    ),
     "64 bits": (LOW, HIGH, lambda rng: rng.choice([*ENDS, rng.randint(LOW, HIGH)])),
 }
 

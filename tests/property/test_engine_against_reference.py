@@ -28,9 +28,10 @@ from rankd.domain.order import (
     Ties,
 )
 from rankd.errors import InvalidValue, MalformedBatch
-from rankd.projection.engine import EngineStore, Saving
+from rankd.projection.engine import EngineStore
 from rankd.projection.port import READ_ENTRIES_MAX, Applied, Batch, Op, RankStore, walk
 from rankd.projection.reference import ReferenceStore
+from rankd.projection.saving import Saving
 
 KEYS = [InstanceKey("arcade"), InstanceKey("arcade", "daily:2026-05-04"), InstanceKey("puzzle"), InstanceKey("xp")]
 NOWHERE = InstanceKey("nowhere")

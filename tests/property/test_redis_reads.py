@@ -123,7 +123,7 @@ def test_a_deep_page_of_players_spread_by_chance_takes_two_round_trips(
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("order", list(Order))
-@pytest.mark.parametrize("high", [1_000, 2**53], ids=["packed", "prefixed"])
+@pytest.mark.parametrize("high", [1_000, 2**53 - 1, 2**53], ids=["packed", "signed", "prefixed"])
 def test_a_crowd_with_one_score_stands_by_their_ids(
     redis_client: Client, rng: random.Random, shards: int, order: Order, high: int
 ) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
+from rankd.scaled import projector
 from rankd.scaled.compose import migrate
+
+from .scaled_by_hand import Installation
 
 
 class Stores(NamedTuple):
@@ -43,3 +47,21 @@ def lend_stores(postgres: PostgresServer, redis_server: RedisServer) -> LendStor
             postgres.drop_database(name)
 
     return lend
+
+
+@pytest.fixture
+def installation(
+    postgres_url: str, own_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Installation]:
+    """A projector that works when it is asked to, and boards whose clock is set by hand."""
+    monkeypatch.setattr(projector, "BOARD_IDLE_MS", 0)
+    migrate(postgres_url)
+    with closing(Installation(postgres_url, own_redis.url, tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def plain(own_redis: RedisServer) -> Iterator[Any]:
+    """A client of the Redis that is the test's own."""
+    with own_redis.client() as client:
+        yield client

@@ -2,93 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.servers.redis import RedisServer
 
-import rankd
-from rankd.boards import Boards
 from rankd.errors import RanksUnavailable
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.projection.redis.client import connect
 from rankd.projection.redis.keys import ShardKeys
 from rankd.projection.redis.lanes import Channel
 from rankd.projection.redis.mirror import Mirror
-from rankd.scaled import mirroring, missed, projector
+from rankd.scaled import mirroring, missed
 from rankd.scaled.boards_in_redis import whole_board
-from rankd.scaled.compose import migrate
 from rankd.scaled.rebuilding import Rebuilding
 from rankd.scaled.recording import RecordingStore
 
-from .scaled_installation import SteppedProjector, check_mirrored, open_api, recomputed, shards_by_board
+from .scaled_by_hand import NOON, Installation, copy_of, put_back
 
-NOON = 1_777_896_000_000
 DAY = 86_400_000
-
-
-class Installation:
-    """An API process whose clock is set by hand, and a projector that works when it is asked to."""
-
-    def __init__(self, ledger_url: str, ranks_url: str, folder: Path) -> None:
-        self.ledger_url, self.ranks_url = ledger_url, ranks_url
-        self.clock = rankd.ManualClock(NOON)
-        self._folders = (folder / str(number) for number in count())
-        running, _ = open_api(ledger_url, ranks_url, self.clock, lambda: None, commit_wait_ms=0)
-        self.boards = Boards(running)
-        self.projector = self._new_projector()
-
-    def _new_projector(self) -> SteppedProjector:
-        return SteppedProjector(self.ledger_url, self.ranks_url, next(self._folders), self.clock)
-
-    def replace_projector(self) -> None:
-        self.projector.die()
-        self.projector = self._new_projector()
-
-    @property
-    def mirroring(self) -> mirroring.Mirroring:
-        found = self.projector._projector._mirroring
-        assert found is not None
-        return found
-
-    def check(self) -> None:
-        """Compare Redis with the ledger."""
-        anew = recomputed(self.ledger_url)
-        check_mirrored(anew.store, self.ranks_url, shards_by_board(anew))
-
-    def close(self) -> None:
-        self.boards.close()
-        self.projector.die()
-
-
-@pytest.fixture
-def installation(
-    postgres_url: str, own_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Installation]:
-    monkeypatch.setattr(projector, "BOARD_IDLE_MS", 0)
-    migrate(postgres_url)
-    with closing(Installation(postgres_url, own_redis.url, tmp_path)) as made:
-        yield made
-
-
-@pytest.fixture
-def plain(own_redis: RedisServer) -> Iterator[Any]:
-    with own_redis.client() as client:
-        yield client
-
-
-def copy_of(plain: Any) -> dict[bytes, bytes]:
-    return {key: plain.dump(key) for key in plain.scan_iter()}
-
-
-def put_back(plain: Any, kept: Mapping[bytes, bytes]) -> None:
-    plain.flushall()
-    for key, value in kept.items():
-        plain.restore(key, 0, value)
 
 
 def keys_of(plain: Any, board: str) -> list[bytes]:

@@ -6,6 +6,7 @@ exactly this, and the native engine repeats it in `engine/order.hpp`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -124,6 +125,22 @@ def tie_key(rules: Rules, tie: int) -> int:
             return TIE_FIELD_MAX - tie
         case Ties.PLAYER:
             return 0
+
+
+def score_keys(rules: Rules, scores: Sequence[int]) -> Sequence[int]:
+    """Return the `score_key` of many scores."""
+    return [~score for score in scores] if rules.order is Order.DESC else scores
+
+
+def tie_keys(rules: Rules, ties: Sequence[int]) -> Sequence[int]:
+    """Return the `tie_key` of many tie fields."""
+    match rules.ties:
+        case Ties.EARLIEST:
+            return ties
+        case Ties.LATEST | Ties.VALUE:
+            return [TIE_FIELD_MAX - tie for tie in ties]
+        case Ties.PLAYER:
+            return [0] * len(ties)
 
 
 def sort_key(rules: Rules, kept: Kept, player: str) -> tuple[int, int, bytes]:

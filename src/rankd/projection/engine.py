@@ -8,10 +8,10 @@ It keeps every promise of port.py; what it adds is saving and loading, memory fi
 from __future__ import annotations
 
 import os
-import tempfile
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -21,7 +21,6 @@ from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
 from rankd.errors import InvalidValue, MalformedBatch
 from rankd.projection import arguments
 from rankd.projection.port import (
-    START,
     Applied,
     Around,
     Batch,
@@ -37,6 +36,7 @@ from rankd.projection.port import (
     Table,
     Verdict,
 )
+from rankd.projection.saving import Saving
 
 _KEEPS = {keep: number for number, keep in enumerate((Keep.BEST, Keep.LATEST, Keep.SUM, Keep.FIRST))}
 _ORDERS = {order: number for number, order in enumerate((Order.DESC, Order.ASC))}
@@ -59,6 +59,14 @@ _TABLES_MAX = 256
 
 
 _NativeInstance = tuple[str, int, int, int, int, int]
+
+
+class KeptColumns(NamedTuple):
+    """What is kept of some players, in the order they were asked for; 0 of those who are gone."""
+
+    score: array[int]
+    tie: array[int]
+    gone: bytes  # one byte a player, 1: not there
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
@@ -88,70 +96,6 @@ class Waits(msgspec.Struct, frozen=True):
     reader_ns: int  # from being kept out to being inside
     let_in_ns: int  # from the first reader being kept out to the writer letting it in
     work_ns: int  # processor time the writer used between these two
-
-
-class Saving:
-    """A save that has begun: it shows its store as it was then, whenever it is written.
-
-    It ends by `write`, whatever comes of that, or by `abandon`; one that is forgotten ends by itself.
-    """
-
-    __slots__ = ("_native", "_number", "_positions")
-
-    def __init__(self, native: Engine, number: int, positions: list[tuple[int, int, int]]) -> None:
-        """Made by `EngineStore.begin_save`."""
-        self._native = native
-        self._number = number
-        self._positions = {partition: Position(epoch, sequence) for partition, epoch, sequence in positions}
-
-    def position(self, partition: int = 0) -> Position:
-        """Return how far a partition was applied when the save began: the position that the file will hold."""
-        return self._positions.get(partition, START)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, complete or not at all, while batches and readers go on.
-
-        SaveInterrupted when too much changed meanwhile or the save was abandoned: begin another. OSError when the file
-        cannot be written.
-        """
-        target = Path(path)
-        try:
-            # A name of its own for each call: several stores may save to the same path at once.
-            file, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
-        except OSError:
-            self.abandon()
-            raise
-        draft = Path(name)
-        try:
-            try:
-                self._native.write_save(self._number, file)
-                os.fsync(file)
-            finally:
-                os.close(file)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-    def abandon(self) -> None:
-        """End the save without a file; a `write` at work in another thread gives up. Does nothing when it has ended."""
-        self._native.abandon_save(self._number)
-
-    def __enter__(self) -> Self:
-        """Return the save; it ends with the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Abandon what was not written."""
-        self.abandon()
-
-    def __del__(self) -> None:
-        """Abandon what nobody will write any more: it would keep changes for ever."""
-        self.abandon()
 
 
 class EngineStore:
@@ -265,6 +209,12 @@ class EngineStore:
         arguments.check_player_count(players)
         return self._native.scores(instance.text, players)
 
+    def columns(self, instance: InstanceKey, players: Sequence[str]) -> KeptColumns:
+        """Return what `scores` does, as columns."""
+        arguments.check_player_count(players)
+        score, tie, gone = self._native.columns(instance.text, players)
+        return KeptColumns(array("q", score.tobytes()), array("q", tie.tobytes()), gone.tobytes())
+
     def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
         """Return where a player stands."""
         number = _ORDINAL_NUMBER if ranking is _ORDINAL else _RANKINGS[ranking]  # the usual one without a lookup
@@ -342,6 +292,11 @@ class EngineStore:
     def captured(self, instance: InstanceKey, player: str) -> int | None:
         """Return the player's place at the instance's last capture."""
         return self._native.captured(instance.text, player)
+
+    def captured_many(self, instance: InstanceKey, players: Sequence[str]) -> array[int]:
+        """Return what `captured` does for many players at one instant, in request order; -1 for those without one."""
+        arguments.check_player_count(players)
+        return array("q", self._native.captured_many(instance.text, players).tobytes())
 
     def digest(self, instance: InstanceKey) -> int:
         """Return the digest of domain/digest.py; the engine keeps it up to date, so this is one lookup."""

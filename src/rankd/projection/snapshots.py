@@ -20,7 +20,8 @@ import msgspec
 from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.ledger.port import Head
 from rankd.projection.catalogue import Catalogue, Definition
-from rankd.projection.engine import EngineStore, Saving
+from rankd.projection.engine import EngineStore
+from rankd.projection.saving import Saving
 from rankd.projection.state import State
 
 STATE_VERSION = 1

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 from psycopg import Cursor, IsolationLevel
 
 from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Rules, score_key, tie_key
+from rankd.domain.order import Rules, score_keys, tie_keys
 from rankd.ledger.postgres.connections import Connection, Connections
 from rankd.ledger.postgres.migrations import check_component
+from rankd.ledger.postgres.packing import Bigints, Integers, Texts
 from rankd.registry.standings import COMPONENT, POSITIONS, AsOf, read_positions, standings_scripts
 
 ANSWER_WAIT_S = 60.0
@@ -132,14 +133,19 @@ class _Rows:
         rules = change.rules
         self.instances += [number] * len(change.players)
         self.players += change.players
-        self.score_keys += [score_key(rules, score) for score in change.scores]
-        self.tie_keys += [tie_key(rules, tie) for tie in change.ties]
+        self.score_keys += score_keys(rules, change.scores)
+        self.tie_keys += tie_keys(rules, change.ties)
 
-    def parts(self) -> Iterator[tuple[list[int], list[str], list[int], list[int]]]:
+    def parts(self) -> Iterator[tuple[Integers, Texts, Bigints, Bigints]]:
         """Return them in parts that one statement takes."""
         for first in range(0, len(self.players), ROWS_MAX):
             part = slice(first, first + ROWS_MAX)
-            yield self.instances[part], self.players[part], self.score_keys[part], self.tie_keys[part]
+            yield (
+                Integers(self.instances[part]),
+                Texts([player.encode() for player in self.players[part]]),
+                Bigints(self.score_keys[part]),
+                Bigints(self.tie_keys[part]),
+            )
 
 
 class StandingsWriter:
@@ -247,16 +253,16 @@ def _apply(connection: Connection, changes: Sequence[Changed]) -> None:
         connection.execute(_LEAVE, (cleared,))
     numbers = _numbers(connection, changes)
     rows = _Rows()
-    gone: tuple[list[int], list[str]] = ([], [])
+    gone: tuple[list[int], list[bytes]] = ([], [])
     for change in changes:
         number = numbers.get(change.key.text)
         if number is not None:
             rows.add(number, change)
             gone[0].extend([number] * len(change.gone))
-            gone[1].extend(change.gone)
+            gone[1].extend(player.encode() for player in change.gone)
     more: Counter[int] = Counter()
     if gone[0]:
-        more.subtract(_counts(connection.execute(_TAKE, gone)))
+        more.subtract(_counts(connection.execute(_TAKE, (Integers(gone[0]), Texts(gone[1])))))
     for part in rows.parts():
         more.update(_counts(connection.execute(_SET, part)))
     if more:

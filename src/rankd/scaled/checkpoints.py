@@ -19,7 +19,7 @@ import msgspec
 from rankd.errors import SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.ledger.partitioned import Heads, PartitionedLedger
 from rankd.projection.catalogue import Catalogue, Definition
-from rankd.projection.engine import Saving
+from rankd.projection.saving import Saving
 from rankd.projection.snapshots import sync_folder
 from rankd.projection.state import State
 from rankd.scaled.encoding import encoded_in_parts

@@ -13,12 +13,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from time import monotonic
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Rules
 from rankd.errors import LedgerUnavailable
-from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX, RankStore
+from rankd.projection.port import READ_ENTRIES_MAX
+from rankd.projection.redis.blob import without_gone
+from rankd.projection.redis.changes import Columned, changed
 from rankd.registry.standings import AsOf
 from rankd.registry.standings_writer import Changed, Move, Rest, StandingsWriter, Verdict
 from rankd.scaled.boards_in_redis import instances_of
@@ -32,6 +35,8 @@ EVERY_MS = 1_000
 NOTED_ROWS_MAX = 2_000_000  # more than that, and all of it is written anew
 ROUND_ROWS_MAX = 20_000  # that the projector's thread reads at the end of that; the other reads what is more
 REST_WAIT_S = 100.0  # PostgreSQL ends a transaction that is idle for 120 s
+BEHIND_SHARE = 0.2  # of the time, while more is waiting to be ranked: PostgreSQL and this process have ranks to do
+BEHIND_PAUSE_S = 10.0  # at most, however long a write takes
 BEHIND_WAIT_S = 30.0  # until standings that are ahead of us are taken for those of another ledger
 _log = logging.getLogger("rankd")
 
@@ -43,7 +48,7 @@ class _Unwanted(Exception):
 class _Rewriting:
     """All standings, being written by a thread; what changed meanwhile is told at the end."""
 
-    def __init__(self, store: RankStore, instances: Sequence[tuple[InstanceKey, Rules]]) -> None:
+    def __init__(self, store: Columned, instances: Sequence[tuple[InstanceKey, Rules]]) -> None:
         self._store = store
         self._instances = instances
         self._given = threading.Event()
@@ -103,6 +108,7 @@ class Keeping:
         self._rewriting: _Rewriting | None = None
         self._behind_since: float | None = None
         self._has_swept = False
+        self._took_s = 0.0  # the last write
         self._complaints = Complaints(_log)
         self.written_ms: int | None = None  # when standings were equal to ranks last; None: not by us
         self.rewrites = 0
@@ -119,14 +125,17 @@ class Keeping:
             if self._ask() is None or self._notes.rows > NOTED_ROWS_MAX:
                 self._notes.forget()
 
-    def keep(self, now_ms: int, epoch: int) -> None:
-        """Write what is noted if it is time to, and the last write is done."""
+    def keep(self, now_ms: int, epoch: int, *, is_behind: bool = False) -> None:
+        """Write what is noted if it is time to, and the last write is done.
+
+        `is_behind` tells that more of the ledger is waiting to be ranked: ranks come first then.
+        """
         if self._thread is not None and self._thread.is_alive():
             if self._rewriting is not None and self._rewriting.is_waiting:
                 self._finish_rewriting(self._rewriting, now_ms, epoch)
             return
         self._settle()
-        if monotonic() - self._looked_at < self._every_ms / 1_000:
+        if monotonic() - self._looked_at < self._pause_s(is_behind):
             return
         self._looked_at = monotonic()
         ours = self._follower.positions
@@ -147,6 +156,11 @@ class Keeping:
             self.written_ms = now_ms
         else:
             self._start(lambda: Verdict.WRITTEN)  # nothing, and sweeps
+
+    def _pause_s(self, is_behind: bool) -> float:
+        """Return how long after the beginning of the last write the next one begins."""
+        usual_s = self._every_ms / 1_000
+        return min(max(usual_s, self._took_s / BEHIND_SHARE), BEHIND_PAUSE_S) if is_behind else usual_s
 
     def stand_by(self) -> None:
         """Let another write: end what is under way, and note only."""
@@ -237,6 +251,7 @@ class Keeping:
         began = monotonic()
         try:
             self._verdict = write()
+            self._took_s = monotonic() - began
             if self._verdict is Verdict.WRITTEN:
                 self.written_ms = self._target_ms
             elif self._verdict is Verdict.FENCED:
@@ -252,20 +267,9 @@ class Keeping:
             _log.exception("standings could not be written")
 
 
-def _changed(store: RankStore, touched: Touched) -> Changed:
-    players = list(touched.players)
-    kept = [
-        one
-        for start in range(0, len(players), READ_PLAYERS_MAX)
-        for one in store.scores(touched.key, players[start : start + READ_PLAYERS_MAX])
-    ]
-    there = [(player, one) for player, one in zip(players, kept, strict=True) if one is not None]
-    return Changed(
-        touched.key,
-        touched.rules or Rules(),
-        [player for player, _ in there],
-        [one.score for _, one in there],
-        [one.tie for _, one in there],
-        [player for player, one in zip(players, kept, strict=True) if one is None],
-        touched.cleared,
-    )
+def _changed(store: Columned, touched: Touched) -> Changed:
+    rules = touched.rules or Rules()
+    found = changed(store, touched.key, rules, list(touched.players))
+    there = without_gone(found) if found.gone else found
+    gone = list(compress(found.players, found.gone))
+    return Changed(touched.key, rules, there.players, there.score, there.tie, gone, touched.cleared)

@@ -79,11 +79,12 @@ class Mirroring:
     def send(self, changes: Changes, now_ms: int, idle_ms: int, *, is_all: bool = True) -> None:
         """Send what changed; a board that nothing happened on is moved on when it was not for `idle_ms`.
 
-        Redis works on it while the next events are ranked: `settle` says whether it went well, at the latest before
-        the next time. `is_all` tells whether the ledger has been followed to its end.
+        Redis works on it while the next events are ranked, and while what they changed is read and encoded: `settle`
+        says whether it went well, at the latest when the next is under way. `is_all` tells whether the ledger has been
+        followed to its end.
         """
         try:
-            self.settle()
+            self._settle(self._start_next(changes, now_ms))
         except (RanksUnavailable, Fenced):
             self._store.put_behind(changes)
             self._note_for_later(self._store.take())
@@ -107,13 +108,52 @@ class Mirroring:
             self._is_complete = is_all and not changes.boards and not behind
             self._note_for_later(changes)
 
+    def _start_next(self, changes: Changes, now_ms: int) -> dict[str, _UnderWay]:
+        """Write to boards that Redis is still at work on, behind that; what is started is taken out of the changes.
+
+        A write follows the one before it or is refused, so nothing is passed over if that one is.
+        """
+        started: dict[str, _UnderWay] = {}
+        boards = self._follower.applier.state.boards
+        for board_id in changes.boards.keys() & self._under_way.keys() & boards.keys() - self._to_load:
+            board, live = self._follower.board(board_id)
+            before = self._under_way[board_id]
+            if board is before.board and self._known.stored_as_left(board) is not None:
+                try:
+                    started[board_id] = self._started(board, live, before.ours, changes.boards[board_id], now_ms)
+                except RanksUnavailable:
+                    break  # one that needs another form waits for Redis first
+                del changes.boards[board_id]
+        return started
+
     def close(self) -> None:
         """Give the mirror's connections back; what is under way may or may not be written."""
         self._mirror.close()
 
     def settle(self) -> bool:
         """Wait for Redis; what it did not take is noted to be sent again. Tell whether it took everything."""
-        problem: Exception | None = None
+        return self._settle({})
+
+    def _settle(self, next_ones: dict[str, _UnderWay]) -> bool:
+        """Wait for what is under way; then the next ones are, unless they follow something that was not taken."""
+        problems: list[RanksUnavailable | Fenced] = []
+        has_all = self._settle_moves(problems)
+        refused = self._settle_writes(self._under_way, problems)
+        has_all &= not refused
+        if has_all:
+            self._under_way = next_ones
+        else:
+            refused += self._settle_writes(next_ones, problems)  # nor were these, but they are answered
+            self._under_way = {}
+        for changes in reversed(refused):
+            self._store.give_back(changes)
+        if problems:
+            raise next((one for one in problems if isinstance(one, Fenced)), problems[-1])
+        if self._is_complete:
+            self.complete_as_of = self._began_ms
+        return has_all
+
+    def _settle_moves(self, problems: list[RanksUnavailable | Fenced]) -> bool:
         has_all = True
         moving, self._moving = self._moving, []
         for moves in moving:
@@ -122,25 +162,28 @@ class Mirroring:
                 for board_id, answers in moved.items():
                     self._check_fenced(board_id, answers)
             except (RanksUnavailable, Fenced) as found:
-                problem, moved = found, {}
+                problems.append(found)
+                moved = {}
             for board in moves.boards:
                 has_all &= self._settle_board(board, moved.get(board.id, ()), moves.ours)
-        under_way, self._under_way = self._under_way, {}
+        return has_all
+
+    def _settle_writes(
+        self, under_way: dict[str, _UnderWay], problems: list[RanksUnavailable | Fenced]
+    ) -> list[Changes]:
+        """Return what Redis did not take."""
+        refused = []
         for board_id, one in under_way.items():
-            answers = []
+            answers: Sequence[Written] = ()
             try:
                 answers = one.sent.answers()
                 self._check_fenced(board_id, answers)
             except (RanksUnavailable, Fenced) as found:
-                problem, answers = found, []
+                problems.append(found)
+                answers = ()
             if not self._settle_board(one.board, answers, one.ours):
-                has_all = False
-                self._store.give_back(Changes({board_id: one.touched}, 0))
-        if problem is not None:
-            raise problem
-        if self._is_complete:
-            self.complete_as_of = self._began_ms
-        return has_all
+                refused.append(Changes({board_id: one.touched}, 0))
+        return refused
 
     def _settle_board(self, board: Board, answers: Sequence[Written], ours: Vector) -> bool:
         """Note what became of a write; tell whether every shard took it."""
@@ -202,14 +245,16 @@ class Mirroring:
         if low is None or board.id in self._to_load:
             self.load(board.id, now_ms)
         elif len(set(stored)) == 1:
-            self._start(board, live, stored[0], touched, now_ms)
+            self._under_way[board.id] = self._started(board, live, stored[0], touched, now_ms)
         elif self._write(board, live, known, touched, now_ms):
             self._known.note_sent(board, ours)
         else:
             return None
         return True
 
-    def _start(self, board: Board, live: BoardState, stored: Vector, touched: dict[str, Touched], now_ms: int) -> None:
+    def _started(
+        self, board: Board, live: BoardState, stored: Vector, touched: dict[str, Touched], now_ms: int
+    ) -> _UnderWay:
         """Write to every shard without waiting for the answer."""
         ours = self._follower.positions
         changes = [change_of(self._store, board, live, one) for one in touched.values()]
@@ -222,9 +267,9 @@ class Mirroring:
             time_ms=now_ms,
             dense=is_dense(board),
         )
-        self._under_way[board.id] = _UnderWay(sent, board, touched, ours)
         self._known[board.id].moved_at = monotonic()
         self.rows += sum(len(change.players) for change in changes)
+        return _UnderWay(sent, board, touched, ours)
 
     def _write(self, board: Board, live: BoardState, known: Mirrored, touched: dict[str, Touched], now_ms: int) -> bool:
         """Write to every shard from where it is; False when one of them is somewhere else."""
@@ -272,7 +317,9 @@ class Mirroring:
         return [
             one
             for one in boards
-            if one not in changes.boards and (one in self._to_load or self._known.is_idle(one, before))
+            if one not in changes.boards
+            and one not in self._under_way
+            and (one in self._to_load or self._known.is_idle(one, before))
         ]
 
     def _catch_up(self, board_ids: Iterable[str], changes: Changes) -> None:

@@ -156,7 +156,7 @@ class Projector:
         self._figures.set_role(ACTIVE, self._lease.epoch)
         # None of this waits for Redis: it goes on while that is away.
         if self._keeping is not None:
-            self._keeping.keep(now, self._lease.epoch)
+            self._keeping.keep(now, self._lease.epoch, is_behind=done >= READ_EVENTS)
         self._save_now_and_then()
         due = self._roll_over(done)
         mirroring = self._need_mirroring()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from rankd.domain.order import TIE_FIELD_MAX, Keep, Kept, Order, Rules, Ties, sort_key
+from rankd.domain.order import SCORE_BOUND_DEFAULT, TIE_FIELD_MAX, Keep, Kept, Order, Rules, Ties, sort_key
 from rankd.domain.score import TIEBREAK_MAX
 from rankd.projection.redis.forms import (
     NUMBER_BITS,
@@ -55,7 +55,7 @@ def test_ascending_numbers_and_members_are_the_standing_order(seed: int) -> None
         written = []
         for kept, player in entries:
             number, prefix = form.encode(*kept)
-            assert abs(number) < 1 << NUMBER_BITS, f"seed {seed}"  # exact in a double
+            assert -(1 << NUMBER_BITS) <= number < 1 << NUMBER_BITS, f"seed {seed}"  # exact in a double
             written.append((float(number), form.member(player, prefix)))
             assert form.decode(float(number), prefix) == kept, f"seed {seed}: {form}"
             assert form.player(written[-1][1]) == player
@@ -93,7 +93,8 @@ def test_a_score_that_would_run_into_its_neighbours_does_not_fit(order: Order, t
     assert form.is_packed
     assert form.fits(0, 0)
     assert form.fits(1_000, tie_max)
-    better = 1_001 if order is Order.DESC else -1
+    beyond = 2**53 if ties is Ties.PLAYER else 0  # there are no neighbours to run into before the numbers end
+    better = 1_001 + beyond if order is Order.DESC else -1 - beyond
     assert not form.fits(better, 0)
     assert not form.fits_all(array("q", [5, better]), array("q", [0, 0]))
     if ties is not Ties.PLAYER:
@@ -114,8 +115,8 @@ def test_numbers_of_a_score_hold_all_its_ties_and_nobody_else() -> None:
 @pytest.mark.parametrize(
     ("ties", "resolution_ms", "score_max", "packed"),
     [
-        (Ties.PLAYER, 1_000, 2**53 - 1, True),
-        (Ties.PLAYER, 1_000, 2**53, False),
+        (Ties.PLAYER, 1_000, 2**54 - 1, True),
+        (Ties.PLAYER, 1_000, 2**54, False),
         (Ties.EARLIEST, 1_000, 2**20 - 1, True),
         (Ties.EARLIEST, 1_000, 2**20, False),
         (Ties.LATEST, 60_000, 2**26 - 1, True),
@@ -125,13 +126,38 @@ def test_numbers_of_a_score_hold_all_its_ties_and_nobody_else() -> None:
         (Ties.VALUE, 1_000, 2**13, False),
     ],
 )
-def test_the_packed_form_is_taken_while_score_and_tie_share_53_bits(
+def test_the_packed_form_is_taken_while_score_and_tie_share_a_number(
     ties: Ties, resolution_ms: int, score_max: int, packed: bool
 ) -> None:
     form = choose_form(Rules(ties=ties, score_min=0, score_max=score_max), resolution_ms)
 
     assert form.is_packed is packed
     assert form.fits(score_max, TIEBREAK_MAX if ties is Ties.VALUE else 0)
+
+
+@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize(
+    ("low", "high", "packed"),
+    [
+        (-SCORE_BOUND_DEFAULT, SCORE_BOUND_DEFAULT, True),
+        (0, 2**54 - 1, True),
+        (0, 2**54, False),
+        (-(2**63), -(2**63) + 2**54 - 1, True),
+        (2**63 - 2**54, 2**63 - 1, True),
+    ],
+)
+def test_without_ties_the_sign_of_a_number_is_a_bit_too(order: Order, low: int, high: int, packed: bool) -> None:
+    form = choose_form(Rules(order=order, ties=Ties.PLAYER, score_min=low, score_max=high))
+
+    assert form.is_packed is packed
+    for score in (low, low + 1, (low + high) // 2, high - 1, high):
+        assert form.fits(score, 0)
+        number, prefix = form.encode(score, 0)
+        assert float(number) == number
+        assert form.decode(float(number), prefix) == Kept(score, 0)
+    if packed and high - low == 2**54 - 1:
+        assert not form.fits(low - 1, 0)
+        assert not form.fits(high + 1, 0)
 
 
 def test_what_is_stored_of_an_instance_is_read_back() -> None:

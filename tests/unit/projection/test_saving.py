@@ -16,8 +16,9 @@ import pytest
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Rules, Ties
 from rankd.errors import SaveInterrupted, SaveUnderWay
-from rankd.projection.engine import EngineStore, Saving
+from rankd.projection.engine import EngineStore
 from rankd.projection.port import START, Batch, Op, Position, Verdict, batch_of_rows, walk
+from rankd.projection.saving import Saving
 
 LARGE = (InstanceKey("large"), Rules(keep=Keep.LATEST))
 LEVEL = (InstanceKey("level"), Rules(keep=Keep.SUM, order=Order.ASC, ties=Ties.PLAYER))

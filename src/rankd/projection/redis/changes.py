@@ -9,12 +9,12 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rankd.domain.board import TIE_RESOLUTION_MS_DEFAULT
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Rules, sort_key
-from rankd.projection.port import READ_ENTRIES_MAX, Position, RankStore, Verdict
+from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX, Position, RankStore, Verdict
 
 
 class Move(NamedTuple):
@@ -73,8 +73,18 @@ def dropped(key: InstanceKey, rules: Rules) -> InstanceChange:
     return InstanceChange(key, rules, cleared=True)
 
 
+class Columned(RankStore, Protocol):
+    """A store that gives what it keeps of many players as columns, as the engine does."""
+
+    def columns(self, instance: InstanceKey, players: Sequence[str]) -> tuple[array[int], array[int], bytes]:
+        """Return scores, tie fields and, of those who are not there, 1."""
+
+    def captured_many(self, instance: InstanceKey, players: Sequence[str]) -> array[int]:
+        """Return places at the instance's last capture; -1 for those without one."""
+
+
 def changed(
-    store: RankStore,
+    store: Columned,
     key: InstanceKey,
     rules: Rules,
     players: Sequence[str],
@@ -84,22 +94,20 @@ def changed(
     returned: Sequence[str] = (),
 ) -> InstanceChange:
     """Return what the store keeps now of these players, each named once."""
-    kept: list[Kept | None] = []
-    for first in range(0, len(players), READ_ENTRIES_MAX):
-        kept += store.scores(key, players[first : first + READ_ENTRIES_MAX])
-    gone = b""
-    if None in kept:
-        gone = bytes(one is None for one in kept)
-        kept = [one or Kept(0, 0) for one in kept]
-    score, tie = zip(*kept, strict=True) if kept else ((), ())
+    score, tie, gone = array("q"), array("q"), b""
+    for first in range(0, len(players), READ_PLAYERS_MAX):
+        some_score, some_tie, some_gone = store.columns(key, players[first : first + READ_PLAYERS_MAX])
+        score += some_score
+        tie += some_tie
+        gone += some_gone
     return InstanceChange(
         key,
         rules,
         tie_resolution_ms,
         players,
-        array("q", score),
-        array("q", tie),
-        gone,
+        score,
+        tie,
+        gone if 1 in gone else b"",
         cleared,
         returned,
         store.digest(key),
@@ -165,14 +173,15 @@ def whole_instance(
         after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
 
 
-def captured_places(store: RankStore, key: InstanceKey) -> dict[str, int]:
-    """Return every place that is remembered in an instance, player by player."""
+def captured_places(store: Columned, key: InstanceKey) -> dict[str, int]:
+    """Return every place that is remembered in an instance, by player."""
     found: dict[str, int] = {}
     after: tuple[Kept, str] | None = None
     while entries := store.following(key, after, READ_ENTRIES_MAX).entries:
-        for entry in entries:
-            place = store.captured(key, entry.player)
-            if place is not None:
-                found[entry.player] = place
+        players = [entry.player for entry in entries]
+        for first in range(0, len(players), READ_PLAYERS_MAX):
+            some = players[first : first + READ_PLAYERS_MAX]
+            places = store.captured_many(key, some)
+            found.update((player, place) for player, place in zip(some, places, strict=True) if place >= 0)
         after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
     return found

@@ -4,6 +4,7 @@
     t = domain.order.tie_key(tie)          smaller stands first
 
     packed    number = (k − lowest k) × 2^tie_bits + t'       member = player                   numbers are 0 … 2^53 − 1
+              without ties, k may be below "lowest k" too: numbers are −2^53 … 2^53 − 1, as many as scores by default
     prefixed  number = k >> 11                                member = 8 bytes ((k & 2047) << 48 | t) || player
               beside it a hash player → those 8 bytes, big-endian: the first two are the low 11 bits of k
 
@@ -70,10 +71,10 @@ class Form(msgspec.Struct, frozen=True):
         """Say whether a score can be written in this form."""
         if not self.is_packed:
             return True
-        offset = self._key(score) - self.lowest_key
-        return 0 <= offset < 1 << (NUMBER_BITS - self.tie_bits) and (
-            self.ties is Ties.PLAYER or 0 <= tie < 1 << self.tie_bits
-        )
+        offset, end = self._key(score) - self.lowest_key, 1 << (NUMBER_BITS - self.tie_bits)
+        if self.ties is Ties.PLAYER:
+            return -end <= offset < end
+        return 0 <= offset < end and 0 <= tie < 1 << self.tie_bits
 
     def encode(self, score: int, tie: int) -> tuple[int, bytes]:
         """Return the number, and what stands before the player in the member."""
@@ -234,11 +235,13 @@ def choose_form(rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT
     >>> choose_form(Rules(score_min=0, score_max=1_000_000)).kind
     <FormKind.PACKED: 'packed'>
     """
-    tie_bits = _tie_bits(rules, tie_resolution_ms)
-    if _score_bits(rules) + tie_bits > NUMBER_BITS:
+    tie_bits, score_bits = _tie_bits(rules, tie_resolution_ms), _score_bits(rules)
+    if score_bits + tie_bits > _number_bits(rules):
         return prefixed_form(rules)
-    best = rules.score_max if rules.order is Order.DESC else rules.score_min
-    return Form(FormKind.PACKED, rules.order, rules.ties, score_key(rules, best), tie_bits)
+    best = score_key(rules, rules.score_max if rules.order is Order.DESC else rules.score_min)
+    if score_bits > NUMBER_BITS:
+        best += 1 << NUMBER_BITS  # half of them are negative
+    return Form(FormKind.PACKED, rules.order, rules.ties, best, tie_bits)
 
 
 def entry_bytes(form: Form, id_bytes: int = 13) -> int:
@@ -252,11 +255,11 @@ def explain_form(
 ) -> list[str]:
     """Say which form a board takes in Redis, why, what it costs, and what would make it smaller."""
     form = choose_form(rules, tie_resolution_ms)
-    score_bits, tie_bits = _score_bits(rules), _tie_bits(rules, tie_resolution_ms)
+    score_bits, tie_bits, bits = _score_bits(rules), _tie_bits(rules, tie_resolution_ms), _number_bits(rules)
     scores = f"scores from {rules.score_min} to {rules.score_max} take {score_bits} bits"
     room = f"{scores}, {_tie_reason(rules.ties)} {tie_bits}"
     told = [
-        f"{form.kind}: {room}; together {'at most' if form.is_packed else 'more than'} the {NUMBER_BITS} of a number.",
+        f"{form.kind}: {room}; together {'at most' if form.is_packed else 'more than'} the {bits} of a number.",
         f"About {entry_bytes(form)} bytes of Redis' memory for each player in each window and scope.",
     ]
     if exact_top is not None:
@@ -268,14 +271,14 @@ def explain_form(
 
 
 def _way_to_pack(rules: Rules, tie_resolution_ms: int) -> str:
-    left = NUMBER_BITS - _tie_bits(rules, tie_resolution_ms)
+    left = _number_bits(rules) - _tie_bits(rules, tie_resolution_ms)
     ways = [f"bounds at most {2**left - 1} apart"]
     if rules.ties in (Ties.EARLIEST, Ties.LATEST):
         for coarser_ms, name in ((60_000, "1m"), (3_600_000, "1h")):
             if tie_resolution_ms < coarser_ms and _score_bits(rules) + _time_bits(coarser_ms) <= NUMBER_BITS:
                 ways.append(f"tie_resolution = {name}")
                 break
-    if rules.ties is not Ties.PLAYER and _score_bits(rules) <= NUMBER_BITS:
+    if rules.ties is not Ties.PLAYER and _score_bits(rules) <= NUMBER_BITS + 1:
         ways.append("ties = player")
     return " or ".join(ways) + "."
 
@@ -287,6 +290,11 @@ def _tie_reason(ties: Ties) -> str:
         Ties.VALUE: "a sent tiebreak",
         Ties.PLAYER: "ties by player",
     }[ties]
+
+
+def _number_bits(rules: Rules) -> int:
+    """Return the bits of a number that there are: its sign is one where nothing but the score is in it."""
+    return NUMBER_BITS + 1 if rules.ties is Ties.PLAYER else NUMBER_BITS
 
 
 def _score_bits(rules: Rules) -> int:

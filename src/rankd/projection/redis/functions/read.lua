@@ -10,7 +10,7 @@ local read = {}
 
 read.TIE_MAX = 281474976710655 -- 2^48 - 1
 read.POSITION = 112 -- "p", which only the fields of positions begin with
-read.NUMBERS = 9007199254740992 -- 2^53: packed numbers are below
+read.NUMBERS = 9007199254740992 -- 2^53: packed numbers are below, and not below its negative
 
 -- Returns meta as one line of fields and values, and as a table; "" where the shard is not there.
 function read.head(meta)
@@ -139,8 +139,9 @@ read.STEP_END = 7 -- behind everybody whose score does
 
 function read.packed_mark(view, kind, high, low, tie, player)
   local key = (high - view.lowest_high) * 2048 + (low - view.lowest_low)
-  if key < 0 then
-    return 0, ''
+  local lowest = view.ties == 'player' and -read.NUMBERS or 0
+  if key < lowest then
+    return lowest, ''
   end
   if key >= read.NUMBERS / view.step then
     return read.NUMBERS, ''

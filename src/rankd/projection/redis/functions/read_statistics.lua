@@ -101,8 +101,9 @@ end
 function read.score_of(view, number, member)
   local high, low
   if view.packed then
-    local key = math.floor(number / view.step) + view.lowest_low
-    high, low = view.lowest_high + math.floor(key / 2048), key % 2048
+    local key = math.floor(number / view.step)
+    low = key % 2048 + view.lowest_low -- apart from the rest: all of it may need more bits than a number has
+    high, low = view.lowest_high + math.floor(key / 2048) + math.floor(low / 2048), low % 2048
   else
     high, low = number, struct.unpack('>I2', member)
   end

@@ -1,0 +1,111 @@
+"""A write to Redis begins before the one before it is answered; what is refused is never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rankd.errors import RanksUnavailable
+from rankd.projection.port import Verdict
+from rankd.projection.redis.changes import Written
+from rankd.projection.redis.mirror import Mirror, Sent
+from rankd.scaled import projector
+
+from .scaled_by_hand import Installation, copy_of, put_back
+
+PLAYERS = 40
+
+
+@pytest.fixture
+def steps_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the projector rank ten events at a time, so that there is always more."""
+    monkeypatch.setattr(projector, "READ_EVENTS", 10)
+
+
+def ready(installation: Installation) -> None:
+    installation.boards.define("arcade", windows=["all_time", "daily"], shards=2, keep="latest")
+    installation.boards.submit_many("arcade", [(f"p{n}", n) for n in range(PLAYERS)])
+    installation.projector.project()
+
+
+@pytest.mark.usefixtures("steps_of_ten")
+def test_the_next_write_is_under_way_before_the_last_is_answered(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(installation)
+    told: list[str] = []
+    send, answers = Mirror.send, Sent.answers
+
+    def noted_send(mirror: Mirror, *about: Any, **more: Any) -> Sent:
+        told.append("sent")
+        return send(mirror, *about, **more)
+
+    def noted_answers(sent: Sent) -> list[Written]:
+        told.append("answered")
+        return answers(sent)
+
+    monkeypatch.setattr(Mirror, "send", noted_send)
+    monkeypatch.setattr(Sent, "answers", noted_answers)
+    installation.boards.submit_many("arcade", [(f"p{n}", n + 100) for n in range(PLAYERS)])
+    for _ in range(3):
+        assert installation.projector.step()
+
+    assert told == ["sent", "sent", "answered", "sent", "answered"]
+    installation.projector.project()
+    installation.check()
+
+
+@pytest.mark.usefixtures("steps_of_ten")
+@pytest.mark.parametrize("order", ["scores, then a reset", "a reset, then scores", "a removal, then scores"])
+@pytest.mark.parametrize("lost_after", [0, 1, 2])
+def test_what_is_behind_a_refused_write_is_refused_too_and_sent_again(
+    installation: Installation, plain: Any, order: str, lost_after: int
+) -> None:
+    """Redis goes back to what it was: before a write, while it is under way, or while the one behind it is."""
+    ready(installation)
+    older = copy_of(plain)
+    boards = installation.boards
+    boards.submit_many("arcade", [(f"p{n}", n + 200) for n in range(PLAYERS // 2)])
+    installation.projector.project()
+    happenings: dict[str, Callable[[], object]] = {
+        "scores": lambda: boards.submit_many("arcade", [(f"p{n}", n + 300) for n in range(10)]),
+        "a reset": lambda: boards.reset("arcade"),
+        "a removal": lambda: boards.remove("arcade", "p3"),
+    }
+    for step, what in enumerate([*order.split(", then "), "scores"]):
+        if step == lost_after:
+            put_back(plain, older)
+        happenings[what]()
+        installation.projector.step()
+    installation.projector.project()
+
+    installation.check()
+
+
+@pytest.mark.usefixtures("steps_of_ten")
+def test_a_write_whose_answer_is_lost_leaves_those_behind_it_answered(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers come in their order: one that nobody took would be taken for that of a later call."""
+    ready(installation)
+    installation.boards.submit_many("arcade", [(f"p{n}", n + 100) for n in range(PLAYERS)])
+    assert installation.projector.step()
+    answers, asked = Sent.answers, list[Sent]()
+
+    def lose_the_first(sent: Sent) -> list[Written]:
+        found = answers(sent)
+        asked.append(sent)
+        if len(asked) == 1:
+            raise RanksUnavailable("lost")
+        assert all(one.verdict is Verdict.APPLIED for one in found)
+        return found
+
+    monkeypatch.setattr(Sent, "answers", lose_the_first)
+    with pytest.raises(RanksUnavailable, match="lost"):
+        installation.projector.step()
+    assert len(asked) == 2
+    installation.projector.project()
+
+    installation.check()

@@ -122,13 +122,13 @@ class Stand:
             integers(raw.exchange([_zadds(some)]))
 
     def most_per_s(self) -> float:
-        """Return how many events a second are ranked at most: appended in batches, until a read shows the last."""
-        began = time.perf_counter()
-        batches = max(1, self._scale.scaled_events // self._scale.scaled_batch_events)
-        for _ in range(batches):
+        """Return how many events a second are ranked at most: appended for a while, until a read shows the last."""
+        began, sent = time.perf_counter(), 0
+        while sent == 0 or time.perf_counter() - began < self._scale.scaled_seconds:
             last = self._send(self._scale.scaled_batch_events)
+            sent += self._scale.scaled_batch_events
         self._boards.top(BOARD, 1, at_least=last)
-        return batches * self._scale.scaled_batch_events / (time.perf_counter() - began)
+        return sent / (time.perf_counter() - began)
 
     def visible_row(self, name: str, per_s: int, most: float) -> Row:
         """Send at a rate, and see how long it takes until a read shows a score."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
 from itertools import count
@@ -105,6 +106,26 @@ def test_the_front_page_lists_every_board_with_its_leader_and_a_link(server: Ser
     browsing.picture(page, "front")
     page.get_by_role("link", name="Laps", exact=True).click()
     expect(page.locator("h1")).to_have_text("Laps")
+
+
+def test_where_nobody_stands_the_front_page_says_how_to_send_a_score(tmp_path: Path, browsing: Browsing) -> None:
+    """The command is run as it stands there; it leaves the page when its score arrives."""
+    with serving(tmp_path / "data") as server:
+        for board in ("arcade", "laps"):
+            put(server, f"/v1/boards/{board}", BOARDS[board])
+        page = browsing.open(f"{server.url}/", until="#state[data-state=live]")
+        invitation = page.locator("#first")
+        expect(invitation).to_contain_text("Send the first score")
+        command = invitation.locator("pre").inner_text()
+        words = shlex.split(command.replace("\\\n", " ").replace("$RANKD_TOKEN", server.admin_key))
+        assert words[:2] == ["curl", f"{server.url}/v1/scores"]
+        headers = dict(header.split(": ", 1) for header in words[3:6:2])
+        answer = httpx.post(words[1], headers=headers, content=words[7])
+        assert answer.status_code == 200, answer.text
+
+        expect(invitation).to_be_hidden()
+        expect(page.locator(".tile").first).to_contain_text("alice")
+        browsing.end()  # before the server goes
 
 
 def test_a_score_sent_elsewhere_moves_its_row(server: Serving, board: str, browsing: Browsing) -> None:

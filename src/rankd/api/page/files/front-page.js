@@ -25,6 +25,8 @@ class Tile {
     this.definition = definition;
     this.isScoped = !definition.global; // there is no board of everybody to show
     this.entries = new Map();
+    this.total = null; // not known yet
+    this.tell = () => {};
     this.leader = make("p", { class: "leader" });
     this.count = make("span", { class: "count" });
     const [first, ...others] = windowNames(definition);
@@ -54,6 +56,8 @@ class Tile {
   }
 
   show(total) {
+    this.total = total;
+    this.tell();
     const first = [...this.entries.values()].sort((a, b) => a.rank - b.rank)[0];
     write(this.count, `${countText(total, this.definition)} · ${this.first}`);
     const shown = JSON.stringify([first?.player, String(first?.score), first?.name, first?.avatar_url, first?.country]);
@@ -70,6 +74,27 @@ class Tile {
     if (!this.isScoped) this.snapshot(await source.get(boardPath(this.definition.id, "/top"), { limit: 1 }));
   }
 }
+
+// Where nobody stands anywhere, how to change that; gone with the first score.
+const invite = (tiles) => {
+  const isEmpty = tiles.length > 0 && tiles.every((tile) => tile.total !== null && Number(tile.total) === 0);
+  if (isEmpty === !by("first").hidden) return;
+  by("first").hidden = !isEmpty;
+  if (!isEmpty) return;
+  const body = JSON.stringify({ board: tiles[0].definition.id, player: "alice", score: 100 });
+  const command = [
+    `curl ${location.origin}/v1/scores \\`,
+    `  -H "Authorization: Bearer $RANKD_TOKEN" \\`,
+    `  -H "Content-Type: application/json" \\`,
+    `  -d '${body}'`,
+  ];
+  const file = make("code", {}, "admin.key");
+  by("first").replaceChildren(
+    make("h2", {}, "Send the first score"),
+    make("pre", { tabindex: "0" }, make("code", {}, command.join("\n"))),
+    make("p", {}, "It shows here the moment it is ranked. A key that may write is in ", file, " of the server's folder."),
+  );
+};
 
 const readAll = async (tiles) => {
   const waiting = [...tiles];
@@ -130,6 +155,7 @@ const begin = async () => {
   const tiles = definitions.map((definition) => new Tile(definition));
   list.replaceChildren(...tiles.map((tile) => tile.element));
   const shown = tiles.filter((tile) => !tile.isScoped);
+  for (const tile of shown) tile.tell = () => invite(shown);
   const [live, others] = [shown.slice(0, TOPICS_MAX), shown.slice(TOPICS_MAX)];
   const byTopic = new Map(live.map((tile) => [`top:${tile.definition.id}`, tile]));
   if (byTopic.size) {

@@ -169,15 +169,6 @@ def test_metadata_names_the_event_and_is_forgotten(mirror: Mirror, plain: Any) -
     assert plain.hgetall("rankd:{arcade#0}:1:m:all_time@global") == {b"ann": b"3:9"}
 
 
-def test_keys_end_when_they_are_told_to(mirror: Mirror, plain: Any) -> None:
-    late_ms = 4_000_000_000_000
-    write(mirror, Move(0, 0, 1), rows(("ann", 5), captured={"ann": 1}, metadata={"ann": (0, 1)}, expire_at_ms=late_ms))
-
-    for kind in "zcm":
-        assert plain.execute_command("PEXPIRETIME", f"rankd:{{arcade#0}}:1:{kind}:all_time@global") == late_ms
-    assert plain.execute_command("PEXPIRETIME", "rankd:{arcade#0}:meta") == -1
-
-
 def test_an_idle_shard_is_moved_on(mirror: Mirror) -> None:
     answers = write(mirror, Move(0, 0, 5), rows(("ann", 5)), shards=4)
 

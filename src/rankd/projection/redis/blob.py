@@ -136,7 +136,6 @@ class ShardCalls:
             operation.places_gone = [part for player in placeless for part in (player, bucket_hash(player))]
         if change.forget_captured:
             operation.captured = [1]
-        _set_expiry(call, operation, change)
         call.add(operation, weight)
 
     def _add_metadata(
@@ -153,7 +152,6 @@ class ShardCalls:
                 part for player, event in some if event for part in (player, f"{event[0]}:{event[1]}")
             ]
             operation.metadata_gone = [player for player, event in some if event is None]
-            _set_expiry(call, operation, change)
             call.add(operation, len(some))
 
     def _add_captured(self, change: InstanceChange, form: Form, captured: Mapping[str, int], *, dense: bool) -> None:
@@ -175,7 +173,6 @@ class ShardCalls:
             is_last = first + step >= len(listed)
             operation.captured = [2, str(count), int(first == 0), int(is_last), gathering, indexes[0] if indexes else 0]
             operation.captured += [str(bucket) for bucket, _ in some]
-            _set_expiry(call, operation, change)
             call.add(operation, weight)
 
 
@@ -223,14 +220,6 @@ def _top_of(change: InstanceChange) -> InstanceChange:
     )
 
 
-def _set_expiry(call: ShardCall, operation: Operation, change: InstanceChange) -> None:
-    if change.expire_at_ms is not None:
-        operation.expire = str(change.expire_at_ms)
-        name = instance_name(change.key)
-        operation.keys[CAPTURED_SLOT] = call.key(Kind.CAPTURED, name)
-        operation.keys[METADATA_SLOT] = call.key(Kind.METADATA, name)
-
-
 def _all_of(call: ShardCall, name: bytes) -> list[int]:
     """Name every key an instance may have, so that none stays when it is cleared; its form may have been another."""
     return [call.key(kind, name) for kind in Kind]
@@ -265,7 +254,6 @@ def split(change: InstanceChange, shards: int, seen: dict[str, int]) -> list[Ins
             None if change.captured is None else captured[shard],
             change.forget_captured,
             metadata[shard] if change.metadata else None,
-            change.expire_at_ms,
             change.exact_top,
             bytes(change.in_top[row] for row in rows[shard]) if change.in_top else b"",
             shards,

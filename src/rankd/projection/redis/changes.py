@@ -54,7 +54,6 @@ class InstanceChange:
     captured: Mapping[str, int] | None = None  # places to remember in place of all before; None: leave them
     forget_captured: bool = False
     metadata: Mapping[str, tuple[int, int] | None] | None = None  # player → (partition, sequence); None: forget
-    expire_at_ms: int | None = None  # when Redis itself may let the instance go
     exact_top: int = 0  # only so many stand in the sorted set; 0: everybody. See `with_top`
     in_top: bytes = b""  # with exact_top: one byte a player, 1: among the first exact_top
     shards: int = 1  # over which `total` are spread

@@ -226,7 +226,7 @@ class Loading:
 
 
 def _is_plain(part: InstanceChange, form: Form) -> bool:
-    return form.is_packed and not part.exact_top and 1 not in part.gone and part.expire_at_ms is None
+    return form.is_packed and not part.exact_top and 1 not in part.gone
 
 
 def sweep(client: Client, shards: Sequence[ShardKeys]) -> None:

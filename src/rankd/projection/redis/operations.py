@@ -40,7 +40,6 @@ class Operation(msgspec.Struct, array_like=True):
     metadata: list[str] = []
     metadata_gone: list[str] = []
     captured: list[str | int] = []
-    expire: str = ""
     swap: list[int] = []
     tail: list[Any] = []
 

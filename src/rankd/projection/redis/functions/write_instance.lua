@@ -14,14 +14,13 @@
 -- 12 metadata gone   {player, …}
 -- 13 captured        {} leave; {1} forget; {2, buckets, first, last, key, index, bucket, …}: the blobs of these buckets are
 --                    ARGV[index], ARGV[index + 1], …; they gather in KEYS[key] from the first part to the last
--- 14 expire          "" or the ms (since 1970) at which all keys of the instance end
--- 15 swap            {} or indexes as in 3: these keys' places are taken by those written here, when all is written
--- 16 tail            {} or, on boards with exact_top, {players, direction, origin, rows, prefixes, gone, cut number, cut
+-- 14 swap            {} or indexes as in 3: these keys' places are taken by those written here, when all is written
+-- 15 tail            {} or, on boards with exact_top, {players, direction, origin, rows, prefixes, gone, cut number, cut
 --                    player, cut prefix}: about how many players this shard will have, rows are {player, number, …} of
 --                    all players, in the top or not, prefixes and cut prefix indexes in ARGV or 0, gone {player, …}, cut
 --                    the last of the top or ""
 
-local WRITE_FIELDS = 16
+local WRITE_FIELDS = 15
 local WRITE_Z, WRITE_H, WRITE_D, WRITE_N, WRITE_C, WRITE_M, WRITE_S, WRITE_T = 1, 2, 3, 4, 5, 6, 7, 8
 
 -- Says what is wrong with an operation; nil when nothing is.
@@ -32,7 +31,7 @@ local function write_problem(operation, keys, args)
   if #operation[3] ~= 8 then
     return 'it names not eight keys'
   end
-  for _, list in ipairs({operation[6], operation[3], operation[15]}) do
+  for _, list in ipairs({operation[6], operation[3], operation[14]}) do
     for _, index in ipairs(list) do
       if index ~= 0 and not keys[index] then
         return 'key ' .. index .. ' is missing'
@@ -51,7 +50,7 @@ local function write_problem(operation, keys, args)
   if operation[3][WRITE_Z] == 0 or (#operation[10] > 0 and operation[3][WRITE_C] == 0) or (operation[4] > 0 and not args[operation[4]]) then
     return 'an argument is missing'
   end
-  local below = operation[16]
+  local below = operation[15]
   if #below > 0 then
     if #below ~= 9 or #below[4] % 2 ~= 0 or operation[3][WRITE_S] == 0 or operation[3][WRITE_T] == 0 then
       return 'its tail is not one'
@@ -250,7 +249,7 @@ end
 
 local function write_tail(operation, keys, args)
   local slots, scale = operation[3], operation[2]
-  local players, direction, origin, pairs_of, prefixes, gone, number, player, prefix = unpack(operation[16], 1, 9)
+  local players, direction, origin, pairs_of, prefixes, gone, number, player, prefix = unpack(operation[15], 1, 9)
   local shape = {scale = scale, direction = direction, origin = tonumber(origin), bytes = scale > 0 and 8 or 16}
   local rows = {}
   for index = 1, #pairs_of, 2 do
@@ -275,11 +274,11 @@ local function write_operation(operation, keys, args)
   else
     write_prefixed(operation, keys, args)
   end
-  if #operation[16] > 0 then
+  if #operation[15] > 0 then
     write_tail(operation, keys, args)
   end
-  if #operation[15] > 0 then
-    for slot, real in ipairs(operation[15]) do
+  if #operation[14] > 0 then
+    for slot, real in ipairs(operation[14]) do
       if real ~= 0 then
         if slots[slot] ~= 0 and redis.call('EXISTS', keys[slots[slot]]) == 1 then
           redis.call('RENAME', keys[slots[slot]], keys[real])
@@ -303,14 +302,5 @@ local function write_operation(operation, keys, args)
     redis.call('HDEL', keys[2], operation[1])
   elseif operation[4] > 0 then
     redis.call(operation[5] and 'HSET' or 'HSETNX', keys[2], operation[1], args[operation[4]])
-  end
-  if operation[14] ~= '' then
-    for _, list in ipairs({slots, operation[15]}) do
-      for _, slot in ipairs(list) do
-        if slot ~= 0 then
-          redis.call('PEXPIREAT', keys[slot], operation[14])
-        end
-      end
-    end
   end
 end

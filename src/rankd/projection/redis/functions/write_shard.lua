@@ -7,7 +7,7 @@
 --              number of this call since the rebuild began; token: the same for all parts; operations: {index in ARGV, …}; mode: 0 live, 1 a new
 --              generation is filled, 2 rows gather beside live ones: no position moves, only the epoch is looked at
 --   operation  {name, scale, keys, described, last, unlink, rows, prefixes, gone, places gone, metadata, metadata gone,
---              captured, expire, swap, tail}; write_instance.lua says what each means
+--              captured, swap, tail}; write_instance.lua says what each means
 -- Answer {"applied"}, or {"dup" | "gap" | "fenced" | "other", generation, loading, positions as field, value, …}: nothing
 -- was written, and this is what is stored. "other": another generation is live, or another one is being loaded.
 -- An error ("RANKD …") means a malformed or foreign call; nothing was written either.

@@ -152,6 +152,11 @@ def export_file(
             lambda: Text.assemble(("✓ ", "green"), f"{_said(report)} written to {file}"),
             lambda: [(report.board, report.window, report.scope, report.players, report.position)],
         )
+    if report.left_out:
+        note(
+            f"{counted(report.left_out, 'player')} below the board's exact_top left out: places there are estimates",
+            "yellow",
+        )
 
 
 def _said(report: ExportReport) -> str:

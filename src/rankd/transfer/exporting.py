@@ -28,6 +28,7 @@ class ExportReport(msgspec.Struct, frozen=True):
     scope: str
     players: int
     position: str  # of the ledger, when the first page was read
+    left_out: int = 0  # who stand below a board's exact_top, where places are estimates
 
 
 def export_standings(
@@ -56,4 +57,5 @@ def export_standings(
             if page.next is None:
                 break
             page = source.top(board, PAGE_ENTRIES, cursor=page.next)
-    return ExportReport(first.board, first.window, first.scope, players, first.position)
+    left_out = 0 if page.exact else max(0, page.total - players)
+    return ExportReport(first.board, first.window, first.scope, players, first.position, left_out)

@@ -84,6 +84,17 @@ def test_the_window_and_the_scope_meant_are_exported(arcade: Boards, clock: Manu
     assert (tmp_path / "out.csv").read_text().count("\n") == 1
 
 
+def test_it_is_told_how_many_have_no_exact_place_and_are_left_out(arcade: Boards, tmp_path: Path) -> None:
+    """As boards with exact_top in Redis answer: their pages end with the top, and say that others stand behind."""
+
+    class WithTop:
+        def top(self, *asked: Any, **more: Any) -> Page:
+            return msgspec.structs.replace(arcade.top(*asked, **more), total=1_003, exact=False)
+
+    assert export_standings(WithTop(), "arcade", tmp_path / "out.csv").left_out == 1_000
+    assert export_standings(arcade, "arcade", tmp_path / "out.csv").left_out == 0
+
+
 def test_all_pages_are_exported_though_the_week_ends_meanwhile(
     arcade: Boards, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import threading
 from array import array
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 import pytest
@@ -19,11 +22,34 @@ from rankd.ledger.witness import WITNESS_NAME
 
 from .drafts import append_by, ask, draft, everything, opened, scores
 
+if TYPE_CHECKING:
+    from rankd._appender import Appender
+
 appender = pytest.importorskip("rankd._appender")
 
 
 def context(sender: str) -> Context:
     return Context(Kind.SCORE, "arcade", sender, {"arcade": Accepted(1)})
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with closing(Database(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, database: Database) -> Iterator[SqliteLedger]:
+    with closing(SqliteLedger(tmp_path, database)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def native(database: Database, ledger: SqliteLedger) -> Appender:
+    """What the ledger appends by."""
+    assert ledger.head().sequence == 0
+    assert database.appender is not None
+    return database.appender
 
 
 def append(ledger: SqliteLedger, event: Single) -> int:
@@ -103,9 +129,7 @@ def test_both_ways_make_the_same_of_a_commit_of_many_events(
     assert (tmp_path / "native" / WITNESS_NAME).read_bytes() == (tmp_path / "driver" / WITNESS_NAME).read_bytes()
 
 
-def test_a_commit_that_fails_in_its_middle_leaves_nothing(tmp_path: Path) -> None:
-    database = Database(tmp_path)
-    ledger = SqliteLedger(tmp_path, database)
+def test_a_commit_that_fails_in_its_middle_leaves_nothing(database: Database, ledger: SqliteLedger) -> None:
     ledger.append(draft(scores(ledger, ("ann", 1))))
     with database.writing() as writer:
         writer.execute("INSERT INTO events SELECT 150, context, at, player, score, tiebreak, detail, NULL FROM events")
@@ -117,14 +141,10 @@ def test_a_commit_that_fails_in_its_middle_leaves_nothing(tmp_path: Path) -> Non
     assert ledger.recover().sequence == 1
     assert ledger.append(draft(scores(ledger, *[("ann", score) for score in range(200)]))).sequence == 201
     assert sum(map(len, everything(ledger))) == 201
-    ledger.close()
-    database.close()
 
 
-def test_other_threads_run_while_a_commit_is_inserted(tmp_path: Path) -> None:
+def test_other_threads_run_while_a_commit_is_inserted(database: Database, ledger: SqliteLedger) -> None:
     """A statement that waits, inside SQLite, for a function in Python that another thread must let go on."""
-    database = Database(tmp_path)
-    ledger = SqliteLedger(tmp_path, database)
     reached, go_on = threading.Event(), threading.Event()
 
     def wait(*_: object) -> int:
@@ -143,15 +163,9 @@ def test_other_threads_run_while_a_commit_is_inserted(tmp_path: Path) -> None:
     assert ledger.append(draft(scores(ledger, *[("ann", score) for score in range(200)]))).sequence == 200
     other.join()
     assert go_on.is_set()
-    ledger.close()
-    database.close()
 
 
-def test_columns_of_other_lengths_or_kinds_are_refused(tmp_path: Path) -> None:
-    database = Database(tmp_path)
-    ledger = SqliteLedger(tmp_path, database)
-    native = database.appender
-    assert native is not None
+def test_columns_of_other_lengths_or_kinds_are_refused(native: Appender) -> None:
     one, two = array("q", [1]), array("q", [1, 2])
     with pytest.raises(ValueError, match="one length"):
         native.insert(1, two, two, two, one, two, None, bytes(24))
@@ -163,8 +177,6 @@ def test_columns_of_other_lengths_or_kinds_are_refused(tmp_path: Path) -> None:
         native.insert(1, one, one, one, one, one, ["text"], bytes(24))  # type: ignore[list-item]
     with pytest.raises(TypeError):
         native.insert(1, [1], one, one, one, one, None, bytes(24))  # type: ignore[arg-type]
-    ledger.close()
-    database.close()
 
 
 def test_what_is_new_is_numbered_first(tmp_path: Path) -> None:
@@ -178,9 +190,9 @@ def test_what_is_new_is_numbered_first(tmp_path: Path) -> None:
         assert ledger.append_known(other, 3, "ann", 12, 0) is None
 
 
-def test_what_sqlite_says_is_the_error_that_the_driver_would_raise(tmp_path: Path) -> None:
-    database = Database(tmp_path)
-    ledger = SqliteLedger(tmp_path, database)
+def test_what_sqlite_says_is_the_error_that_the_driver_would_raise(
+    tmp_path: Path, database: Database, ledger: SqliteLedger, native: Appender
+) -> None:
     number = ledger.number_context(context("local"))
     ledger.append_single(Single(number, 1, "ann", 10, 0))
     other = Database(tmp_path)
@@ -189,23 +201,15 @@ def test_what_sqlite_says_is_the_error_that_the_driver_would_raise(tmp_path: Pat
         ledger.append_known(number, 2, "ann", 11, 0)
     other.close()
     assert isinstance(raised.value.__cause__, apsw.BusyError)
-    native = database.appender
-    assert native is not None
     with pytest.raises(LedgerUnavailable, match=r"UNIQUE constraint failed: events\.sequence"):
         database.append_one(native, bytes(24), b"{}", (1, 1, 2, 1, 3, 0))
 
     assert ledger.recover().sequence == 1
     ledger.look_up_players(["ann", "bob"])
     assert append(ledger, Single(number, 3, "ann", 12, 0)) == 2
-    ledger.close()
-    database.close()
 
 
-def test_an_appender_that_is_closed_appends_nothing_and_holds_nothing(tmp_path: Path) -> None:
-    database = Database(tmp_path)
-    ledger = SqliteLedger(tmp_path, database)
-    native = database.appender
-    assert native is not None
+def test_an_appender_that_is_closed_appends_nothing_and_holds_nothing(ledger: SqliteLedger, native: Appender) -> None:
     ledger.close()
 
     with pytest.raises(ValueError, match="closed"):
@@ -214,7 +218,6 @@ def test_an_appender_that_is_closed_appends_nothing_and_holds_nothing(tmp_path: 
     with pytest.raises(ValueError, match="closed"):
         native.insert(1, one, one, one, one, one, None, bytes(24))
     native.close()
-    database.close()
 
 
 def test_an_appender_wants_a_statement_of_eight_values_and_a_witness(tmp_path: Path) -> None:

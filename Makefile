@@ -71,8 +71,10 @@ check: setup
 
 # Files side by side, each with servers of its own: most of the time is waiting for them.
 WORKERS ?= 2
+# Workers must find the same tests under the same names, whatever order their sets have.
+HASH_SEED ?= $(shell od -A n -N 2 -t u2 /dev/urandom | tr -d ' ')
 test: check test-native
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	PYTHONHASHSEED=$(HASH_SEED) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-long: setup
 	$(BIN)/python -m pytest -m long

@@ -52,6 +52,11 @@ SCORES: dict[str, tuple[int, int, Callable[[random.Random], int]]] = {
             [-DEFAULT, DEFAULT, 0, rng.randint(-3, 3), DEFAULT - rng.randrange(5), rng.randint(-DEFAULT, DEFAULT)]
         ),
     ),
+    "a number and its sign": (
+        0,
+        2**53,
+        lambda rng: rng.choice([0, 1, 2**53 - rng.randrange(3), rng.randint(0, 2**53)]),
+    ),
     "64 bits": (LOW, HIGH, lambda rng: rng.choice([*ENDS, rng.randint(LOW, HIGH)])),
 }
 
@@ -113,7 +118,8 @@ class Comparison:
             ranking = rng.choice(self.rankings)
             player = rng.choice([*self.players, *ABSENT])
             group = [rng.choice([*self.players, *ABSENT]) for _ in range(rng.choice([0, 1, 30]))]
-            score, other = (rng.choice([score_of(rng), score_of(rng), *ENDS]) for _ in range(2))
+            beyond = [max(LOW, self.rules.score_min - 1), min(HIGH, self.rules.score_max + 1)]
+            score, other = (rng.choice([score_of(rng), score_of(rng), *ENDS, *beyond]) for _ in range(2))
             tie = rng.choice([0, 1, 2, room - 1, room, TIE_FIELD_MAX])
             first = rng.randint(1, len(self.rows) + 5)
             many = rng.choice([1, 2, 20, READ_ENTRIES_MAX])

@@ -12,6 +12,7 @@ from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import READ_ENTRIES_MAX
 from rankd.projection.redis.client import Client
+from rankd.projection.redis.forms import choose_form
 from rankd.projection.redis.keys import shard_of
 
 ONE_ROUND_TRIP = 1
@@ -139,6 +140,25 @@ def test_a_crowd_with_one_score_stands_by_their_ids(
         board.same("friends", rng.sample(board.players, 500), ranking)
     board.same("histogram", 3)
     board.same("quantiles", [0, 100, 200, 500_000, 999_800, 1_000_000])
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize(("low", "high"), [(-(2**53) + 1, 2**53 - 1), (0, 2**53), (2**60, 2**60 + 2**54 - 1)])
+def test_scores_just_beyond_the_bounds_are_not_taken_for_those_within(
+    redis_client: Client, shards: int, order: Order, low: int, high: int
+) -> None:
+    """Where numbers end, so do the integers that a double holds."""
+    rules = Rules(keep=Keep.LATEST, order=order, ties=Ties.PLAYER, score_min=low, score_max=high)
+    ends = [low, low + 1, high - 1, high]
+    board = comparison(redis_client, shards, [(f"p{n}", ends[n % 4], 0) for n in range(12)], rules)
+    assert choose_form(rules).is_packed
+    for score in (low - 2, low - 1, *ends, high + 1, high + 2):
+        for other in (low - 1, low, high, high + 1):
+            board.same("count", min(score, other), max(score, other))
+        for ranking in board.rankings:
+            board.same("rank_of_score", score, 0, ranking)
+            board.same("following", (Kept(score, 0), "p5"), 20, ranking)
 
 
 def test_scores_that_share_a_number_are_told_apart(redis_client: Client, rng: random.Random) -> None:

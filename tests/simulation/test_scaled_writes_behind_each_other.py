@@ -11,6 +11,7 @@ from rankd.errors import RanksUnavailable
 from rankd.projection.port import Verdict
 from rankd.projection.redis.changes import Written
 from rankd.projection.redis.mirror import Mirror, Sent
+from rankd.projection.redis.writing import OtherFormNeeded
 from rankd.scaled import projector
 
 from .scaled_by_hand import Installation, copy_of, put_back
@@ -79,6 +80,25 @@ def test_what_is_behind_a_refused_write_is_refused_too_and_sent_again(
             put_back(plain, older)
         happenings[what]()
         installation.projector.step()
+    installation.projector.project()
+
+    installation.check()
+
+
+@pytest.mark.usefixtures("steps_of_ten")
+def test_a_write_that_needs_another_form_waits_for_the_one_before_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(installation)
+    send = Mirror.send
+
+    def refuse(mirror: Mirror, *about: Any, is_behind: bool = False, **more: Any) -> Sent:
+        if is_behind:
+            raise OtherFormNeeded("arcade")
+        return send(mirror, *about, **more)
+
+    monkeypatch.setattr(Mirror, "send", refuse)
+    installation.boards.submit_many("arcade", [(f"p{n}", n + 100) for n in range(PLAYERS)])
     installation.projector.project()
 
     installation.check()

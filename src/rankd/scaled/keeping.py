@@ -36,7 +36,7 @@ NOTED_ROWS_MAX = 2_000_000  # more than that, and all of it is written anew
 ROUND_ROWS_MAX = 20_000  # that the projector's thread reads at the end of that; the other reads what is more
 REST_WAIT_S = 100.0  # PostgreSQL ends a transaction that is idle for 120 s
 BEHIND_SHARE = 0.2  # of the time, while more is waiting to be ranked: PostgreSQL and this process have ranks to do
-BEHIND_PAUSE_S = 10.0  # at most, however long a write takes
+BEHIND_REST_S = 10.0  # at most between two writes, however long they take
 BEHIND_WAIT_S = 30.0  # until standings that are ahead of us are taken for those of another ledger
 _log = logging.getLogger("rankd")
 
@@ -160,7 +160,8 @@ class Keeping:
     def _pause_s(self, is_behind: bool) -> float:
         """Return how long after the beginning of the last write the next one begins."""
         usual_s = self._every_ms / 1_000
-        return min(max(usual_s, self._took_s / BEHIND_SHARE), BEHIND_PAUSE_S) if is_behind else usual_s
+        rest_s = min(self._took_s * (1 / BEHIND_SHARE - 1), BEHIND_REST_S)
+        return max(usual_s, self._took_s + rest_s) if is_behind else usual_s
 
     def stand_by(self) -> None:
         """Let another write: end what is under way, and note only."""

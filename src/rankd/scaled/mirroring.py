@@ -20,6 +20,7 @@ from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.port import Verdict
 from rankd.projection.redis.changes import Move, Written
 from rankd.projection.redis.mirror import Mirror, Moved, Sent
+from rankd.projection.redis.writing import OtherFormNeeded
 from rankd.projection.state import BoardState
 from rankd.scaled.boards_in_redis import change_of, instances_of, is_dense, shards_of, whole_board
 from rankd.scaled.follower import Follower
@@ -111,7 +112,8 @@ class Mirroring:
     def _start_next(self, changes: Changes, now_ms: int) -> dict[str, _UnderWay]:
         """Write to boards that Redis is still at work on, behind that; what is started is taken out of the changes.
 
-        A write follows the one before it or is refused, so nothing is passed over if that one is.
+        A write follows the one before it or is refused, so nothing is passed over if that one is. What needs another
+        form waits until that one is answered.
         """
         started: dict[str, _UnderWay] = {}
         boards = self._follower.applier.state.boards
@@ -119,10 +121,13 @@ class Mirroring:
             board, live = self._follower.board(board_id)
             before = self._under_way[board_id]
             if board is before.board and self._known.stored_as_left(board) is not None:
+                touched = changes.boards[board_id]
                 try:
-                    started[board_id] = self._started(board, live, before.ours, changes.boards[board_id], now_ms)
+                    started[board_id] = self._started(board, live, before.ours, touched, now_ms, is_behind=True)
+                except OtherFormNeeded:
+                    continue
                 except RanksUnavailable:
-                    break  # one that needs another form waits for Redis first
+                    break
                 del changes.boards[board_id]
         return started
 
@@ -143,7 +148,7 @@ class Mirroring:
         if has_all:
             self._under_way = next_ones
         else:
-            refused += self._settle_writes(next_ones, problems)  # nor were these, but they are answered
+            refused += self._settle_writes(next_ones, problems)  # refused too, if they do follow it
             self._under_way = {}
         for changes in reversed(refused):
             self._store.give_back(changes)
@@ -176,7 +181,8 @@ class Mirroring:
         for board_id, one in under_way.items():
             answers: Sequence[Written] = ()
             try:
-                answers = one.sent.answers()
+                if not any(isinstance(found, RanksUnavailable) and found.away for found in problems):
+                    answers = one.sent.answers()  # a server that is away would be waited for once for each
                 self._check_fenced(board_id, answers)
             except (RanksUnavailable, Fenced) as found:
                 problems.append(found)
@@ -253,7 +259,14 @@ class Mirroring:
         return True
 
     def _started(
-        self, board: Board, live: BoardState, stored: Vector, touched: dict[str, Touched], now_ms: int
+        self,
+        board: Board,
+        live: BoardState,
+        stored: Vector,
+        touched: dict[str, Touched],
+        now_ms: int,
+        *,
+        is_behind: bool = False,
     ) -> _UnderWay:
         """Write to every shard without waiting for the answer."""
         ours = self._follower.positions
@@ -266,6 +279,7 @@ class Mirroring:
             changes,
             time_ms=now_ms,
             dense=is_dense(board),
+            is_behind=is_behind,
         )
         self._known[board.id].moved_at = monotonic()
         self.rows += sum(len(change.players) for change in changes)

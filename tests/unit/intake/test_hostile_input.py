@@ -180,7 +180,7 @@ def test_columns_of_another_length_are_refused_by_name(boards: Boards, name: str
     "row",
     [
         *((), ("alice",), ("alice", 1, 2, 3), "alice", 7, None, {"player": "alice"}, {"score": 1}),
-        *({"player": "alice", "score": 1, "points": 2}, {"player": "alice", "score": 1, 7: 2}, {}, {"alice", 1}),
+        *({"player": "alice", "score": 1, "points": 2}, {"player": "alice", "score": 1, 7: 2}, {}, {"alice"}),
     ],
     ids=shown,
 )

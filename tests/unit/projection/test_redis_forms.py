@@ -143,6 +143,8 @@ def test_the_packed_form_is_taken_while_score_and_tie_share_a_number(
         (0, 2**54 - 1, True),
         (0, 2**54, False),
         (-(2**63), -(2**63) + 2**54 - 1, True),
+        (5, 2**54 + 4, False),  # a double does not hold what numbers would be counted from
+        (5, 2**54 + 1, True),
         (2**63 - 2**54, 2**63 - 1, True),
     ],
 )
@@ -155,6 +157,7 @@ def test_without_ties_the_sign_of_a_number_is_a_bit_too(order: Order, low: int, 
         number, prefix = form.encode(score, 0)
         assert float(number) == number
         assert form.decode(float(number), prefix) == Kept(score, 0)
+    assert float(form.lowest_key) == form.lowest_key
     if packed and high - low == 2**54 - 1:
         assert not form.fits(low - 1, 0)
         assert not form.fits(high + 1, 0)

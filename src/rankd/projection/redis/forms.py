@@ -19,6 +19,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from math import inf, nextafter
 from struct import Struct
 
 import msgspec
@@ -238,10 +239,14 @@ def choose_form(rules: Rules, tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT
     tie_bits, score_bits = _tie_bits(rules, tie_resolution_ms), _score_bits(rules)
     if score_bits + tie_bits > _number_bits(rules):
         return prefixed_form(rules)
-    best = score_key(rules, rules.score_max if rules.order is Order.DESC else rules.score_min)
+    ends = score_key(rules, rules.score_min), score_key(rules, rules.score_max)
+    lowest = min(ends)
     if score_bits > NUMBER_BITS:
-        best += 1 << NUMBER_BITS  # half of them are negative
-    return Form(FormKind.PACKED, rules.order, rules.ties, best, tie_bits)
+        lowest += 1 << NUMBER_BITS  # half of them are negative
+    lowest = _whole_double_below(lowest)
+    if max(ends) - lowest >= 1 << (NUMBER_BITS - tie_bits):
+        return prefixed_form(rules)
+    return Form(FormKind.PACKED, rules.order, rules.ties, lowest, tie_bits)
 
 
 def entry_bytes(form: Form, id_bytes: int = 13) -> int:
@@ -281,6 +286,12 @@ def _way_to_pack(rules: Rules, tie_resolution_ms: int) -> str:
     if rules.ties is not Ties.PLAYER and _score_bits(rules) <= NUMBER_BITS + 1:
         ways.append("ties = player")
     return " or ".join(ways) + "."
+
+
+def _whole_double_below(number: int) -> int:
+    """Return the greatest integer up to this one that a double holds: functions reckon from it."""
+    near = float(number)
+    return int(near if near <= number else nextafter(near, -inf))
 
 
 def _tie_reason(ties: Ties) -> str:

@@ -153,16 +153,21 @@ class Mirror:
         time_ms: int,
         dense: bool = False,
         shards_only: Collection[int] | None = None,
+        is_behind: bool = False,
         attempt: int = 1,
     ) -> Sent:
-        """Do as `write` does without waiting for the answers, so that the next batch can be prepared meanwhile."""
+        """Do as `write` does without waiting for the answers, so that the next batch can be prepared meanwhile.
+
+        `is_behind` tells that an earlier write may still be under way: then OtherFormNeeded where an instance has to
+        take another form, whose rows would gather before that one has come to its end.
+        """
         head = Head(epoch, time_ms, moves, secrets.token_hex(4))
         writing = Writing(
             self._client,
             self._board(board, shards),
             head,
             self._call_updates_max,
-            whole=self._whole,
+            whole=None if is_behind else self._whole,
             dense=dense,
             shards=range(shards) if shards_only is None else sorted(shards_only),
         )

@@ -15,6 +15,11 @@ from rankd.projection.redis.keys import ShardKeys, instance_name
 from rankd.projection.redis.known import KnownBoard
 from rankd.projection.redis.operations import BESIDE, Head
 
+
+class OtherFormNeeded(Exception):
+    """An instance has to be written anew in another form, and nobody may do so now."""
+
+
 Whole = Callable[[InstanceKey], Iterable[InstanceChange]]
 
 
@@ -75,7 +80,7 @@ class Writing:
     def _change_form(self, change: InstanceChange, new: Form) -> None:
         """Write a whole instance anew beside the one there is; this write lets it take its place."""
         if self._whole is None:
-            raise AssertionError(f"{change.key.text} needs another form, and nobody gives the whole of it")
+            raise OtherFormNeeded(change.key.text)
         first = True
         for page in self._whole(change.key):
             self._gather(replace(page, cleared=first), new)

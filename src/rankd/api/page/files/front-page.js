@@ -81,18 +81,19 @@ const invite = (tiles) => {
   if (isEmpty === !by("first").hidden) return;
   by("first").hidden = !isEmpty;
   if (!isEmpty) return;
-  const body = JSON.stringify({ board: tiles[0].definition.id, player: "alice", score: 100 });
+  const { id, score_min: least, score_max: most } = tiles[0].definition;
+  const body = `{"board":${JSON.stringify(id)},"player":"alice","score":${least <= 100 && most >= 100 ? 100 : least}}`;
   const command = [
     `curl ${location.origin}/v1/scores \\`,
     `  -H "Authorization: Bearer $RANKD_TOKEN" \\`,
     `  -H "Content-Type: application/json" \\`,
     `  -d '${body}'`,
   ];
-  const file = make("code", {}, "admin.key");
+  const maker = make("code", {}, "rankd token --scope scores:write");
   by("first").replaceChildren(
     make("h2", {}, "Send the first score"),
     make("pre", { tabindex: "0" }, make("code", {}, command.join("\n"))),
-    make("p", {}, "It shows here the moment it is ranked. A key that may write is in ", file, " of the server's folder."),
+    make("p", {}, "It shows here the moment it is ranked. A key that may write scores comes from ", maker, "."),
   );
 };
 

@@ -138,11 +138,12 @@ read.STEP = 6 -- before everybody whose score shares a step with this one, in or
 read.STEP_END = 7 -- behind everybody whose score does
 
 function read.packed_mark(view, kind, high, low, tie, player)
-  local key = (high - view.lowest_high) * 2048 + (low - view.lowest_low)
   local lowest = view.ties == 'player' and -read.NUMBERS or 0
-  if key < lowest then
+  -- Counted from the lowest, so that what is just below it is not rounded to it.
+  if (high - view.lowest_high - lowest / 2048) * 2048 + (low - view.lowest_low) < 0 then
     return lowest, ''
   end
+  local key = (high - view.lowest_high) * 2048 + (low - view.lowest_low)
   if key >= read.NUMBERS / view.step then
     return read.NUMBERS, ''
   end

@@ -81,6 +81,10 @@ local function write_apply(keys, args)
     if verdict then
       return write_stored(verdict, meta)
     end
+    local done = mode == WRITE_LIVE and string.match(stored[3] or '', '^' .. token .. ':(%d+)$')
+    if done and tonumber(done) >= cut then
+      return {'applied'} -- a part that comes again: what took another's place must not do so twice
+    end
   end
 
   for _, operation in ipairs(operations) do

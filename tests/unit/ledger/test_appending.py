@@ -6,7 +6,7 @@ import random
 import threading
 from array import array
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rankd._appender import Appender
 
 appender = pytest.importorskip("rankd._appender")
+WAYS = ("native", "driver")
 
 
 def context(sender: str) -> Context:
@@ -52,6 +53,17 @@ def native(database: Database, ledger: SqliteLedger) -> Appender:
     return database.appender
 
 
+@contextmanager
+def opened_by(way: str, parent: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteLedger]:
+    """Open a ledger in a folder named for how events are appended to it."""
+    folder = parent / way
+    folder.mkdir()
+    with monkeypatch.context() as patched:
+        append_by(way, patched)
+        with opened(folder) as ledger:
+            yield ledger
+
+
 def append(ledger: SqliteLedger, event: Single) -> int:
     """Append as a lone score that goes the way of the one before it."""
     known = ledger.append_known(event.context, event.at, event.player_id, event.score, event.tiebreak)
@@ -63,21 +75,17 @@ def test_both_ways_make_the_same_rows_seals_and_witness(
 ) -> None:
     """Contexts are of any size: a hash of whole blocks is another case than one that ends in the middle of one."""
     events = [(f"p{rng.randrange(9)}", rng.randrange(-(2**63), 2**63), "s" * rng.randrange(1, 400)) for _ in range(300)]
-    for way in ("native", "driver"):
-        folder = tmp_path / way
-        folder.mkdir()
-        with monkeypatch.context() as patched:
-            append_by(way, patched)
-            with opened(folder) as ledger:
-                for at, (player, score, sender) in enumerate(events, start=1):
-                    number = ledger.number_context(context(sender))
-                    append(ledger, Single(number, at, player, score, at % 3))  # context and player may be new
-                    known = ledger.append_known(number, at, player, score, 0)
-                    assert (known is not None) == (way == "native")
-                    if known is None:
-                        ledger.append_single(Single(number, at, player, score, 0))
-                assert ledger.head() == ledger._head
-                everything(ledger)
+    for way in WAYS:
+        with opened_by(way, tmp_path, monkeypatch) as ledger:
+            for at, (player, score, sender) in enumerate(events, start=1):
+                number = ledger.number_context(context(sender))
+                append(ledger, Single(number, at, player, score, at % 3))  # context and player may be new
+                known = ledger.append_known(number, at, player, score, 0)
+                assert (known is not None) == (way == "native")
+                if known is None:
+                    ledger.append_single(Single(number, at, player, score, 0))
+            assert ledger.head() == ledger._head
+            everything(ledger)
 
     rows = "SELECT * FROM events ORDER BY sequence"
     assert ask(tmp_path / "native", rows) == ask(tmp_path / "driver", rows)
@@ -104,25 +112,21 @@ def test_both_ways_make_the_same_of_a_commit_of_many_events(
         ]
         for sizes in ([1], [99, 1], [101], [1, 250, 3], [1_500])
     ]
-    for way in ("native", "driver"):
-        folder = tmp_path / way
-        folder.mkdir()
-        with monkeypatch.context() as patched:
-            append_by(way, patched)
-            with opened(folder) as ledger:
-                for at, commit in enumerate(commits, start=1):
-                    ledger.append(
-                        draft(
-                            *[
-                                scores(ledger, *events, context=context(sender), at=at, tiebreak=at % 3, detail=details)
-                                for sender, events, details in commit
-                            ],
-                            at=at,
-                        )
+    for way in WAYS:
+        with opened_by(way, tmp_path, monkeypatch) as ledger:
+            for at, commit in enumerate(commits, start=1):
+                ledger.append(
+                    draft(
+                        *[
+                            scores(ledger, *events, context=context(sender), at=at, tiebreak=at % 3, detail=details)
+                            for sender, events, details in commit
+                        ],
+                        at=at,
                     )
-                assert sum(map(len, everything(ledger))) == sum(
-                    len(events) for commit in commits for _, events, _ in commit
                 )
+            assert sum(map(len, everything(ledger))) == sum(
+                len(events) for commit in commits for _, events, _ in commit
+            )
 
     rows = "SELECT *, typeof(detail), typeof(seal) FROM events ORDER BY sequence"
     assert ask(tmp_path / "native", rows) == ask(tmp_path / "driver", rows)

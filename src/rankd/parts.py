@@ -127,6 +127,10 @@ class LedgerSeen(NamedTuple):
     sequences: Mapping[int, int]  # by partition
 
 
+RANKED = {0: 0}  # the position of a board that is ranked at all: one defined a moment ago may not be yet
+NEW_WAIT_MS = 500  # how long a score may wait for such a board, where its rank is wanted
+
+
 class Remote(Protocol):
     """What an API process needs where ranking is another process's work; from any thread."""
 

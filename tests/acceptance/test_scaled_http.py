@@ -70,6 +70,18 @@ def submit(
         return client.post("/v1/scores", json=score, headers=dict(headers))
 
 
+def submit_ranked(serving: Serving, installation: Installation, **score: Any) -> httpx.Response:
+    """Submit a score until it is answered with a rank: a busy machine may take longer than anybody waits."""
+    answers: list[httpx.Response] = []
+
+    def is_ranked() -> bool:
+        answers.append(submit(serving, installation, {"Prefer": "wait=5"}, **score))
+        return answers[-1].status_code == 200
+
+    wait_until(is_ranked)
+    return answers[-1]
+
+
 def test_a_score_is_accepted_by_one_process_and_read_from_another(
     installation: Installation, one: Serving, other: Serving, board: str
 ) -> None:
@@ -84,8 +96,8 @@ def test_a_score_is_accepted_by_one_process_and_read_from_another(
 
 
 def test_who_prefers_to_wait_gets_the_rank(installation: Installation, one: Serving, board: str) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=976)
-    answer = submit(one, installation, {"Prefer": "respond-async, wait=5"}, board=board, player="bob", score=990)
+    submit_ranked(one, installation, board=board, player="alice", score=976)
+    answer = submit(one, installation, {"Prefer": "respond-async, wait=10"}, board=board, player="bob", score=990)
 
     assert answer.status_code == 200
     assert (answer.json()["rank"], answer.json()["previous_rank"], answer.json()["changed"]) == (1, None, True)
@@ -142,7 +154,7 @@ def test_pages_batches_and_scopes_are_those_of_one_process(
 
 
 def test_who_has_the_answer_already_is_told_so(installation: Installation, one: Serving, board: str) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=976)
+    submit_ranked(one, installation, board=board, player="alice", score=976)
     with one.client() as client:
         first = client.get(f"/v1/boards/{board}/top")
         again = client.get(f"/v1/boards/{board}/top", headers={"If-None-Match": first.headers["etag"]})
@@ -152,14 +164,14 @@ def test_who_has_the_answer_already_is_told_so(installation: Installation, one: 
 def test_who_wrote_is_not_given_what_was_read_before(installation: Installation, one: Serving, board: str) -> None:
     with one.client() as client:
         for score in range(1, 20):
-            submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=score)
+            submit_ranked(one, installation, board=board, player="alice", score=score)
             assert client.get(f"/v1/boards/{board}/top").json()["entries"][0]["score"] == score
 
 
 def test_watchers_of_one_process_see_what_came_to_another(
     installation: Installation, one: Serving, other: Serving, board: str
 ) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    submit_ranked(one, installation, board=board, player="alice", score=1)
     with (
         other.client() as client,
         client.stream("GET", "/v1/stream", params={"topic": f"top:{board}"}, timeout=10) as stream,
@@ -175,8 +187,8 @@ def test_watchers_of_one_process_see_what_came_to_another(
 def test_removals_and_resets_reach_every_process(
     installation: Installation, one: Serving, other: Serving, board: str
 ) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="bob", score=2)
+    submit_ranked(one, installation, board=board, player="alice", score=1)
+    submit_ranked(one, installation, board=board, player="bob", score=2)
     with other.client(installation.admin) as client:
         removed = client.delete(f"/v1/boards/{board}/players/bob")
         after = client.get(f"/v1/boards/{board}/top", params={"at_least": removed.json()["position"]}).json()
@@ -189,7 +201,7 @@ def test_removals_and_resets_reach_every_process(
 def test_profiles_are_shared(installation: Installation, one: Serving, other: Serving, board: str) -> None:
     with one.client(installation.admin) as client:
         assert client.put(f"/v1/players/{board}", json={"name": "Alice"}).status_code == 200
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player=board, score=1)
+    submit_ranked(one, installation, board=board, player=board, score=1)
 
     def is_named() -> bool:
         with other.client() as client:
@@ -199,7 +211,7 @@ def test_profiles_are_shared(installation: Installation, one: Serving, other: Se
 
 
 def test_verify_and_rebuild_run_beside_the_servers(installation: Installation, one: Serving, board: str) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    submit_ranked(one, installation, board=board, player="alice", score=1)
     verified = installation.run("verify", "--json")
     rebuilt = installation.run("rebuild", "--json")
     again = installation.run("verify", "--json")
@@ -207,14 +219,14 @@ def test_verify_and_rebuild_run_beside_the_servers(installation: Installation, o
         verified.stderr + rebuilt.stderr + again.stderr
     )
     assert json.loads(rebuilt.stdout)["entries"] == json.loads(again.stdout)["entries"]
-    answer = submit(one, installation, {"Prefer": "wait=5"}, board=board, player="bob", score=2)
-    assert (answer.status_code, answer.json()["rank"]) == (200, 1)
+    answer = submit_ranked(one, installation, board=board, player="bob", score=2)
+    assert answer.json()["rank"] == 1
 
 
 def test_verify_finds_a_rank_that_somebody_changed_in_redis(
     installation: Installation, one: Serving, board: str
 ) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    submit_ranked(one, installation, board=board, player="alice", score=1)
     client = installation.redis.client()
     (ranks,) = client.keys(f"rankd:{{{board}#0}}:*:z:all_time@global")
     (member,) = client.zrange(ranks, 0, -1)
@@ -267,7 +279,7 @@ def test_a_redis_of_another_ledger_is_refused(installation: Installation, tmp_pa
 
 
 def test_ranks_ahead_of_a_restored_ledger_are_made_anew(installation: Installation, one: Serving, board: str) -> None:
-    submit(one, installation, {"Prefer": "wait=5"}, board=board, player="alice", score=1)
+    submit_ranked(one, installation, board=board, player="alice", score=1)
     redis = installation.redis.client()
     meta = f"rankd:{{{board}#0}}:meta"
     redis.hset(meta, "p0", redis.hget(meta, "p0").decode().partition(":")[0] + ":99999")
@@ -322,7 +334,7 @@ def test_a_ledger_that_hangs_holds_no_reads_up(tmp_path: Path) -> None:
         serving = installation.serve()
         with serving.client(installation.admin, timeout_s=5) as client:
             assert client.put("/v1/boards/arcade", json={}).status_code == 200
-            submit(serving, installation, {"Prefer": "wait=5"}, board="arcade", player="alice", score=1)
+            submit_ranked(serving, installation, board="arcade", player="alice", score=1)
             installation.postgres.pause()
             try:
                 began = time.monotonic()

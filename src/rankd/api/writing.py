@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 import msgspec
 
@@ -19,7 +20,7 @@ from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, 
 from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
-from rankd.parts import Before, Remote
+from rankd.parts import NEW_WAIT_MS, RANKED, Before, Remote
 
 SCORES = "scores:write"
 ADMIN = "boards:admin"
@@ -51,21 +52,26 @@ async def submit(service: Service, request: Request) -> Response:
 async def _submit_remotely(service: Service, waits: Remote, request: Request, task: ScoreTask) -> Response:
     """Count one score that another process ranks: answered when it is durable, or if asked to wait, ranked."""
     wait_ms = read_wait_ms(request)
-    before = None if wait_ms is None else await _standing_before(service, waits, task)
+    asked_s = monotonic()
+    before = None if wait_ms is None else await _standing_before(service, waits, task, wait_ms)
     accepted = await service.commit(task)
     if not isinstance(accepted, Accepted):
         raise AssertionError("what others rank is accepted first")
     service.wrote(task)
     if wait_ms is not None and (before is not None or accepted.repeated):
-        ranked = await _ranked(service, accepted, task.board_id, wait_ms, lambda: waits.ranked(task, accepted, before))
+        left_ms = max(wait_ms - round((monotonic() - asked_s) * 1_000), 0)
+        ranked = await _ranked(service, accepted, task.board_id, left_ms, lambda: waits.ranked(task, accepted, before))
         if ranked is not None:
             return json_response(encode(ranked))
     return json_response(encode(Waiting(accepted.position, repeated=accepted.repeated)), 202)
 
 
-async def _standing_before(service: Service, waits: Remote, task: ScoreTask) -> Before | None:
+async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wait_ms: int) -> Before | None:
     try:
-        return await service.reader.read(lambda: waits.standing_before(task))
+        before = await service.reader.read(lambda: waits.standing_before(task))
+        if before is None and await service.arrivals.wait(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
+            before = await service.reader.read(lambda: waits.standing_before(task))
+        return before
     except Unavailable:  # too much is being read: a score is taken all the same, and answered without a rank
         return None
 

@@ -30,7 +30,7 @@ from rankd.intake.results import (
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import Sender
 from rankd.ledger.partitioned import Heads, PartitionedLedger
-from rankd.parts import Before, LedgerSeen, Read
+from rankd.parts import NEW_WAIT_MS, RANKED, Before, LedgerSeen, Read
 from rankd.projection.port import Standing
 from rankd.reads.meaning import check_since
 from rankd.scaled.lane import Lane, elsewhere
@@ -105,10 +105,12 @@ class Answering:
     def submit(self, task: ScoreTask) -> object:
         """Count scores; once they are durable, wait for their rank. What is not ranked in time is answered without."""
         before = self.standing_before(task)
+        if task.answers and before is None and self.wait_for(RANKED, task.board_id, min(self._wait_ms, NEW_WAIT_MS)):
+            before = self.standing_before(task)
         accepted = self._writer.submit(task)
         if not task.answers:
             return Batched(accepted.position, accepted.count, accepted.repeated)
-        is_ranked = self.wait_for(accepted.position, task.board_id, self._wait_ms)
+        is_ranked = self.wait_for(parse_positions(accepted.position), task.board_id, self._wait_ms)
         answer = self.ranked(task, accepted, before) if is_ranked else None
         return answer or _without_rank(task, accepted)
 
@@ -171,9 +173,9 @@ class Answering:
         except Unavailable:
             return ()
 
-    def wait_for(self, position: str, board: str, wait_ms: int) -> bool:
-        """Wait until a position is ranked on a board; tell whether it is."""
-        wanted, deadline, pause_s = parse_positions(position), time.monotonic() + wait_ms / 1_000, POLL_FIRST_S
+    def wait_for(self, wanted: Mapping[int, int], board: str, wait_ms: int) -> bool:
+        """Wait until positions are ranked on a board; tell whether they are."""
+        deadline, pause_s = time.monotonic() + wait_ms / 1_000, POLL_FIRST_S
         while not self._has_ranked(wanted, board):
             if time.monotonic() >= deadline:
                 return False

@@ -16,7 +16,7 @@ from rankd.errors import RanksNewer, RanksUnavailable
 from rankd.intake.results import Accepted, Question, Submitted
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import LOCAL
-from rankd.parts import Before
+from rankd.parts import RANKED, Before
 from rankd.projection.port import Standing
 from rankd.scaled.answering import Answering
 
@@ -37,6 +37,7 @@ class Ranks:
         self.problem: Exception | None = None
         self.at = 0
         self.is_repeat = False
+        self.is_new = False  # the board is ranked as soon as somebody waits for it
 
     # The look
 
@@ -49,6 +50,8 @@ class Ranks:
         return self.stands
 
     def has_ranked(self, wanted: dict[int, int], board: str) -> bool:
+        if wanted == RANKED and self.is_new:
+            self.is_new, self.problem, self.stands = False, None, None
         return all(self.ranked[board].get(partition, 0) >= one for partition, one in wanted.items())
 
     # The ledger
@@ -119,6 +122,13 @@ def test_who_does_not_know_what_was_before_does_not_say_that_there_was_nothing(
     repeated = answering.ranked(task, accepted(repeated=True), before)
     assert repeated is not None
     assert repeated.repeated
+
+
+def test_a_board_that_is_not_ranked_yet_is_waited_for(answering: Answering, ranks: Ranks, task: ScoreTask) -> None:
+    ranks.is_new, ranks.problem = True, RanksUnavailable("not there yet")
+    answer = answering.submit(task)
+    assert isinstance(answer, Submitted)
+    assert (answer.previous_rank, answer.rank, answer.score) == (None, 1, 9)
 
 
 def test_a_board_that_was_deleted_meanwhile_leaves_the_score_accepted(

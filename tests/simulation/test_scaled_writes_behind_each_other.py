@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.servers.redis import RedisServer
 
 from rankd.errors import RanksUnavailable
 from rankd.projection.port import Verdict
@@ -80,6 +81,38 @@ def test_what_is_behind_a_refused_write_is_refused_too_and_sent_again(
             put_back(plain, older)
         happenings[what]()
         installation.projector.step()
+    installation.projector.project()
+
+    installation.check()
+
+
+def test_a_server_that_is_away_is_waited_for_once_and_not_for_each_board(
+    installation: Installation, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"board-{number}" for number in range(12)]
+    for name in names:
+        installation.boards.define(name)
+    installation.projector.project()
+    answers, waited = Sent.answers, list[Sent]()
+
+    def noted(sent: Sent) -> list[Written]:
+        try:
+            return answers(sent)
+        except RanksUnavailable:
+            waited.append(sent)
+            raise
+
+    monkeypatch.setattr(Sent, "answers", noted)
+    for score in (1, 2):  # some are under way, and others behind them
+        for name in names:
+            installation.boards.submit_many(name, [("ann", score)])  # which wait for no rank
+        if score == 1:
+            assert installation.projector.step()
+            own_redis.kill()
+    with pytest.raises(RanksUnavailable):
+        installation.projector.step()
+    assert len(waited) == 1
+    own_redis.start()
     installation.projector.project()
 
     installation.check()

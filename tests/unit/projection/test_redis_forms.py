@@ -204,3 +204,12 @@ def test_what_never_fits_names_only_ways_that_lead_there() -> None:
 
     assert "ties = player" not in told
     assert "bounds at most 8191 apart." in told
+
+
+def test_bounds_that_would_fit_but_are_too_far_from_0_are_told_so() -> None:
+    first = 21_522_537_394_238_733
+    told = " ".join(explain_form(Rules(score_min=first, score_max=first + 2**20 - 1)))
+
+    assert told.startswith("prefixed: ")
+    assert "more than" not in told
+    assert "bounds nearer to 0" in told

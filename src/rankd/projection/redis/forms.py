@@ -263,8 +263,14 @@ def explain_form(
     score_bits, tie_bits, bits = _score_bits(rules), _tie_bits(rules, tie_resolution_ms), _number_bits(rules)
     scores = f"scores from {rules.score_min} to {rules.score_max} take {score_bits} bits"
     room = f"{scores}, {_tie_reason(rules.ties)} {tie_bits}"
+    if form.is_packed:
+        why = f"together at most the {bits} of a number"
+    elif score_bits + tie_bits > bits:
+        why = f"together more than the {bits} of a number"
+    else:
+        why = f"they would fit the {bits} of a number, but nothing so far from 0 can be counted from exactly"
     told = [
-        f"{form.kind}: {room}; together {'at most' if form.is_packed else 'more than'} the {bits} of a number.",
+        f"{form.kind}: {room}; {why}.",
         f"About {entry_bytes(form)} bytes of Redis' memory for each player in each window and scope.",
     ]
     if exact_top is not None:
@@ -277,7 +283,8 @@ def explain_form(
 
 def _way_to_pack(rules: Rules, tie_resolution_ms: int) -> str:
     left = _number_bits(rules) - _tie_bits(rules, tie_resolution_ms)
-    ways = [f"bounds at most {2**left - 1} apart"]
+    is_far = _score_bits(rules) <= left
+    ways = ["bounds nearer to 0" if is_far else f"bounds at most {2**left - 1} apart"]
     if rules.ties in (Ties.EARLIEST, Ties.LATEST):
         for coarser_ms, name in ((60_000, "1m"), (3_600_000, "1h")):
             if tie_resolution_ms < coarser_ms and _score_bits(rules) + _time_bits(coarser_ms) <= NUMBER_BITS:

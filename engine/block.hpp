@@ -1,4 +1,4 @@
-// A run of entries in standing order, stored by column: what leaves, inner nodes and small boards have in common.
+// A run of entries in standing order, stored by column, and searches in it: for inner nodes and small boards.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,10 @@ struct Block {
 
   uint64_t tie(uint32_t i) const { return uint64_t{tie_high[i]} << 32 | tie_low[i]; }
   Key key(uint32_t i) const { return {score[i], tie(i)}; }
+  // As leaves have them too.
+  uint64_t score_at(uint32_t i) const { return score[i]; }
+  uint64_t tie_at(uint32_t i) const { return tie(i); }
+  uint32_t player_at(uint32_t i) const { return player[i]; }
 
   void set(uint32_t i, const Key& key, uint32_t number) const {
     score[i] = key.score;
@@ -41,12 +45,6 @@ struct Block {
   }
   void erase(uint32_t size, uint32_t at) const { copy(at, *this, at + 1, size - at - 1); }
   Block from(uint32_t i) const { return {score + i, player + i, tie_low + i, tie_high + i}; }
-};
-
-// Entries that stand one behind the other in memory.
-struct Run {
-  Block block;
-  uint32_t size;
 };
 
 // Bytes of a block with room for `capacity` entries that is laid out by `block_at`.
@@ -71,9 +69,14 @@ inline uint32_t count_less(const uint64_t* words, uint32_t count, uint64_t bound
   return static_cast<uint32_t>(base - words) + static_cast<uint32_t>(count == 1 && *base < bound);
 }
 
-// How many of the words equal `wanted` at the front.
-inline uint32_t count_equal(const uint64_t* words, uint32_t count, uint64_t wanted) {
-  return wanted == ~uint64_t{0} ? count : count_less(words, count, wanted + 1);
+inline uint32_t count_less(const Block& block, uint32_t from, uint32_t count, uint64_t bound) {
+  return count_less(block.score + from, count, bound);
+}
+
+// How many entries from one on have this score, where none has a better one.
+template <class Entries>
+uint32_t count_equal(const Entries& entries, uint32_t from, uint32_t count, uint64_t score) {
+  return score == ~uint64_t{0} ? count : count_less(entries, from, count, score + 1);
 }
 
 // The index of a number that is among `count`, or `count`.
@@ -95,6 +98,11 @@ inline uint32_t index_of(const uint32_t* numbers, uint32_t count, uint32_t wante
     if (numbers[i] == wanted) return i;
   }
   return count;
+}
+
+inline uint32_t index_of(const uint8_t* numbers, uint32_t count, uint8_t wanted) {
+  const void* found = std::memchr(numbers, wanted, count);
+  return found == nullptr ? count : static_cast<uint32_t>(static_cast<const uint8_t*>(found) - numbers);
 }
 
 // A place in the order that need not be taken. Entries with an equal score and tie stand before it if
@@ -134,15 +142,15 @@ struct AtScore {
   bool stands_before(uint32_t) const { return false; }
 };
 
-// How many of the block's entries stand before the place, of which `low` have a score before its own.
-template <class Where>
-uint32_t position(const Block& block, uint32_t size, const Where& where, uint32_t low) {
-  if (!Where::kUsesTie || low == size || block.score[low] != where.key.score) return low;
-  uint32_t high = low + count_equal(block.score + low, size - low, where.key.score);
+// How many of the entries stand before the place, of which `low` have a score before its own.
+template <class Entries, class Where>
+uint32_t position(const Entries& entries, uint32_t size, const Where& where, uint32_t low) {
+  if (!Where::kUsesTie || low == size || entries.score_at(low) != where.key.score) return low;
+  uint32_t high = low + count_equal(entries, low, size - low, where.key.score);
   while (low < high) {
     const uint32_t middle = (low + high) / 2;
-    const uint64_t tie = block.tie(middle);
-    const bool before = tie != where.key.tie ? tie < where.key.tie : where.stands_before(block.player[middle]);
+    const uint64_t tie = entries.tie_at(middle);
+    const bool before = tie != where.key.tie ? tie < where.key.tie : where.stands_before(entries.player_at(middle));
     if (before) {
       low = middle + 1;
     } else {
@@ -152,15 +160,16 @@ uint32_t position(const Block& block, uint32_t size, const Where& where, uint32_
   return low;
 }
 
-template <class Where>
-uint32_t position(const Block& block, uint32_t size, const Where& where) {
-  return position(block, size, where, count_less(block.score, size, where.key.score));
+template <class Entries, class Where>
+uint32_t position(const Entries& entries, uint32_t size, const Where& where) {
+  return position(entries, size, where, count_less(entries, 0, size, where.key.score));
 }
 
 // Entries 1 … end − 1 whose score differs from the one before.
-inline uint32_t score_changes(const uint64_t* score, uint32_t end) {
+template <class Entries>
+uint32_t score_changes(const Entries& entries, uint32_t end) {
   uint32_t changes = 0;
-  for (uint32_t i = 1; i < end; ++i) changes += score[i] != score[i - 1] ? 1 : 0;
+  for (uint32_t i = 1; i < end; ++i) changes += entries.score_at(i) != entries.score_at(i - 1) ? 1 : 0;
   return changes;
 }
 

@@ -4,8 +4,8 @@
 
 namespace rankd {
 
-Spot Board::locate(const BoardMemory& memory, uint32_t player, Spot hint) const {
-  if (tree_) return tree_->locate(player, hint);
+Spot Board::locate(const BoardMemory& memory, uint32_t player) const {
+  if (tree_) return tree_->locate(player);
   if (size_ == 0) return {};
   const uint32_t index = index_of(block(memory).player, size_, player);
   return index < size_ ? Spot{0, index} : Spot{};
@@ -33,7 +33,7 @@ uint64_t Board::better(const BoardMemory& memory, Spot spot, uint64_t place) con
   if (place == 0) return 0;
   const uint64_t score = key(memory, spot).score;
   // Most entries differ from the one before them, which is nearly always in the same leaf.
-  if (spot.index > 0 && key(memory, {spot.leaf, spot.index - 1}).score != score) return place;
+  if (tree_ ? tree_->begins_score(spot) : block(memory).score[spot.index - 1] != score) return place;
   return before(memory, AtScore{{score, 0}}).entries;
 }
 
@@ -100,7 +100,7 @@ Run Board::run(const BoardMemory& memory, Spot spot, Spot& behind) const {
     return tree_->run(spot);
   }
   behind = {};
-  return {block(memory).from(spot.index), size_ - spot.index};
+  return {block(memory), spot.index, size_ - spot.index};
 }
 
 void Board::hand_over(Board& other) {

@@ -58,7 +58,7 @@ class Board {
   bool is_captured() const { return is_captured_; }
   void set_captured(bool is_captured) { is_captured_ = is_captured; }
 
-  Spot locate(const BoardMemory& memory, uint32_t player, Spot hint = {}) const;
+  Spot locate(const BoardMemory& memory, uint32_t player) const;
   // Calls found(index, spot) for each of the players who is here, overlapping the waits for memory.
   template <class Found>
   void locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const;
@@ -127,7 +127,7 @@ inline uint32_t block_kind_for(uint32_t entries) {
 }
 
 inline Before before_in_block(const Block& block, uint32_t end) {
-  return {end, end == 0 ? 0 : 1 + uint64_t{score_changes(block.score, end)}};
+  return {end, end == 0 ? 0 : 1 + uint64_t{score_changes(block, end)}};
 }
 
 template <class Found>
@@ -143,7 +143,7 @@ void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& 
     };
     if (tree_) {
       each([&](size_t i) { tree_->prefetch_map(players[i]); });
-      each([&](size_t i) { tree_->prefetch_players(players[i]); });
+      each([&](size_t i) { tree_->prefetch_entry(players[i]); });
     }
     each([&](size_t i) {
       spots[i - begin] = locate(memory, players[i]);

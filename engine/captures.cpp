@@ -83,7 +83,7 @@ void Engine::fill_capture(const Board& board, std::unique_ptr<Capture>& capture)
   if (tree == nullptr) {
     const Run run = board.run(memory_, board.at(0), behind);
     take_memory([&] {
-      for (uint32_t i = 0; i < run.size; ++i) capture->add(run.block.player[i], ++place);
+      for (uint32_t i = 0; i < run.size(); ++i) capture->add(run.player(i), ++place);
     });
     return;
   }
@@ -94,9 +94,9 @@ void Engine::fill_capture(const Board& board, std::unique_ptr<Capture>& capture)
     const Run run = board.run(memory_, spot, behind);
     if (behind.leaf != kNone) {
       const Run ahead = tree->run(behind);
-      for (uint32_t i = 0; i < ahead.size; ++i) capture->prefetch_place(ahead.block.player[i]);
+      for (uint32_t i = 0; i < ahead.size(); ++i) capture->prefetch_place(ahead.player(i));
     }
-    for (uint32_t i = 0; i < run.size; ++i) capture->set(run.block.player[i], ++place);
+    for (uint32_t i = 0; i < run.size(); ++i) capture->set(run.player(i), ++place);
   }
 }
 

@@ -152,7 +152,7 @@ void Lane::locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
           if (player_at(i) != kNone) tree->prefetch_map(player_at(i));
         },
         [&](size_t i) {
-          if (player_at(i) != kNone) tree->prefetch_players(player_at(i));
+          if (player_at(i) != kNone) tree->prefetch_entry(player_at(i));
         },
         [&](size_t i) {
           spots_[i] = player_at(i) == kNone ? Spot{} : tree->locate(player_at(i));
@@ -206,10 +206,16 @@ void Lane::apply_moves(uint32_t number, Board& board) {
         if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
       },
       [&](size_t i) {
+        if (tree != nullptr) tree->find_parent(sorted_[i].score_key, ways_[i]);
+      },
+      [&](size_t i) {
+        if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
+      },
+      [&](size_t i) {
         if (tree != nullptr) tree->find_leaf(sorted_[i].score_key, ways_[i]);
       },
       [&](size_t i) {
-        if (tree != nullptr) tree->prefetch_gap(sorted_[i].score_key, ways_[i]);
+        if (tree != nullptr) tree->prefetch_seat(ways_[i]);
       },
       [&](size_t i) {
         const Move& move = moves_[sorted_[i].move];
@@ -231,7 +237,7 @@ void Lane::note(Saving& saving, uint32_t number, const Board& board, const Move&
 
 void Lane::apply_move(Board& board, const Move& move, const Way& way) {
   const std::string_view id = (*view_.batch.players)[move.id];
-  const Spot spot = move.was_present ? board.locate(memory_, move.player, move.spot) : Spot{};
+  const Spot spot = move.was_present ? board.locate(memory_, move.player) : Spot{};
   if (move.is_present) {
     board.put(memory_, spot, move.player, id, move.old_kept, move.kept, way);
     if (!move.was_present) engine_.players_.retain(move.player);

@@ -170,11 +170,12 @@ void Regions::give_block(std::byte* block, size_t bytes, Purpose purpose) {
   give_slot(block, bytes, purpose);
 }
 
-Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes)
+Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_max)
     : regions_(regions),
       purpose_(purpose),
       slot_bytes_(slot_bytes),
       slots_per_piece_(kOneSlotPieces ? 1 : static_cast<uint32_t>(kPieceBytes / slot_bytes)),
+      ids_max_(ids_max),
       reciprocal_(~uint64_t{0} / slots_per_piece_ + 1) {}
 
 Pool::~Pool() {
@@ -198,7 +199,7 @@ void Pool::give_piece(std::byte* piece) {
 
 // Makes room for one more number, without a piece yet.
 void Pool::add_piece() {
-  if (static_cast<uint64_t>(pieces_.size() + 1) * slots_per_piece_ >= kNone) throw std::bad_alloc();
+  if (static_cast<uint64_t>(pieces_.size() + 1) * slots_per_piece_ >= ids_max_) throw std::bad_alloc();
   if (pieces_.size() == bases_capacity_) {
     const size_t capacity = std::max<size_t>(4, 2 * bases_capacity_);
     auto list = std::make_unique<std::byte*[]>(capacity);

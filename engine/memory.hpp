@@ -124,7 +124,8 @@ class Regions {
 
 class Pool {
  public:
-  Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes);
+  // Ids are below `ids_max`.
+  Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_max = kNone);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -165,6 +166,7 @@ class Pool {
   Purpose purpose_;
   uint32_t slot_bytes_;
   uint32_t slots_per_piece_;
+  uint32_t ids_max_;
   uint64_t reciprocal_;  // ceil(2^64 / slots_per_piece): division by multiplication, exact for 32-bit ids
   // Where each piece is. Whoever shares the pool may still read the list that a larger one took the place of.
   std::atomic<std::byte**> bases_{nullptr};

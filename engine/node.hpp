@@ -1,8 +1,8 @@
-// What a tree is made of: leaves that hold entries, inner nodes that hold children, both by column.
+// An inner node of a tree: its children, by column.
 //
 // A node that nobody touched lately is as many waits for memory as it has lines in use, so a search should need few of
-// them. An inner node begins with a line of `samples`: the first key of every eighth child. They tell which line of keys
-// and which line of links the search needs; it reads three lines of thirty-one.
+// them. It begins with a line of `samples`: the first key of every eighth child. They tell which line of keys and which
+// line of links the search needs; it reads three lines of thirty-one.
 #pragma once
 
 #include <algorithm>
@@ -14,25 +14,8 @@
 
 namespace rankd {
 
-inline constexpr uint32_t kLeafEntries = 56;
 inline constexpr uint32_t kInnerChildren = 64;
 inline constexpr uint32_t kHeightMax = 12;
-
-struct Leaf {
-  uint32_t parent;
-  uint32_t previous;
-  uint32_t next;
-  uint16_t size;
-  uint16_t slot_hint;  // where the parent had this child last time
-  uint32_t player[kLeafEntries];
-  uint64_t score[kLeafEntries];
-  uint32_t tie_low[kLeafEntries];
-  uint16_t tie_high[kLeafEntries];
-
-  Block block() { return {score, player, tie_low, tie_high}; }
-};
-static_assert(sizeof(Leaf) == 1024);
-
 inline constexpr uint32_t kSampled = 8;  // children to a sample: a line of keys, a line of links
 inline constexpr uint32_t kSamples = 6;  // behind the last one there are up to two lines
 

@@ -272,13 +272,13 @@ class SnapshotWriter {
     Spot behind;
     for (Spot spot = first_behind_cursor(board); spot.leaf != kNone; spot = behind) {
       const Run run = board.run(engine_.memory_, spot, behind);
-      for (uint32_t i = 0; i < run.size; ++i) {
-        saving_.prefetch_changed(run.block.player[i]);
-        if (capture != nullptr) capture->prefetch_place(run.block.player[i]);
+      for (uint32_t i = 0; i < run.size(); ++i) {
+        saving_.prefetch_changed(run.player(i));
+        if (capture != nullptr) capture->prefetch_place(run.player(i));
       }
-      for (uint32_t i = 0; i < run.size; ++i) {
-        const uint32_t player = run.block.player[i];
-        const Key key = run.block.key(i);
+      for (uint32_t i = 0; i < run.size(); ++i) {
+        const uint32_t player = run.player(i);
+        const Key key = run.key(i);
         if (!saving_.has_changed(player)) {
           const OldEntry entry{key, player, capture == nullptr ? Capture::kNowhere : capture->place(player)};
           if (!write_owed_before(&entry, slice)) return false;

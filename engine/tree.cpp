@@ -27,14 +27,13 @@ Tree::~Tree() {
 }
 
 void Tree::insert(const Key& key, uint32_t player, std::string_view id, const Way& way) {
-  const uint32_t leaf = attach(key, player, id, way);
-  map_.insert(page_tag(player), leaf);
+  map_.insert(page_tag(player), word_of(attach(key, player, id, way)));
   ++size_;
 }
 
 void Tree::erase(Spot spot) {
   const uint32_t gone = player(spot);
-  map_.erase(page_tag(gone), spot.leaf);
+  map_.erase(page_tag(gone), word_of(spot));
   detach(spot);
   --size_;
 }
@@ -42,21 +41,20 @@ void Tree::erase(Spot spot) {
 void Tree::move(Spot spot, const Key& key, std::string_view id, const Way& way) {
   const uint32_t moved = player(spot);
   detach(spot);
-  const uint32_t leaf = attach(key, moved, id, way);
-  if (leaf != spot.leaf) map_.assign(page_tag(moved), leaf);
+  map_.assign(page_tag(moved), word_of(attach(key, moved, id, way)));
 }
 
 // Puts an entry into its leaf; the caller tells the map.
-uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id, const Way& way) {
+Spot Tree::attach(const Key& key, uint32_t player, std::string_view id, const Way& way) {
   const NewEntry<Players> where{key, id, memory_.players};
-  if (attach_along(way, where, player)) return way.leaf;
+  if (const Spot spot = attach_along(way, where, player); spot.leaf != kNone) return spot;
   Path path;
   uint32_t leaf_id = kNone;
   uint32_t at = 0;
   for (;;) {
     leaf_id = descend(where, path);
     Leaf& full = memory_.leaf(leaf_id);
-    at = position(full.block(), full.size, where);
+    at = position(full, full.size, where);
     if (full.size < kLeafEntries) break;
     const bool at_front = full.previous == kNone && at == 0;
     const bool at_back = full.next == kNone && at == full.size;
@@ -65,67 +63,68 @@ uint32_t Tree::attach(const Key& key, uint32_t player, std::string_view id, cons
 
   Leaf& leaf = memory_.leaf(leaf_id);
   const bool has_before = at > 0 || leaf.previous != kNone;
-  const uint64_t before = at > 0 ? leaf.score[at - 1] : has_before ? last_score(leaf.previous) : 0;
+  const uint64_t before = at > 0 ? leaf.score_at(at - 1) : has_before ? last_score(leaf.previous) : 0;
   int32_t repeats = 1;
   if (!has_before || before != key.score) {
     // The entry behind, if it has the same score, was no repeat until now.
-    repeats = at < leaf.size && leaf.score[at] == key.score ? 1 : 0;
-    if (at == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score[0] == key.score) {
+    repeats = at < leaf.size && leaf.score_at(at) == key.score ? 1 : 0;
+    if (at == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score_at(0) == key.score) {
       add_along(leaf.next, 0, 1);
     }
   }
-  leaf.block().insert(leaf.size, at, key, player);
-  ++leaf.size;
+  const uint32_t seat = leaf.insert(at, key, player);
+  leaf.has_repeats = leaf.has_repeats || repeats != 0;
   for (uint32_t level = 1; level <= height_; ++level) {
     Inner& inner = memory_.inner(path.node[level]);
     inner.add_count(path.slot[level], 1);
     if (repeats != 0) ++inner.repeats[path.slot[level]];
   }
   if (at == 0) update_first_key(leaf_id, key, player);
-  return leaf_id;
+  return {leaf_id, seat};
 }
 
-// The same without a search, when the way leads to a leaf with room whose scores surround the entry's. Returns whether
-// it did.
-bool Tree::attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player) {
-  if (way.leaf == kNone || !holds(way)) return false;
+// The same without a search, when the way leads to a leaf with room whose scores surround the entry's; otherwise
+// nothing, and nowhere.
+Spot Tree::attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player) {
+  if (way.leaf == kNone || !holds(way)) return {};
   Leaf& leaf = memory_.leaf(way.leaf);
   const uint64_t score = where.key.score;
-  if (leaf.size == kLeafEntries || score <= leaf.score[0] || score >= leaf.score[leaf.size - 1]) return false;
-  const uint32_t at = position(leaf.block(), leaf.size, where);
-  const bool repeats = leaf.score[at - 1] == score || leaf.score[at] == score;
-  leaf.block().insert(leaf.size, at, where.key, player);
-  ++leaf.size;
-  leaf.slot_hint = static_cast<uint16_t>(way.slot);
+  if (leaf.size == kLeafEntries || score <= leaf.score_at(0) || score >= leaf.score_at(leaf.size - 1u)) return {};
+  const uint32_t at = position(leaf, leaf.size, where);
+  const bool repeats = leaf.score_at(at - 1) == score || leaf.score_at(at) == score;
+  const uint32_t seat = leaf.insert(at, where.key, player);
+  leaf.slot_hint = static_cast<uint8_t>(way.slot);
   add_along(way.leaf, 1, repeats ? 1 : 0);
-  return true;
+  return {way.leaf, seat};
 }
 
 // Takes an entry out of its leaf; the caller tells the map.
 void Tree::detach(Spot spot) {
   Leaf& leaf = memory_.leaf(spot.leaf);
-  const uint32_t at = spot.index;
-  const uint64_t score = leaf.score[at];
-  const bool has_before = at > 0 || leaf.previous != kNone;
-  const uint64_t before = at > 0 ? leaf.score[at - 1] : has_before ? last_score(leaf.previous) : 0;
-  int32_t repeats = -1;
-  if (!has_before || before != score) {
-    // The entry behind, if it has the same score, is a repeat no longer.
-    repeats = at + 1 < leaf.size && leaf.score[at + 1] == score ? -1 : 0;
-    if (at + 1 == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score[0] == score) {
-      add_along(leaf.next, 0, -1);
+  const uint32_t at = leaf.place_of(spot.index);
+  int32_t repeats = 0;
+  if (leaf.has_repeats || at + 1 == leaf.size) {  // else neither the entry nor the one behind it is one
+    const uint64_t score = leaf.score[spot.index];
+    const bool has_before = at > 0 || leaf.previous != kNone;
+    const uint64_t before = at > 0 ? leaf.score_at(at - 1) : has_before ? last_score(leaf.previous) : 0;
+    repeats = -1;
+    if (!has_before || before != score) {
+      // The entry behind, if it has the same score, is a repeat no longer.
+      repeats = at + 1 < leaf.size && leaf.score_at(at + 1) == score ? -1 : 0;
+      if (at + 1 == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score_at(0) == score) {
+        add_along(leaf.next, 0, -1);
+      }
     }
   }
-  leaf.block().erase(leaf.size, at);
-  --leaf.size;
+  leaf.erase(at);
   add_along(spot.leaf, -1, repeats);
-  if (at == 0 && leaf.size > 0) update_first_key(spot.leaf, leaf.block().key(0), leaf.player[0]);
+  if (at == 0 && leaf.size > 0) update_first_key(spot.leaf, leaf.key_at(0), leaf.player_at(0));
   if (leaf.size < kLeafLeast) shrink_leaf(spot.leaf);
 }
 
 uint64_t Tree::last_score(uint32_t leaf_id) const {
   const Leaf& leaf = memory_.leaf(leaf_id);
-  return leaf.score[leaf.size - 1];
+  return leaf.score_at(leaf.size - 1u);
 }
 
 void Tree::add_along(uint32_t leaf_id, int32_t entries, int32_t repeats) {
@@ -134,7 +133,10 @@ void Tree::add_along(uint32_t leaf_id, int32_t entries, int32_t repeats) {
   for (uint32_t node = leaf.parent;;) {
     Inner& inner = memory_.inner(node);
     inner.add_count(slot, entries);
-    if (repeats != 0) inner.repeats[slot] += static_cast<uint32_t>(repeats);
+    if (repeats != 0) {
+      inner.repeats[slot] += static_cast<uint32_t>(repeats);
+      if (inner.level == 1) leaf.has_repeats = inner.repeats[slot] != 0;
+    }
     if (inner.parent == kNone) return;
     slot = corrected_slot(memory_.inner(inner.parent), inner, node);
     node = inner.parent;
@@ -163,21 +165,31 @@ void Tree::split_leaf(uint32_t left_id, uint32_t keep) {
   const uint32_t slot = slot_of(parent, left, left_id);
   const uint32_t left_repeats = repeats_within(left, keep, parent.repeats[slot]);
 
-  right.size = static_cast<uint16_t>(left.size - keep);
-  right.block().copy(0, left.block(), keep, right.size);
-  left.size = static_cast<uint16_t>(keep);
+  // Everybody is seated anew: seats in use stay in few lines of memory.
+  const Leaf whole = left;
+  for (uint32_t i = 0; i < whole.size; ++i) map_.prefetch_tag(page_tag(whole.player_at(i)));
+  left.empty();
+  right.empty();
+  for (uint32_t i = 0; i < whole.size; ++i) seat_last(i < keep ? left_id : right_id, whole, i);
+  left.has_repeats = left_repeats > 0;
+  right.has_repeats = parent.repeats[slot] > left_repeats;
   right.parent = left.parent;
   right.previous = left_id;
   right.next = left.next;
   (left.next == kNone ? last_leaf_ : memory_.leaf(left.next).previous) = right_id;
   left.next = right_id;
-  for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player[i]));
-  for (uint32_t i = 0; i < right.size; ++i) map_.assign(page_tag(right.player[i]), right_id);
 
   const Below right_below{right.size, parent.repeats[slot] - left_repeats};
   parent.set_count(slot, keep);
   parent.repeats[slot] = left_repeats;
   insert_child(left.parent, slot + 1, right_id, right_below);
+}
+
+// Gives a leaf, behind all of its own, the entry that stands at a place of another, and tells the map.
+void Tree::seat_last(uint32_t leaf_id, const Leaf& from, uint32_t at) {
+  Leaf& leaf = memory_.leaf(leaf_id);
+  const uint32_t seat = leaf.insert(leaf.size, from.key_at(at), from.player_at(at));
+  map_.assign(page_tag(from.player_at(at)), word_of({leaf_id, seat}));
 }
 
 // Splits a full node; its parent is given room first, so that counts are right at every step.
@@ -218,8 +230,13 @@ void Tree::insert_child(uint32_t node_id, uint32_t slot, uint32_t child, Below b
   Inner& node = memory_.inner(node_id);
   copy_children(node, slot + 1, node, slot, node.size - slot);
   ++node.size;
-  const Block first = node.level > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
-  node.block().set(slot, first.key(0), first.player[0]);
+  if (node.level > 1) {
+    Inner& first = memory_.inner(child);
+    node.block().set(slot, first.block().key(0), first.player[0]);
+  } else {
+    const Leaf& first = memory_.leaf(child);
+    node.block().set(slot, first.key_at(0), first.player_at(0));
+  }
   node.take_samples();
   node.link[slot] = below.entries << 32 | child;
   node.repeats[slot] = static_cast<uint32_t>(below.repeats);
@@ -250,10 +267,9 @@ void Tree::join_leaves(uint32_t parent_id, uint32_t left_slot) {
   const uint32_t right_id = parent.child(left_slot + 1);
   Leaf& left = memory_.leaf(left_id);
   Leaf& right = memory_.leaf(right_id);
-  left.block().copy(left.size, right.block(), 0, right.size);
-  left.size = static_cast<uint16_t>(left.size + right.size);
-  for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player[i]));
-  for (uint32_t i = 0; i < right.size; ++i) map_.assign(page_tag(right.player[i]), left_id);
+  for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player_at(i)));
+  for (uint32_t i = 0; i < right.size; ++i) seat_last(left_id, right, i);
+  left.has_repeats = left.has_repeats || right.has_repeats;
   parent.add_count(left_slot, parent.count(left_slot + 1));
   parent.repeats[left_slot] += parent.repeats[left_slot + 1];
   unlink(right);
@@ -340,7 +356,7 @@ void Tree::set_parent(uint32_t level, uint32_t child, uint32_t parent, uint32_t 
     memory_.inner(child).slot_hint = slot;
   } else {
     memory_.leaf(child).parent = parent;
-    memory_.leaf(child).slot_hint = static_cast<uint16_t>(slot);
+    memory_.leaf(child).slot_hint = static_cast<uint8_t>(slot);
   }
 }
 
@@ -365,23 +381,30 @@ Spot Tree::at(uint64_t place) const {
     while (place >= inner.count(slot)) place -= inner.count(slot++);
     node = inner.child(slot);
   }
-  return {node, static_cast<uint32_t>(place)};
+  return {node, memory_.leaf(node).order[place]};
+}
+
+bool Tree::begins_score(Spot spot) const {
+  const Leaf& leaf = memory_.leaf(spot.leaf);
+  const uint32_t at = leaf.place_of(spot.index);
+  return at > 0 && (!leaf.has_repeats || leaf.score_at(at - 1) != leaf.score[spot.index]);
 }
 
 uint64_t Tree::place(Spot spot) const {
-  uint64_t place = spot.index;
+  uint64_t place = memory_.leaf(spot.leaf).place_of(spot.index);
   climb(spot.leaf, [&](const Inner& inner, uint32_t slot) { place += inner.count_before(slot); });
   return place;
 }
 
 Before Tree::before(Spot spot) const {
   const Leaf& leaf = memory_.leaf(spot.leaf);
-  uint64_t entries = spot.index;
+  const uint32_t at = leaf.place_of(spot.index);
+  uint64_t entries = at;
   uint64_t repeats = 0;
   climb(spot.leaf, [&](const Inner& inner, uint32_t slot) {
     entries += inner.count_before(slot);
     repeats += inner.repeats_before(slot);
-    if (inner.level == 1) repeats += repeats_within(leaf, spot.index + 1, inner.repeats[slot]);
+    if (inner.level == 1) repeats += repeats_within(leaf, at + 1, inner.repeats[slot]);
   });
   return {entries, entries + 1 - repeats};
 }
@@ -399,12 +422,12 @@ void Tree::append(const Key& key, uint32_t player) {
     Leaf& leaf = memory_.leaf(id);
     leaf.parent = leaf.next = kNone;
     leaf.previous = last_leaf_;
-    leaf.size = 0;
+    leaf.empty();
     (last_leaf_ == kNone ? first_leaf_ : memory_.leaf(last_leaf_).next) = id;
     last_leaf_ = id;
   }
   Leaf& leaf = memory_.leaf(last_leaf_);
-  leaf.block().set(leaf.size++, key, player);
+  leaf.insert(leaf.size, key, player);
   ++size_;
 }
 
@@ -416,9 +439,10 @@ bool Tree::finish() {
   };
   std::vector<Child> children;
   for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
-    const Leaf& leaf = memory_.leaf(id);
-    const bool continues = leaf.previous != kNone && last_score(leaf.previous) == leaf.score[0];
-    const uint32_t repeats = leaf.size - 1u - score_changes(leaf.score, leaf.size) + (continues ? 1 : 0);
+    Leaf& leaf = memory_.leaf(id);
+    const bool continues = leaf.previous != kNone && last_score(leaf.previous) == leaf.score_at(0);
+    const uint32_t repeats = leaf.size - 1u - score_changes(leaf, leaf.size) + (continues ? 1 : 0);
+    leaf.has_repeats = repeats > 0;
     children.push_back({id, {leaf.size, repeats}});
   }
   do {
@@ -449,12 +473,12 @@ bool Tree::fill_map() {
     const Leaf& leaf = memory_.leaf(id);
     if (leaf.next != kNone) {
       const Leaf& ahead = memory_.leaf(leaf.next);
-      for (uint32_t i = 0; i < ahead.size; ++i) map_.prefetch_tag(page_tag(ahead.player[i]));
+      for (uint32_t i = 0; i < ahead.size; ++i) map_.prefetch_tag(page_tag(ahead.player_at(i)));
     }
     for (uint32_t i = 0; i < leaf.size; ++i) {
       // Pages find out at the end, when looking does not mean waiting.
-      if (!has_pages && map_.find(page_tag(leaf.player[i])) != kNone) return false;
-      map_.insert(page_tag(leaf.player[i]), id);
+      if (!has_pages && map_.find(page_tag(leaf.player_at(i))) != kNone) return false;
+      map_.insert(page_tag(leaf.player_at(i)), word_of({id, leaf.order[i]}));
     }
   }
   return !has_pages || map_.settle_pages();

@@ -7,8 +7,8 @@
 //     a place; less the repeats, it is a dense rank. Where scores differ, repeats are never touched;
 //   - a node knows its parent, and has a hint of its slot there: an insertion beside it moves the slot and touches no
 //     sibling, so a hint may be out of date and is corrected by the next writer who comes by;
-//   - the map sends each player to the leaf that holds it. A rank climbs from there: no key is compared, so a million
-//     equal scores cost nothing extra;
+//   - the map sends each player to its seat in the leaf that holds it. A rank climbs from there: no key is compared, so
+//     a million equal scores cost nothing extra;
 //   - no leaf or inner node is empty, the root is an inner node (smaller boards are a single block, see board.hpp).
 //
 // Every operation touches O(log n) nodes.
@@ -20,6 +20,7 @@
 
 #include "block.hpp"
 #include "interner.hpp"
+#include "leaf.hpp"
 #include "memory.hpp"
 #include "node.hpp"
 #include "tag_table.hpp"
@@ -28,12 +29,17 @@ namespace rankd {
 
 using Players = Interner<Nothing>;
 
+// What the map of a tree says of a player: the leaf, and the seat in it.
+inline constexpr uint32_t kSeatBits = 6;
+inline constexpr uint32_t kLeavesMax = (uint32_t{1} << (32 - kSeatBits)) - 1;
+static_assert(kLeafEntries < 1u << kSeatBits);
+
 // What trees share: the nodes of all boards, and the players' names.
 struct TreeMemory {
   TreeMemory(Regions& regions, const Players& players)
       : regions(regions),
         players(players),
-        leaves(regions, Purpose::entries, sizeof(Leaf)),
+        leaves(regions, Purpose::entries, sizeof(Leaf), kLeavesMax),
         inners(regions, Purpose::entries, sizeof(Inner)),
         segments(regions, Purpose::maps) {}
 
@@ -50,7 +56,7 @@ struct TreeMemory {
 // Where an entry is; nowhere when the leaf is kNone.
 struct Spot {
   uint32_t leaf = kNone;
-  uint32_t index = 0;
+  uint32_t index = 0;  // its seat; in a small board's block, its place
 };
 
 // The leaf an entry will go to, as far as it was found. It was right when no node had gone since.
@@ -91,31 +97,29 @@ class Tree {
   // The same as erase and insert, with one change of the map.
   void move(Spot spot, const Key& key, std::string_view id, const Way& way = {});
 
-  // `hint` may be where the player was some time ago.
-  Spot locate(uint32_t player, Spot hint = {}) const {
-    const uint32_t id = map_.likely(page_tag(player));
-    if (id == kNone) return {};
-    const Leaf& leaf = memory_.leaf(id);
-    if (id == hint.leaf && hint.index < leaf.size && leaf.player[hint.index] == player) return hint;
-    const uint32_t index = index_of(leaf.player, leaf.size, player);
-    return index < leaf.size ? Spot{id, index} : Spot{};  // another's leaf
+  Spot locate(uint32_t player) const {
+    const Spot spot = likely_spot(player);
+    return spot.leaf != kNone && this->player(spot) == player ? spot : Spot{};  // another's seat
   }
-  Key key(Spot spot) const { return memory_.leaf(spot.leaf).block().key(spot.index); }
-  uint32_t player(Spot spot) const { return memory_.leaf(spot.leaf).player[spot.index]; }
-  Spot first() const { return {first_leaf_, 0}; }
+  Key key(Spot spot) const { return memory_.leaf(spot.leaf).key(spot.index); }
+  uint32_t player(Spot spot) const { return memory_.leaf(spot.leaf).player(spot.index); }
+  Spot first() const { return first_of(first_leaf_); }
   Spot at(uint64_t place) const;
   // The entry behind; a spot whose leaf is kNone at the end.
   Spot next(Spot spot) const {
     const Leaf& leaf = memory_.leaf(spot.leaf);
-    return spot.index + 1 < leaf.size ? Spot{spot.leaf, spot.index + 1} : Spot{leaf.next, 0};
+    const uint32_t at = leaf.place_of(spot.index) + 1;
+    return at < leaf.size ? Spot{spot.leaf, leaf.order[at]} : first_of(leaf.next);
   }
+  // Whether the entry before has another score, as far as their leaf tells.
+  bool begins_score(Spot spot) const;
 
   // The entries of its leaf from there on, and where the leaf behind it begins.
   Run run(Spot spot) const {
-    Leaf& leaf = memory_.leaf(spot.leaf);
-    return {leaf.block().from(spot.index), leaf.size - spot.index};
+    const Leaf& leaf = memory_.leaf(spot.leaf);
+    return {leaf, leaf.place_of(spot.index)};
   }
-  Spot next_leaf(Spot spot) const { return {memory_.leaf(spot.leaf).next, 0}; }
+  Spot next_leaf(Spot spot) const { return first_of(memory_.leaf(spot.leaf).next); }
   const TagTable<true>& map() const { return map_; }
 
   // What stands before an entry; here `distinct` counts its own score too, so it is the dense rank.
@@ -126,14 +130,15 @@ class Tree {
 
   // For callers with many lookups, in this order; each asks for the memory that the next one, or the work itself, needs.
   void prefetch_map(uint32_t player) const { map_.prefetch_tag(page_tag(player)); }
-  void prefetch_players(uint32_t player) const;
+  void prefetch_entry(uint32_t player) const;
   void prefetch_place(Spot spot) const;
   void prefetch_move(Spot spot) const;
   // The same for where an entry with this score will go, in this order; the way they find spares `move` the search.
   Way begin_way(uint64_t score_key) const;
   void prefetch_child(uint64_t score_key, const Way& way) const;
+  void find_parent(uint64_t score_key, Way& way) const;
   void find_leaf(uint64_t score_key, Way& way) const;
-  void prefetch_gap(uint64_t score_key, const Way& way) const;
+  void prefetch_seat(const Way& way) const;
 
   // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
   // their entries. Returns false when nothing was left.
@@ -155,6 +160,13 @@ class Tree {
     uint64_t repeats = 0;
   };
 
+  static uint32_t word_of(Spot spot) { return spot.leaf << kSeatBits | spot.index; }
+  // Where a player is who is here; of one who is not, perhaps another's spot.
+  Spot likely_spot(uint32_t player) const {
+    const uint32_t word = map_.likely(page_tag(player));
+    return word == kNone ? Spot{} : Spot{word >> kSeatBits, word & ((1u << kSeatBits) - 1)};
+  }
+  Spot first_of(uint32_t leaf) const { return leaf == kNone ? Spot{} : Spot{leaf, memory_.leaf(leaf).order[0]}; }
   template <class Node>
   static uint32_t slot_of(const Inner& parent, const Node& node, uint32_t node_id) {
     return parent.slot_of(node_id, node.slot_hint);
@@ -182,14 +194,15 @@ class Tree {
   template <class Where>
   uint32_t descend(const Where& where, Path& path) const;
   bool holds(const Way& way) const { return way.parent != kNone && way.nodes_gone == nodes_gone_; }
-  uint32_t attach(const Key& key, uint32_t player, std::string_view id, const Way& way);
-  bool attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player);
+  Spot attach(const Key& key, uint32_t player, std::string_view id, const Way& way);
+  Spot attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player);
   void release_leaf(uint32_t leaf);
   void release_inner(uint32_t node);
   void detach(Spot spot);
   void add_along(uint32_t leaf, int32_t entries, int32_t repeats);
   void update_first_key(uint32_t leaf, const Key& key, uint32_t player);
   void split_leaf(uint32_t leaf, uint32_t keep);
+  void seat_last(uint32_t leaf, const Leaf& from, uint32_t at);
   void split_inner(uint32_t node);
   void insert_child(uint32_t node, uint32_t slot, uint32_t child, Below below);
   void erase_child(uint32_t node, uint32_t slot);

@@ -6,9 +6,9 @@ namespace rankd {
 // Repeats among the first `end` entries of a leaf that has `total` of them. Whether the first entry is one depends on
 // the leaf before; the total tells.
 inline uint32_t repeats_within(const Leaf& leaf, uint32_t end, uint32_t total) {
-  if (end == 0) return 0;
-  const uint32_t first = total - (leaf.size - 1u - score_changes(leaf.score, leaf.size));
-  return first + (end - 1 - score_changes(leaf.score, end));
+  if (end == 0 || total == 0) return 0;
+  const uint32_t first = total - (leaf.size - 1u - score_changes(leaf, leaf.size));
+  return first + (end - 1 - score_changes(leaf, end));
 }
 
 template <class Where>
@@ -29,7 +29,7 @@ template <class Where>
 Before Tree::before(const Where& where) const {
   Path path;
   Leaf& leaf = memory_.leaf(descend(where, path));
-  const uint32_t at = position(leaf.block(), leaf.size, where);
+  const uint32_t at = position(leaf, leaf.size, where);
   uint64_t entries = at;
   uint64_t repeats = repeats_within(leaf, at, memory_.inner(path.node[1]).repeats[path.slot[1]]);
   for (uint32_t level = 1; level <= height_; ++level) {
@@ -45,7 +45,7 @@ bool Tree::dismantle(uint32_t most, Gone gone) {
   for (; most > 0 && first_leaf_ != kNone; --most) {
     const uint32_t gone_leaf = first_leaf_;
     const Leaf& leaf = memory_.leaf(gone_leaf);
-    for (uint32_t i = 0; i < leaf.size; ++i) gone(leaf.player[i]);
+    for (uint32_t i = 0; i < leaf.size; ++i) gone(leaf.player_at(i));
     first_leaf_ = leaf.next;
     // A node goes with the last of its children.
     uint32_t child = gone_leaf;
@@ -76,27 +76,31 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
   for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
     Leaf& leaf = memory_.leaf(id);
     if (leaf.size == 0 || leaf.size > kLeafEntries) fail("tree: a leaf's size is out of bounds");
+    uint64_t seats = 0;
+    for (const uint8_t seat : leaf.order) seats |= uint64_t{1} << seat;
+    if (seats != (uint64_t{1} << kLeafEntries) - 1) fail("tree: a leaf's order is not one of all seats");
     if (leaf.previous != previous) fail("tree: the leaves' links differ");
     uint32_t repeats = 0;
     for (uint32_t i = 0; i < leaf.size; ++i) {
       const bool has_before = i > 0 || previous != kNone;
-      const Block other = i > 0 ? leaf.block() : has_before ? memory_.leaf(previous).block() : leaf.block();
-      const uint32_t j = i > 0 ? i - 1 : has_before ? memory_.leaf(previous).size - 1 : 0;
-      const Block block = leaf.block();
-      repeats += has_before && other.score[j] == block.score[i] ? 1 : 0;
-      const Key a = other.key(j);
-      const Key b = block.key(i);
+      const Leaf& other = i > 0 || !has_before ? leaf : memory_.leaf(previous);
+      const uint32_t j = i > 0 ? i - 1 : has_before ? other.size - 1u : 0;
+      const Key a = other.key_at(j);
+      const Key b = leaf.key_at(i);
+      const uint32_t player = leaf.player_at(i);
+      repeats += has_before && a.score == b.score ? 1 : 0;
       const bool ascends = a.score != b.score ? a.score < b.score
                            : a.tie != b.tie   ? a.tie < b.tie
-                                              : memory_.players.name(other.player[j]) < memory_.players.name(block.player[i]);
+                                              : memory_.players.name(other.player_at(j)) < memory_.players.name(player);
       if (has_before && !ascends) fail("tree: entries are out of order");
-      if (map_.find(page_tag(leaf.player[i])) != id) fail("tree: the map names another leaf");
+      if (map_.find(page_tag(player)) != word_of({id, leaf.order[i]})) fail("tree: the map names another seat");
     }
     const Inner& parent = memory_.inner(leaf.parent);
     const uint32_t slot = slot_of(parent, leaf, id);
     if (slot == parent.size) fail("tree: a leaf's parent does not know it");
     if (parent.count(slot) != leaf.size) fail("tree: a leaf's count is wrong");
     if (parent.repeats[slot] != repeats) fail("tree: a leaf's repeats are wrong");
+    if (leaf.has_repeats != (repeats > 0)) fail("tree: a leaf does not know whether it has repeats");
     entries += leaf.size;
     previous = id;
     ++leaves;
@@ -122,8 +126,9 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
         children.push_back(child);
         const uint32_t parent = height > 1 ? memory_.inner(child).parent : memory_.leaf(child).parent;
         if (parent != id) fail("tree: a child names another parent");
-        const Block first = height > 1 ? memory_.inner(child).block() : memory_.leaf(child).block();
-        if (inner.block().key(slot) != first.key(0) || inner.player[slot] != first.player[0]) {
+        const Key first = height > 1 ? memory_.inner(child).block().key(0) : memory_.leaf(child).key_at(0);
+        const uint32_t player = height > 1 ? memory_.inner(child).player[0] : memory_.leaf(child).player_at(0);
+        if (inner.block().key(slot) != first || inner.player[slot] != player) {
           fail("tree: a separator is not the first key below it");
         }
         if (height == 1) continue;

@@ -155,9 +155,9 @@ TEST("words below a bound and numbers in a row are counted right for every small
       CHECK_EQUAL(count_less(words.data(), size, bound), expected);
     }
     CHECK_EQUAL(count_less(words.data(), size, ~uint64_t{0}), size);
-    CHECK_EQUAL(count_equal(words.data(), size, 0), std::min(size, 2u));
+    CHECK_EQUAL(count_equal(Block{words.data(), nullptr, nullptr, nullptr}, 0, size, 0), std::min(size, 2u));
     for (uint64_t& word : words) word = ~uint64_t{0};
-    CHECK_EQUAL(count_equal(words.data(), size, ~uint64_t{0}), size);
+    CHECK_EQUAL(count_equal(Block{words.data(), nullptr, nullptr, nullptr}, 0, size, ~uint64_t{0}), size);
     CHECK_EQUAL(count_less(words.data(), size, ~uint64_t{0}), 0);
 
     std::vector<uint32_t> numbers(size);
@@ -259,9 +259,10 @@ TEST("a block keeps its columns together through insertions, removals and copies
 }
 
 TEST("score changes are counted") {
-  const uint64_t scores[] = {5, 5, 6, 7, 7, 7, 8};
+  uint64_t scores[] = {5, 5, 6, 7, 7, 7, 8};
+  const Block block{scores, nullptr, nullptr, nullptr};
   const uint32_t changes[] = {0, 0, 0, 1, 2, 2, 2, 3};
-  for (uint32_t end = 0; end <= 7; ++end) CHECK_EQUAL(score_changes(scores, end), changes[end]);
+  for (uint32_t end = 0; end <= 7; ++end) CHECK_EQUAL(score_changes(block, end), changes[end]);
 }
 
 }  // namespace

@@ -243,6 +243,7 @@ class Running:
             last.callback(self._lock.release)
             last.callback(self._database.close)
             last.callback(self._ledger.close)
+            last.callback(self._store.close)
 
     def _finish(self) -> None:
         try:

@@ -155,6 +155,7 @@ class GroupCommit(Generic[Kind]):
         self._hand_over(leader)
         for task in leader._group:
             task._end()
+        leader._group = []  # it was among them: what holds itself is not let go with its last user
 
     def _take(self, leader: Kind) -> None:
         with self._lock:

@@ -11,14 +11,14 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self, cast
 
 import msgspec
 
 from rankd._engine import Engine
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
-from rankd.errors import InvalidValue, MalformedBatch
+from rankd.errors import Closed, InvalidValue, MalformedBatch
 from rankd.projection import arguments
 from rankd.projection.port import (
     Applied,
@@ -96,6 +96,13 @@ class Waits(msgspec.Struct, frozen=True):
     reader_ns: int  # from being kept out to being inside
     let_in_ns: int  # from the first reader being kept out to the writer letting it in
     work_ns: int  # processor time the writer used between these two
+
+
+class _Gone:
+    """Stands where the engine was; whoever still asks is told."""
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        raise Closed("the boards were closed; open them again with rankd.open")
 
 
 class EngineStore:
@@ -337,6 +344,10 @@ class EngineStore:
     def forget_waits(self) -> None:
         """Begin to look for the longest waits anew."""
         self._native.forget_waits()
+
+    def close(self) -> None:
+        """Give the memory back as soon as nobody is reading; Closed for whoever asks later."""
+        self._native = cast(Engine, _Gone())
 
     def check(self) -> None:
         """Test every invariant of every structure; RuntimeError names the first that does not hold. For tests."""

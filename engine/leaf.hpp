@@ -32,7 +32,7 @@ struct Leaf {
   uint8_t order[kLeafEntries];  // seats as their entries stand; from `size` on, those that are free
   uint64_t score[kLeafEntries];
   Rest rest[kLeafEntries];
-  uint8_t unused[16];  // no leaf lies on two pages of memory
+  uint8_t unused[16];
 
   // By seat.
   uint32_t player(uint32_t seat) const { return rest[seat].player; }
@@ -69,7 +69,7 @@ struct Leaf {
     order[size] = seat;  // whoever comes next has it: its lines are at hand
   }
 };
-static_assert(sizeof(Leaf) == 1024);
+static_assert(sizeof(Leaf) == 1024, "no leaf lies on two pages of memory");
 
 inline uint32_t count_less(const Leaf& leaf, uint32_t from, uint32_t count, uint64_t bound) {
   uint32_t low = from;

@@ -202,7 +202,9 @@ class Tree {
   void add_along(uint32_t leaf, int32_t entries, int32_t repeats);
   void update_first_key(uint32_t leaf, const Key& key, uint32_t player);
   void split_leaf(uint32_t leaf, uint32_t keep);
-  void seat_last(uint32_t leaf, const Leaf& from, uint32_t at);
+  void make_room(uint32_t leaf, uint32_t at);
+  void share(uint32_t parent, uint32_t left_slot, uint32_t keep);
+  void seat(uint32_t leaf, uint32_t at, const Leaf& from, uint32_t from_at);
   void split_inner(uint32_t node);
   void insert_child(uint32_t node, uint32_t slot, uint32_t child, Below below);
   void erase_child(uint32_t node, uint32_t slot);

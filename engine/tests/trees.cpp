@@ -95,6 +95,31 @@ TEST("entries move one at a time over leaves and nodes, and places and dense ran
   CHECK_EQUAL(place, kEntries);
 }
 
+TEST("leaves share with their neighbours before they split: they are three quarters full after random arrivals") {
+  Random random;
+  Regions regions;
+  Players players(regions, Purpose::players, {1, 2});
+  TreeMemory memory(regions, players);
+  Tree tree(memory);
+  const auto add = [&](const auto& put) {
+    const std::string id = std::to_string(players.size());
+    put(players.add(players.hash(id), id), id);
+  };
+  for (uint64_t i = 0; i < 2 * kLeafEntries; ++i) {
+    add([&](uint32_t player, const std::string&) { tree.append({i * 1'000, 0}, player); });
+  }
+  CHECK(tree.finish());
+  while (tree.size() < 20'000) {
+    const Key key{random.below(random.once_in(4) ? 50 : 100'000), 0};  // some share their scores
+    add([&](uint32_t player, const std::string& id) { tree.insert(key, player, id); });
+    if (tree.size() % 2'000 != 0) continue;
+    size_t leaves = 0;
+    size_t inners = 0;
+    tree.check([](const char* text) { throw testing::Failure(text); }, leaves, inners);
+  }
+  CHECK(memory.leaves.used() * kLeafEntries * 3 / 4 < tree.size());
+}
+
 TEST("a tree is dismantled a few leaves at a time, naming everybody once") {
   const OwnTree own;
   std::vector<int> seen(kEntries, 0);

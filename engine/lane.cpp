@@ -167,7 +167,7 @@ Lane::Move& Lane::move_of(const Board& board, Spot spot, uint32_t player, uint32
   for (; fold_[slot] != 0; slot = (slot + 1) % kFoldSlots) {
     if (moves_[fold_[slot] - 1u].player == player) return moves_[fold_[slot] - 1u];
   }
-  Move move{player, id, false, false, false, spot, {}, {}};
+  Move move{player, id, false, false, false, {}, {}};
   if (spot.leaf != kNone) {
     move.was_present = move.is_present = true;
     move.old_kept = move.kept = board.kept(memory_, spot);

@@ -84,7 +84,6 @@ class Lane {
     bool was_present;
     bool is_present;
     bool was_removed;  // for a while, or for good
-    Spot spot;         // before the chunk
     Kept old_kept;
     Kept kept;
   };

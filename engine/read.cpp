@@ -316,6 +316,7 @@ void Engine::ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int
   each([&](const Tree& tree, uint64_t key, Way& way) { way = tree.begin_way(key); });
   each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_entry(player); });
   each([&](const Tree& tree, uint64_t key, Way& way) { tree.find_parent(key, way); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { tree.prefetch_child(key, way); });
   each([&](const Tree& tree, uint64_t key, Way& way) { tree.find_leaf(key, way); });
   each([&](const Tree& tree, uint64_t, Way&) {
     if (const Spot spot = tree.locate(player); spot.leaf != kNone) tree.prefetch_move(spot);

@@ -1,8 +1,6 @@
 #include "tree.hpp"
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
+#include <utility>
 
 namespace rankd {
 

@@ -33,6 +33,7 @@ using Players = Interner<Nothing>;
 inline constexpr uint32_t kSeatBits = 6;
 inline constexpr uint32_t kLeavesMax = (uint32_t{1} << (32 - kSeatBits)) - 1;
 static_assert(kLeafEntries < 1u << kSeatBits);
+static_assert(kInnerChildren <= 256, "a leaf's hint of its slot is a byte");
 
 // What trees share: the nodes of all boards, and the players' names.
 struct TreeMemory {
@@ -61,7 +62,7 @@ struct Spot {
 
 // The leaf an entry will go to, as far as it was found. It was right when no node had gone since.
 struct Way {
-  uint32_t parent = kNone;
+  uint32_t parent = kNone;  // until `find_parent`, perhaps the node above it
   uint32_t leaf = kNone;
   uint32_t slot = 0;
   uint32_t nodes_gone = 0;  // of the tree, when it was begun
@@ -133,7 +134,8 @@ class Tree {
   void prefetch_entry(uint32_t player) const;
   void prefetch_place(Spot spot) const;
   void prefetch_move(Spot spot) const;
-  // The same for where an entry with this score will go, in this order; the way they find spares `move` the search.
+  // The same for where an entry with this score will go, in this order, with `prefetch_child` before each of the two that
+  // go on; the way they find spares `move` the search.
   Way begin_way(uint64_t score_key) const;
   void prefetch_child(uint64_t score_key, const Way& way) const;
   void find_parent(uint64_t score_key, Way& way) const;

@@ -77,7 +77,7 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
     Leaf& leaf = memory_.leaf(id);
     if (leaf.size == 0 || leaf.size > kLeafEntries) fail("tree: a leaf's size is out of bounds");
     uint64_t seats = 0;
-    for (const uint8_t seat : leaf.order) seats |= uint64_t{1} << seat;
+    for (const uint8_t seat : leaf.order) seats |= seat < kLeafEntries ? uint64_t{1} << seat : 0;
     if (seats != (uint64_t{1} << kLeafEntries) - 1) fail("tree: a leaf's order is not one of all seats");
     if (leaf.previous != previous) fail("tree: the leaves' links differ");
     uint32_t repeats = 0;

@@ -95,7 +95,8 @@ void Tree::share(uint32_t parent_id, uint32_t left_slot, uint32_t keep) {
   parent.repeats[left_slot + 1] -= static_cast<uint32_t>(repeats);
   left.has_repeats = parent.repeats[left_slot] != 0;
   right.has_repeats = parent.repeats[left_slot + 1] != 0;
-  update_first_key(right_id, right.key_at(0), right.player_at(0));
+  parent.block().set(left_slot + 1, right.key_at(0), right.player_at(0));  // never the first: no node above changes
+  parent.take_samples();
 }
 
 // Gives a leaf the entry that stands at a place of another, and tells the map.

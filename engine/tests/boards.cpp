@@ -427,6 +427,30 @@ TEST("many small boards share players and come and go") {
   CHECK_EQUAL(testing::bytes_held(engine), 0);
 }
 
+TEST("lone scores on several large boards, parts of which have gone, come to what a map says") {
+  constexpr uint64_t kPlayers = 6'000;
+  Random random;
+  Pair pair(Boards{{"all time", rules_of(Keep::latest)}, {"weekly", rules_of(Keep::latest)}});
+  std::vector<Row> joining;
+  std::vector<Row> leaving;
+  for (uint64_t number = 0; number < kPlayers; ++number) {
+    for (const uint32_t board : {0u, 1u}) {
+      const auto score = static_cast<int64_t>(number);
+      joining.push_back({board, Op::apply, player_named(number), score});
+      if (number < kPlayers / 3) leaving.push_back({board, Op::remove, player_named(number), 0});
+    }
+  }
+  pair.apply(joining);
+  pair.apply(leaving);  // of neighbours, whose leaves go
+  for (size_t i = 0; i < testing::scaled(300); ++i) {
+    const std::string player = player_named(random.below(kPlayers));
+    const int64_t score = random.between(0, kPlayers);
+    pair.apply({{0, Op::apply, player, score}, {1, Op::apply, player, score}});
+  }
+  CHECK_SOUND(pair.engine);
+  pair.compare(random);
+}
+
 TEST("players stand under ids of every length, compared byte by byte") {
   Random random;
   Pair pair = pair_of(rules_of(Keep::latest, Order::desc, Ties::player));

@@ -95,6 +95,46 @@ TEST("entries move one at a time over leaves and nodes, and places and dense ran
   CHECK_EQUAL(place, kEntries);
 }
 
+TEST("ways through a tree of three levels lead where the search does, whatever moves before they are gone") {
+  constexpr uint32_t kMany = 200'000;
+  constexpr size_t kTogether = 32;
+  Random random;
+  Regions regions;
+  Players players(regions, Purpose::players, {1, 2});
+  TreeMemory memory(regions, players);
+  Tree tree(memory);
+  tree.begin(kMany, kMany);
+  for (uint32_t i = 0; i < kMany; ++i) {
+    const std::string id = std::to_string(i);
+    tree.append({uint64_t{i} / 2 * 3, 0}, players.add(players.hash(id), id));
+  }
+  CHECK(tree.finish());
+  for (size_t round = 0; round < testing::scaled(60); ++round) {
+    // Some rounds crowd into a few leaves, which then share and split under the ways.
+    const uint64_t low = random.below(2) == 0 ? 0 : random.below(kMany);
+    const uint64_t width = low == 0 ? uint64_t{kMany} * 3 / 2 : 40;
+    std::vector<std::pair<uint32_t, uint64_t>> moves;
+    std::vector<Way> ways;
+    for (size_t i = 0; i < kTogether; ++i) {
+      moves.emplace_back(static_cast<uint32_t>(random.below(kMany)), low + random.below(width));
+      Way way = tree.begin_way(moves.back().second);
+      tree.prefetch_child(moves.back().second, way);
+      tree.find_parent(moves.back().second, way);
+      tree.find_leaf(moves.back().second, way);
+      tree.prefetch_seat(way);
+      ways.push_back(way);
+    }
+    for (size_t i = 0; i < kTogether; ++i) {
+      const auto [player, score] = moves[i];
+      tree.move(tree.locate(player), {score, i}, players.name(player), ways[i]);
+      CHECK_EQUAL(tree.key(tree.locate(player)).score, score);
+    }
+  }
+  size_t leaves = 0;
+  size_t inners = 0;
+  tree.check([](const char* text) { throw testing::Failure(text); }, leaves, inners);
+}
+
 TEST("leaves share with their neighbours before they split: they are three quarters full after random arrivals") {
   Random random;
   Regions regions;

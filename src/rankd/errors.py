@@ -255,10 +255,16 @@ class RanksUnavailable(Unavailable):
 
     code = "ranks_unavailable"
 
-    def __init__(self, problem: str, *, told: str | None = None, away: str | None = None) -> None:
-        """`away` names the server that could not be reached; None where all that were asked answered."""
+    def __init__(
+        self, problem: str, *, told: str | None = None, away: str | None = None, is_missing: bool = False
+    ) -> None:
+        """`away` names the server that could not be reached; None where all that were asked answered.
+
+        `is_missing`: Redis was asked and has nothing of the board, which may be new.
+        """
         super().__init__(problem, told=told)
         self.away = away
+        self.is_missing = is_missing
 
 
 class Behind(Unavailable):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -127,7 +128,8 @@ class LedgerSeen(NamedTuple):
     sequences: Mapping[int, int]  # by partition
 
 
-RANKED = {0: 0}  # the position of a board that is ranked at all: one defined a moment ago may not be yet
+# The position of a board that is ranked at all: one defined a moment ago may not be yet.
+RANKED: Mapping[int, int] = MappingProxyType({0: 0})
 NEW_WAIT_MS = 500  # how long a score may wait for such a board, where its rank is wanted
 
 
@@ -140,7 +142,10 @@ class Remote(Protocol):
         ...
 
     def standing_before(self, task: ScoreTask) -> Before | None:
-        """Return where its player stands before it is committed; None where that cannot be told."""
+        """Return where its player stands before it is committed; None where that cannot be told.
+
+        RanksUnavailable where Redis has nothing of the board, which may be new: it may be worth a moment's waiting.
+        """
         ...
 
     def ranked(self, task: ScoreTask, accepted: Accepted, before: Before | None) -> Submitted | None:

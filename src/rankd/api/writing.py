@@ -16,7 +16,7 @@ from rankd.api.negotiation import JSON, MSGPACK, NDJSON, check_media
 from rankd.api.service import Service, encode
 from rankd.domain.board import Writes
 from rankd.domain.position import parse_positions
-from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, TooLarge, Unavailable
+from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, RanksUnavailable, TooLarge, Unavailable
 from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
@@ -68,10 +68,12 @@ async def _submit_remotely(service: Service, waits: Remote, request: Request, ta
 
 async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wait_ms: int) -> Before | None:
     try:
-        before = await service.reader.read(lambda: waits.standing_before(task))
-        if before is None and await service.arrivals.wait(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
-            before = await service.reader.read(lambda: waits.standing_before(task))
-        return before
+        try:
+            return await service.reader.read(lambda: waits.standing_before(task))
+        except RanksUnavailable:  # a board that was defined a moment ago
+            if not await service.arrivals.wait(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
+                return None
+        return await service.reader.read(lambda: waits.standing_before(task))
     except Unavailable:  # too much is being read: a score is taken all the same, and answered without a rank
         return None
 

@@ -186,3 +186,4 @@ class GroupCommit(Generic[Kind]):
             if other.error is None and not task._committed:
                 other.error = LedgerUnavailable("the commit was interrupted; send it again, with the same key")
             other._end()
+        task._group = []

@@ -17,7 +17,7 @@ import msgspec
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.position import parse_positions, tokens
-from rankd.errors import RankdError, Unavailable
+from rankd.errors import RankdError, RanksUnavailable, Unavailable
 from rankd.intake.queue import Task
 from rankd.intake.results import (
     Accepted,
@@ -104,13 +104,13 @@ class Answering:
 
     def submit(self, task: ScoreTask) -> object:
         """Count scores; once they are durable, wait for their rank. What is not ranked in time is answered without."""
-        before = self.standing_before(task)
-        if task.answers and before is None and self.wait_for(RANKED, task.board_id, min(self._wait_ms, NEW_WAIT_MS)):
-            before = self.standing_before(task)
+        asked_s = time.monotonic()
+        before = self._standing_before_soon(task)
         accepted = self._writer.submit(task)
         if not task.answers:
             return Batched(accepted.position, accepted.count, accepted.repeated)
-        is_ranked = self.wait_for(parse_positions(accepted.position), task.board_id, self._wait_ms)
+        left_ms = max(self._wait_ms - round((time.monotonic() - asked_s) * 1_000), 0)
+        is_ranked = self.wait_for(parse_positions(accepted.position), task.board_id, left_ms)
         answer = self.ranked(task, accepted, before) if is_ranked else None
         return answer or _without_rank(task, accepted)
 
@@ -129,6 +129,7 @@ class Answering:
         """Return where the player of one score stands, in the instance that its answer speaks of.
 
         None where that cannot be told, and for scores that nobody answers: they are taken all the same.
+        RanksUnavailable where Redis has nothing of the board.
         """
         board = self.boards.get(task.board_id)
         if not task.answers:
@@ -143,7 +144,23 @@ class Answering:
                 attributes = elsewhere(lambda: self._writer.attributes_of(board, player, sent))
             question = question_about(board, board.read_clock(at), player, attributes)
             return Before(None if question is None else self._stand(question))
+        except RanksUnavailable as problem:
+            if problem.is_missing:
+                raise
+            return None
         except Unavailable:
+            return None
+
+    def _standing_before_soon(self, task: ScoreTask) -> Before | None:
+        """Return the same, after a moment's waiting for a board that Redis does not have yet."""
+        try:
+            return self.standing_before(task)
+        except RanksUnavailable:
+            if not self.wait_for(RANKED, task.board_id, min(self._wait_ms, NEW_WAIT_MS)):
+                return None
+        try:
+            return self.standing_before(task)
+        except RanksUnavailable:
             return None
 
     def ranked(self, task: ScoreTask, accepted: Accepted, before: Before | None) -> Submitted | None:

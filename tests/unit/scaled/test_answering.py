@@ -125,10 +125,20 @@ def test_who_does_not_know_what_was_before_does_not_say_that_there_was_nothing(
 
 
 def test_a_board_that_is_not_ranked_yet_is_waited_for(answering: Answering, ranks: Ranks, task: ScoreTask) -> None:
-    ranks.is_new, ranks.problem = True, RanksUnavailable("not there yet")
+    ranks.is_new, ranks.problem = True, RanksUnavailable("not there yet", is_missing=True)
     answer = answering.submit(task)
     assert isinstance(answer, Submitted)
     assert (answer.previous_rank, answer.rank, answer.score) == (None, 1, 9)
+
+
+def test_a_redis_that_is_away_is_not_waited_for_before_a_score_is_durable(
+    answering: Answering, ranks: Ranks, task: ScoreTask
+) -> None:
+    ranks.is_new, ranks.problem = True, RanksUnavailable("away")
+    answer = answering.submit(task)
+    assert isinstance(answer, Submitted)
+    assert (answer.rank, answer.position) == (None, POSITION)
+    assert ranks.is_new  # nobody asked
 
 
 def test_a_board_that_was_deleted_meanwhile_leaves_the_score_accepted(

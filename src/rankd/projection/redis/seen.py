@@ -49,7 +49,7 @@ def read_head(line: bytes, board: str, shard: int) -> Head:
     """Read what a shard says of itself: RanksUnavailable when it is not there, RanksNewer when it is beyond us."""
     if not line:
         raise RanksUnavailable(
-            f"shard {shard} of {board} is not in Redis: wait for the projector, which brings it back"
+            f"shard {shard} of {board} is not in Redis: wait for the projector, which brings it back", is_missing=True
         )
     words = line.decode().split(" ")
     fields = dict(zip(words[::2], words[1::2], strict=True))

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "block.hpp"
 #include "hash.hpp"
@@ -132,27 +133,34 @@ inline Before before_in_block(const Block& block, uint32_t end) {
 
 template <class Found>
 void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const {
-  constexpr size_t kTogether = 32;  // measured better here than `staggered`: each step asks for little
-  std::array<Spot, kTogether> spots;
-  for (size_t begin = 0; begin < players.size(); begin += kTogether) {
-    const size_t end = std::min(players.size(), begin + kTogether);
-    const auto each = [&](auto step) {
-      for (size_t i = begin; i < end; ++i) {
-        if (players[i] != kNone) step(i);
-      }
-    };
-    if (tree_) {
-      each([&](size_t i) { tree_->prefetch_map(players[i]); });
-      each([&](size_t i) { tree_->prefetch_entry(players[i]); });
+  if (tree_ == nullptr) {
+    for (size_t i = 0; i < players.size(); ++i) {
+      const Spot spot = players[i] == kNone ? Spot{} : locate(memory, players[i]);
+      if (spot.leaf != kNone) found(i, spot);
     }
-    each([&](size_t i) {
-      spots[i - begin] = locate(memory, players[i]);
-      if (tree_ && spots[i - begin].leaf != kNone) tree_->prefetch_place(spots[i - begin]);
-    });
-    each([&](size_t i) {
-      if (spots[i - begin].leaf != kNone) found(i, spots[i - begin]);
-    });
+    return;
   }
+  constexpr size_t kTogether = 8;
+  const size_t count = players.size();
+  std::vector<Spot> spots(count);
+  Together<kTogether> maps(count);
+  Together<kTogether> leaves(count);
+  Together<kTogether> parents(count);
+  staggered<kTogether>(
+      count, [&](size_t i) { maps.ask(players[i] == kNone ? nullptr : tree_->map_line(players[i])); },
+      [&](size_t i) {
+        if (players[i] != kNone) spots[i] = tree_->likely_spot(players[i]);
+        leaves.ask(tree_->leaf_line(spots[i]));
+      },
+      [&](size_t i) { tree_->prefetch_entry(spots[i]); },
+      [&](size_t i) {
+        if (spots[i].leaf != kNone) spots[i] = tree_->locate(players[i]);
+        parents.ask(tree_->parent_line(spots[i]));
+      },
+      [&](size_t i) { tree_->prefetch_place(spots[i]); },
+      [&](size_t i) {
+        if (spots[i].leaf != kNone) found(i, spots[i]);
+      });
 }
 
 template <class Where>

@@ -106,15 +106,15 @@ class Interner {
   bool release(uint32_t number) { return count_reference(number, -1) == 0; }
   uint32_t references(uint32_t number) const { return static_cast<uint32_t>(place_of(number) & kReferenceMask); }
 
-  // The three steps of a lookup, each waiting for the line that the one before it asked for.
-  void prefetch_index(uint64_t hash) const { index_.prefetch_tag(tag_of(hash)); }
+  // The three steps of a lookup, each reading the line of memory that the one before it named.
+  const void* index_line(uint64_t hash) const { return index_.line(tag_of(hash)); }
   uint32_t likely_number(uint64_t hash) const {
     return index_.find(tag_of(hash), [](uint32_t) { return true; });
   }
-  void prefetch_record(uint32_t number) const { prefetch(&record(number)); }
-  void prefetch_name(uint32_t number) const {
+  const void* record_line(uint32_t number) const { return &record(number); }
+  const void* name_line(uint32_t number) const {
     const uint64_t place = place_of(number);
-    prefetch(strings_[units_of(place)]->at(slot_of(place)));
+    return strings_[units_of(place)]->at(slot_of(place));
   }
 
   template <class Visit>

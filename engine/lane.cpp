@@ -146,18 +146,23 @@ void Lane::locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
       spots_[i] = player_at(i) == kNone ? Spot{} : board.locate(memory_, player_at(i));
     }
   } else {
-    staggered(
-        end - begin,
+    constexpr size_t kTogether = 8;
+    const size_t count = end - begin;
+    Together<kTogether> maps(count);
+    Together<kTogether> leaves(count);
+    Together<kTogether> parents(count);
+    staggered<kTogether>(
+        count, [&](size_t i) { maps.ask(player_at(i) == kNone ? nullptr : tree->map_line(player_at(i))); },
         [&](size_t i) {
-          if (player_at(i) != kNone) tree->prefetch_map(player_at(i));
+          spots_[i] = player_at(i) == kNone ? Spot{} : tree->likely_spot(player_at(i));
+          leaves.ask(tree->leaf_line(spots_[i]));
         },
+        [&](size_t i) { tree->prefetch_entry(spots_[i]); },
         [&](size_t i) {
-          if (player_at(i) != kNone) tree->prefetch_entry(player_at(i));
+          if (spots_[i].leaf != kNone) spots_[i] = tree->locate(player_at(i));
+          parents.ask(tree->parent_line(spots_[i]));
         },
-        [&](size_t i) {
-          spots_[i] = player_at(i) == kNone ? Spot{} : tree->locate(player_at(i));
-          if (spots_[i].leaf != kNone) tree->prefetch_move(spots_[i]);
-        });
+        [&](size_t i) { tree->prefetch_count(spots_[i]); });
   }
 }
 
@@ -199,23 +204,22 @@ void Lane::apply_moves(uint32_t number, Board& board) {
   Capture* capture = board.is_captured() ? engine_.captures_.at(number).get() : nullptr;
   Saving* saving = engine_.saving_ != nullptr && engine_.saving_->wants(number) ? engine_.saving_.get() : nullptr;
   const Tree* tree = board.tree();  // until the board has another, or none
-  staggered(
+  constexpr size_t kTogether = 4;
+  Together<kTogether> parents(sorted_.size());
+  Together<kTogether> leaves(sorted_.size());
+  staggered<kTogether>(
       sorted_.size(),
       [&](size_t i) { ways_[i] = tree == nullptr ? Way{} : tree->begin_way(sorted_[i].score_key); },
       [&](size_t i) {
         if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
       },
-      [&](size_t i) {
-        if (tree != nullptr) tree->find_parent(sorted_[i].score_key, ways_[i]);
-      },
+      [&](size_t i) { parents.ask(tree == nullptr ? nullptr : tree->find_parent(sorted_[i].score_key, ways_[i])); },
       [&](size_t i) {
         if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
       },
+      [&](size_t i) { leaves.ask(tree == nullptr ? nullptr : tree->find_leaf(sorted_[i].score_key, ways_[i])); },
       [&](size_t i) {
-        if (tree != nullptr) tree->find_leaf(sorted_[i].score_key, ways_[i]);
-      },
-      [&](size_t i) {
-        if (tree != nullptr) tree->prefetch_seat(ways_[i]);
+        if (tree != nullptr) tree->prefetch_arrival(ways_[i]);
       },
       [&](size_t i) {
         const Move& move = moves_[sorted_[i].move];

@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kPageBytes = 4096;
 // A chunk of a batch takes a piece or two from each of a few pools.
 constexpr size_t kPiecesAhead = 16;
+// More than a chunk of a batch takes.
+constexpr size_t kSlotsAhead = 128;
 
 std::byte* map_region() {
   // Twice the size, then trimmed: a huge page must begin at a multiple of its size.
@@ -88,7 +90,8 @@ void Regions::prepare() {
   bool needs_more = false;
   {
     const auto held = guard();
-    needs_more = !kOneSlotPieces && idle_pieces_ < kPiecesAhead && spare_.load() == nullptr;
+    const bool is_low = idle_pieces_ < kPiecesAhead || is_region_expected_;
+    needs_more = !kOneSlotPieces && is_low && spare_.load() == nullptr;
   }
   bool is_short = false;
   if (needs_more) {
@@ -109,12 +112,38 @@ Regions::~Regions() {
   for (const Region& region : regions_) munmap(region.memory, kRegionBytes);
 }
 
+// One that is ready, if there is one.
+std::byte* Regions::fresh_region() {
+  std::byte* ready = spare_.exchange(nullptr);
+  if (ready == nullptr && supply_ != nullptr) ready = supply_->take();
+  return ready == nullptr ? map_region() : ready;
+}
+
+std::byte* Regions::take_region(Purpose purpose) {
+  std::byte* region = fresh_region();
+  is_region_expected_ = false;
+  ++whole_;
+  bytes_[static_cast<size_t>(purpose)] += kRegionBytes;
+  return region;
+}
+
+void Regions::give_region(std::byte* region, Purpose purpose) {
+  munmap(region, kRegionBytes);
+  --whole_;
+  bytes_[static_cast<size_t>(purpose)] -= kRegionBytes;
+  forget_spare_if_empty();
+}
+
+// An engine that holds nothing keeps nothing.
+void Regions::forget_spare_if_empty() {
+  if (whole_ > 0 || !regions_.empty()) return;
+  if (std::byte* spare = spare_.exchange(nullptr); spare != nullptr) munmap(spare, kRegionBytes);
+}
+
 std::byte* Regions::take_piece(Purpose purpose) {
   while (hint_ < regions_.size() && regions_[hint_].free == 0) ++hint_;
   if (hint_ == regions_.size()) {
-    std::byte* ready = spare_.exchange(nullptr);
-    if (ready == nullptr && supply_ != nullptr) ready = supply_->take();
-    const Region fresh{ready == nullptr ? map_region() : ready, ~uint32_t{0}};
+    const Region fresh{fresh_region(), ~uint32_t{0}};
     const auto where = std::lower_bound(regions_.begin(), regions_.end(), fresh,
                                         [](const Region& a, const Region& b) { return a.memory < b.memory; });
     hint_ = static_cast<size_t>(where - regions_.begin());
@@ -141,10 +170,7 @@ void Regions::give_piece(std::byte* piece, Purpose purpose) {
     munmap(where->memory, kRegionBytes);
     regions_.erase(where);
     idle_pieces_ -= kPiecesPerRegion;
-    // An engine that holds nothing keeps nothing.
-    if (regions_.empty()) {
-      if (std::byte* spare = spare_.exchange(nullptr); spare != nullptr) munmap(spare, kRegionBytes);
-    }
+    forget_spare_if_empty();
   }
   hint_ = std::min(hint_, index);
 }
@@ -170,11 +196,12 @@ void Regions::give_block(std::byte* block, size_t bytes, Purpose purpose) {
   give_slot(block, bytes, purpose);
 }
 
-Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_max)
+Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_max, size_t piece_bytes)
     : regions_(regions),
       purpose_(purpose),
       slot_bytes_(slot_bytes),
-      slots_per_piece_(kOneSlotPieces ? 1 : static_cast<uint32_t>(kPieceBytes / slot_bytes)),
+      has_regions_(piece_bytes == kRegionBytes),
+      slots_per_piece_(kOneSlotPieces ? 1 : static_cast<uint32_t>(piece_bytes / slot_bytes)),
       ids_max_(ids_max),
       reciprocal_(~uint64_t{0} / slots_per_piece_ + 1) {}
 
@@ -186,12 +213,15 @@ Pool::~Pool() {
 }
 
 std::byte* Pool::take_piece() {
-  return kOneSlotPieces ? regions_.take_slot(slot_bytes_, purpose_) : regions_.take_piece(purpose_);
+  if (kOneSlotPieces) return regions_.take_slot(slot_bytes_, purpose_);
+  return has_regions_ ? regions_.take_region(purpose_) : regions_.take_piece(purpose_);
 }
 
 void Pool::give_piece(std::byte* piece) {
   if (kOneSlotPieces) {
     regions_.give_slot(piece, slot_bytes_, purpose_);
+  } else if (has_regions_) {
+    regions_.give_region(piece, purpose_);
   } else {
     regions_.give_piece(piece, purpose_);
   }
@@ -256,6 +286,9 @@ uint32_t Pool::allocate() {
   }
   ++piece.used;
   ++used_;
+  if (has_regions_ && used_ + kSlotsAhead > (pieces_.size() - vacant_.size()) * slots_per_piece_) {
+    regions_.expect_region();
+  }
   return index * slots_per_piece_ + slot;
 }
 

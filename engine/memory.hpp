@@ -2,7 +2,9 @@
 //
 //   Regions   2 MiB, from the operating system, asked to be huge pages: random access over gigabytes is bound by
 //             address translation otherwise. Cut into pieces of 64 KiB.
-//   Pool      slots of one size, numbered; takes pieces as it grows and gives a piece back when its last slot goes.
+//   Pool      slots of one size, numbered; takes pieces as it grows and gives a piece back when its last slot goes. One
+//             that will be much larger than all others takes whole regions: the list of what it has, which every access
+//             begins with, then stays in the nearest cache.
 //
 // What grows with players and boards is accounted for by purpose, to the byte; the lists of pieces themselves, some 32
 // bytes for each, are not. Writers exclude readers (see lock.hpp). Lanes of one batch (lane.hpp) take and give slots at
@@ -18,6 +20,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "ahead.hpp"
 
 namespace rankd {
 
@@ -76,6 +80,10 @@ class Regions {
   }
   std::byte* take_piece(Purpose purpose);
   void give_piece(std::byte* piece, Purpose purpose);
+  std::byte* take_region(Purpose purpose);
+  void give_region(std::byte* region, Purpose purpose);
+  // Somebody will soon take one.
+  void expect_region() { is_region_expected_ = true; }
   std::byte* take_slot(size_t bytes, Purpose purpose);
   void give_slot(std::byte* slot, size_t bytes, Purpose purpose);
 
@@ -107,15 +115,20 @@ class Regions {
   size_t idle_bytes() const { return idle_pieces_ * kPieceBytes + (spare_.load() == nullptr ? 0 : kRegionBytes); }
 
  private:
+  std::byte* fresh_region();
+  void forget_spare_if_empty();
+
   struct Region {
     std::byte* memory = nullptr;
     uint32_t free = 0;  // one bit a piece
   };
-  std::vector<Region> regions_;  // sorted by address
+  std::vector<Region> regions_;  // those in pieces, sorted by address
+  size_t whole_ = 0;             // those taken whole
   std::unique_ptr<RegionSupply> supply_;
   std::atomic<std::byte*> spare_{nullptr};
   std::atomic<bool> is_short_{false};
   bool is_shared_ = false;
+  bool is_region_expected_ = false;
   std::mutex mutex_;
   size_t idle_pieces_ = 0;
   size_t hint_ = 0;  // regions before it have no free piece
@@ -124,8 +137,9 @@ class Regions {
 
 class Pool {
  public:
-  // Ids are below `ids_max`.
-  Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_max = kNone);
+  // Ids are below `ids_max`. A piece is `piece_bytes`: kPieceBytes or kRegionBytes.
+  Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_max = kNone,
+       size_t piece_bytes = kPieceBytes);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -165,6 +179,7 @@ class Pool {
   Regions& regions_;
   Purpose purpose_;
   uint32_t slot_bytes_;
+  bool has_regions_;  // for pieces
   uint32_t slots_per_piece_;
   uint32_t ids_max_;
   uint64_t reciprocal_;  // ceil(2^64 / slots_per_piece): division by multiplication, exact for 32-bit ids
@@ -177,23 +192,5 @@ class Pool {
   std::vector<uint32_t> vacant_;  // numbers of pieces that were given back
   size_t used_ = 0;
 };
-
-inline void prefetch(const void* address) { __builtin_prefetch(address, 0, 3); }
-
-// Takes items 0 … count − 1 through several steps, each some items behind the one before it: what a step asks of memory
-// has time to arrive until the next step looks at it. All of one step first would ask for more at once than processors
-// keep track of; they drop the rest.
-template <class... Steps>
-void staggered(size_t count, Steps... steps) {
-  constexpr size_t kBehind = 8;
-  for (size_t now = 0; now < count + kBehind * (sizeof...(steps) - 1); ++now) {
-    size_t behind = 0;
-    const auto take = [&](auto& step) {
-      if (now >= behind && now - behind < count) step(now - behind);
-      behind += kBehind;
-    };
-    (take(steps), ...);
-  }
-}
 
 }  // namespace rankd

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ahead.hpp"
 #include "number_table.hpp"
 
 namespace nb = nanobind;
@@ -28,11 +29,14 @@ class Numbers {
     std::vector<size_t> missing;
     {
       const nb::gil_scoped_release others;
-      for (size_t i = 0; i < names.size(); ++i) {
-        if (i + kAhead < names.size()) table_.prefetch(names[i + kAhead]);
-        numbers[i] = table_.find(names[i]);
-        if (numbers[i] == 0) missing.push_back(i);
-      }
+      constexpr size_t kTogether = 8;
+      Together<kTogether> slots(names.size());
+      staggered<kTogether>(
+          names.size(), [&](size_t i) { slots.ask(table_.line(names[i])); },
+          [&](size_t i) {
+            numbers[i] = table_.find(names[i]);
+            if (numbers[i] == 0) missing.push_back(i);
+          });
     }
     nb::list indices;
     for (const size_t index : missing) indices.append(index);

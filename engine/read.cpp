@@ -42,20 +42,25 @@ std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
 }
 
 void Engine::find_players(const Ids& ids, size_t begin, size_t end, std::vector<uint32_t>& numbers) const {
+  constexpr size_t kTogether = 8;
+  const size_t count = end - begin;
+  Together<kTogether> index(count);
+  Together<kTogether> records(count);
+  Together<kTogether> names(count);
   const auto each = [begin](auto step) { return [=](size_t i) { step(begin + i); }; };
-  staggered(end - begin,  //
-            each([&](size_t i) { players_.prefetch_index(ids.hash[i]); }),
-            each([&](size_t i) {
-              numbers[i] = players_.likely_number(ids.hash[i]);
-              if (numbers[i] != kNone) players_.prefetch_record(numbers[i]);
-            }),
-            each([&](size_t i) {
-              if (numbers[i] != kNone) players_.prefetch_name(numbers[i]);
-            }),
-            each([&](size_t i) {
-              if (numbers[i] == kNone || players_.name(numbers[i]) == ids[i]) return;
-              numbers[i] = players_.find(ids.hash[i], ids[i]);
-            }));
+  staggered<kTogether>(count,  //
+                       each([&](size_t i) { index.ask(players_.index_line(ids.hash[i])); }),
+                       each([&](size_t i) {
+                         numbers[i] = players_.likely_number(ids.hash[i]);
+                         records.ask(numbers[i] == kNone ? nullptr : players_.record_line(numbers[i]));
+                       }),
+                       each([&](size_t i) {
+                         names.ask(numbers[i] == kNone ? nullptr : players_.name_line(numbers[i]));
+                       }),
+                       each([&](size_t i) {
+                         if (numbers[i] == kNone || players_.name(numbers[i]) == ids[i]) return;
+                         numbers[i] = players_.find(ids.hash[i], ids[i]);
+                       }));
 }
 
 std::optional<Kept> Engine::read_score(const Board* board, std::string_view id) const {
@@ -312,14 +317,23 @@ void Engine::ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int
   const auto each = [&](auto step) {
     for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key, asked[i].way);
   };
-  each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_map(player); });
+  const auto ask = [](const void* line) {
+    if (line != nullptr) prefetch(line);
+  };
+  each([&](const Tree& tree, uint64_t, Way&) { ask(tree.map_line(player)); });
   each([&](const Tree& tree, uint64_t key, Way& way) { way = tree.begin_way(key); });
-  each([&](const Tree& tree, uint64_t, Way&) { tree.prefetch_entry(player); });
-  each([&](const Tree& tree, uint64_t key, Way& way) { tree.find_parent(key, way); });
-  each([&](const Tree& tree, uint64_t key, Way& way) { tree.prefetch_child(key, way); });
-  each([&](const Tree& tree, uint64_t key, Way& way) { tree.find_leaf(key, way); });
   each([&](const Tree& tree, uint64_t, Way&) {
-    if (const Spot spot = tree.locate(player); spot.leaf != kNone) tree.prefetch_move(spot);
+    ask(tree.leaf_line(tree.likely_spot(player)));
+    tree.prefetch_entry(tree.likely_spot(player));
+  });
+  each([&](const Tree& tree, uint64_t key, Way& way) { ask(tree.find_parent(key, way)); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { tree.prefetch_child(key, way); });
+  each([&](const Tree& tree, uint64_t key, Way& way) { ask(tree.find_leaf(key, way)); });
+  each([&](const Tree& tree, uint64_t, Way& way) {
+    tree.prefetch_arrival(way);
+    const Spot spot = tree.locate(player);
+    ask(tree.parent_line(spot));
+    tree.prefetch_count(spot);
   });
 }
 

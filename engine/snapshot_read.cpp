@@ -272,9 +272,9 @@ class SnapshotReader {
     const auto each = [&](uint32_t from, auto step) {
       for (uint32_t i = from; i < std::min(column_size_, from + kTogether); ++i) step(i, entry<uint32_t>(players_, i));
     };
-    each(begin + 2 * kTogether, [&](uint32_t, uint32_t player) { engine_.players_.prefetch_record(player); });
+    each(begin + 2 * kTogether, [&](uint32_t, uint32_t player) { prefetch(engine_.players_.record_line(player)); });
     each(begin + kTogether, [&](uint32_t, uint32_t player) {
-      engine_.players_.prefetch_name(player);
+      prefetch(engine_.players_.name_line(player));
       if (capture_ != nullptr) capture_->prefetch_place(player);
     });
     each(begin, [&](uint32_t, uint32_t player) { players_placed_ += engine_.players_.retain(player) ? 1 : 0; });

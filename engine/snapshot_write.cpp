@@ -174,9 +174,12 @@ class SnapshotWriter {
   }
 
   void copy_names(const std::vector<uint32_t>& players) {
-    staggered(
-        players.size(), [&](size_t i) { engine_.players_.prefetch_record(players[i]); },
-        [&](size_t i) { engine_.players_.prefetch_name(players[i]); },
+    constexpr size_t kTogether = 4;
+    Together<kTogether> records(players.size());
+    Together<kTogether> names(players.size());
+    staggered<kTogether>(
+        players.size(), [&](size_t i) { records.ask(engine_.players_.record_line(players[i])); },
+        [&](size_t i) { names.ask(engine_.players_.name_line(players[i])); },
         [&](size_t i) {
           const std::string_view name = engine_.players_.name(players[i]);
           append(lengths_, static_cast<uint16_t>(name.size()));

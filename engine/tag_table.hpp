@@ -33,14 +33,15 @@ class TagTable {
   uint32_t size() const { return size_; }
   bool has_segments() const { return depth_ > 0 || single_.segment() != nullptr; }
 
-  void prefetch_tag(uint32_t tag) const {
+  // The line of memory that a search for the tag begins with, or null.
+  const void* line(uint32_t tag) const {
     const Entry entry = directory()[index_of(tag)];
-    if (entry.segment() == nullptr) return;
-    if (kDense && entry.is_dense()) {
-      prefetch(dense_value(entry.segment(), tag));
-    } else {
-      prefetch(words(entry.segment()) + home(tag, capacity(entry)));
-    }
+    if (entry.segment() == nullptr) return nullptr;
+    if (kDense && entry.is_dense()) return dense_value(entry.segment(), tag);
+    return words(entry.segment()) + home(tag, capacity(entry));
+  }
+  void prefetch_tag(uint32_t tag) const {
+    if (const void* found = line(tag); found != nullptr) prefetch(found);
   }
 
   template <class Match>

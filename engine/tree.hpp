@@ -40,8 +40,8 @@ struct TreeMemory {
   TreeMemory(Regions& regions, const Players& players)
       : regions(regions),
         players(players),
-        leaves(regions, Purpose::entries, sizeof(Leaf), kLeavesMax),
-        inners(regions, Purpose::entries, sizeof(Inner)),
+        leaves(regions, Purpose::entries, sizeof(Leaf), kLeavesMax, kRegionBytes),
+        inners(regions, Purpose::entries, sizeof(Inner), kNone, kRegionBytes),
         segments(regions, Purpose::maps) {}
 
   Leaf& leaf(uint32_t id) const { return *reinterpret_cast<Leaf*>(leaves.at(id)); }
@@ -129,18 +129,27 @@ class Tree {
   template <class Where>
   Before before(const Where& where) const;
 
-  // For callers with many lookups, in this order; each asks for the memory that the next one, or the work itself, needs.
-  void prefetch_map(uint32_t player) const { map_.prefetch_tag(page_tag(player)); }
-  void prefetch_entry(uint32_t player) const;
+  // For callers with many lookups, in this order: each says which line of memory to ask for before the next one, null for
+  // none, or asks for lines on a page that was asked for.
+  const void* map_line(uint32_t player) const { return map_.line(page_tag(player)); }
+  // Where a player is who is here; of one who is not, perhaps another's spot.
+  Spot likely_spot(uint32_t player) const {
+    const uint32_t word = map_.likely(page_tag(player));
+    return word == kNone ? Spot{} : Spot{word >> kSeatBits, word & ((1u << kSeatBits) - 1)};
+  }
+  const void* leaf_line(Spot spot) const { return spot.leaf == kNone ? nullptr : &memory_.leaf(spot.leaf); }
+  void prefetch_entry(Spot spot) const;
+  // From here on the spot is the player's own.
+  const void* parent_line(Spot spot) const;
   void prefetch_place(Spot spot) const;
-  void prefetch_move(Spot spot) const;
-  // The same for where an entry with this score will go, in this order, with `prefetch_child` before each of the two that
-  // go on; the way they find spares `move` the search.
+  void prefetch_count(Spot spot) const;
+  // The same for where an entry with this score will go, with `prefetch_child` before each of the two that go on; the way
+  // they find spares `move` the search.
   Way begin_way(uint64_t score_key) const;
   void prefetch_child(uint64_t score_key, const Way& way) const;
-  void find_parent(uint64_t score_key, Way& way) const;
-  void find_leaf(uint64_t score_key, Way& way) const;
-  void prefetch_seat(const Way& way) const;
+  const void* find_parent(uint64_t score_key, Way& way) const;
+  const void* find_leaf(uint64_t score_key, Way& way) const;
+  void prefetch_arrival(const Way& way) const;
 
   // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
   // their entries. Returns false when nothing was left.
@@ -163,11 +172,6 @@ class Tree {
   };
 
   static uint32_t word_of(Spot spot) { return spot.leaf << kSeatBits | spot.index; }
-  // Where a player is who is here; of one who is not, perhaps another's spot.
-  Spot likely_spot(uint32_t player) const {
-    const uint32_t word = map_.likely(page_tag(player));
-    return word == kNone ? Spot{} : Spot{word >> kSeatBits, word & ((1u << kSeatBits) - 1)};
-  }
   Spot first_of(uint32_t leaf) const { return leaf == kNone ? Spot{} : Spot{leaf, memory_.leaf(leaf).order[0]}; }
   template <class Node>
   static uint32_t slot_of(const Inner& parent, const Node& node, uint32_t node_id) {

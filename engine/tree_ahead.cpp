@@ -1,7 +1,6 @@
 // Asking for memory before it is needed: each step reads what the step before it asked for, and no more lines than the
 // work itself will read.
 #include <algorithm>
-#include <cstddef>
 
 #include "tree.hpp"
 
@@ -20,27 +19,27 @@ void prefetch_lines(const void* begin, size_t bytes) {
 
 }  // namespace
 
-void Tree::prefetch_entry(uint32_t player) const {
-  const Spot spot = likely_spot(player);
+void Tree::prefetch_entry(Spot spot) const {
   if (spot.leaf == kNone) return;
   const Leaf& leaf = memory_.leaf(spot.leaf);
-  prefetch(&leaf);
   prefetch(&leaf.score[spot.index]);
   prefetch_lines(&leaf.rest[spot.index], sizeof(Leaf::Rest));
 }
 
-void Tree::prefetch_place(Spot spot) const {
-  const Leaf& leaf = memory_.leaf(spot.leaf);
-  const Inner& parent = memory_.inner(leaf.parent);
-  prefetch(&parent);
-  prefetch_lines(parent.link, (leaf.slot_hint + size_t{1}) * sizeof(uint64_t));
+const void* Tree::parent_line(Spot spot) const {
+  return spot.leaf == kNone ? nullptr : &memory_.inner(memory_.leaf(spot.leaf).parent);
 }
 
-void Tree::prefetch_move(Spot spot) const {
+void Tree::prefetch_place(Spot spot) const {
+  if (spot.leaf == kNone) return;
   const Leaf& leaf = memory_.leaf(spot.leaf);
-  const Inner& parent = memory_.inner(leaf.parent);
-  prefetch(&parent);
-  prefetch(&parent.link[leaf.slot_hint]);
+  prefetch_lines(memory_.inner(leaf.parent).link, (leaf.slot_hint + size_t{1}) * sizeof(uint64_t));
+}
+
+void Tree::prefetch_count(Spot spot) const {
+  if (spot.leaf == kNone) return;
+  const Leaf& leaf = memory_.leaf(spot.leaf);
+  prefetch(&memory_.inner(leaf.parent).link[leaf.slot_hint]);
 }
 
 // Ties are left aside: a leaf whose scores do not surround the entry's is not used.
@@ -54,13 +53,6 @@ Way Tree::begin_way(uint64_t score_key) const {
   return way;
 }
 
-void Tree::find_parent(uint64_t score_key, Way& way) const {
-  if (!holds(way) || memory_.inner(way.parent).level == 1) return;
-  const Inner& inner = memory_.inner(way.parent);
-  way.parent = inner.child(inner.count_less(score_key));
-  prefetch(&memory_.inner(way.parent));
-}
-
 void Tree::prefetch_child(uint64_t score_key, const Way& way) const {
   if (!holds(way)) return;
   const Inner& parent = memory_.inner(way.parent);
@@ -69,20 +61,26 @@ void Tree::prefetch_child(uint64_t score_key, const Way& way) const {
   prefetch(&parent.link[before]);
 }
 
-void Tree::find_leaf(uint64_t score_key, Way& way) const {
-  if (!holds(way)) return;
+const void* Tree::find_parent(uint64_t score_key, Way& way) const {
+  if (!holds(way) || memory_.inner(way.parent).level == 1) return nullptr;
+  const Inner& inner = memory_.inner(way.parent);
+  way.parent = inner.child(inner.count_less(score_key));
+  return &memory_.inner(way.parent);
+}
+
+const void* Tree::find_leaf(uint64_t score_key, Way& way) const {
+  if (!holds(way)) return nullptr;
   const Inner& parent = memory_.inner(way.parent);
   way.slot = parent.count_less(score_key);
   way.leaf = parent.child(way.slot);
-  const Leaf& leaf = memory_.leaf(way.leaf);
-  // Those who came while the leaf was fuller may sit a little further back.
-  const uint32_t seats = std::min(parent.count(way.slot) + kSeatsBehind, kLeafEntries);
-  prefetch_lines(&leaf, offsetof(Leaf, score) + seats * sizeof(uint64_t));
+  return &memory_.leaf(way.leaf);
 }
 
-void Tree::prefetch_seat(const Way& way) const {
+void Tree::prefetch_arrival(const Way& way) const {
   if (way.leaf == kNone || !holds(way)) return;
   const Leaf& leaf = memory_.leaf(way.leaf);
+  // Those who came while the leaf was fuller may sit a little further back.
+  prefetch_lines(leaf.score, std::min(leaf.size + kSeatsBehind, kLeafEntries) * sizeof(uint64_t));
   if (leaf.size == kLeafEntries) return;
   const uint32_t seat = leaf.order[leaf.size];
   prefetch(&leaf.score[seat]);

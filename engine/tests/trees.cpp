@@ -121,7 +121,7 @@ TEST("ways through a tree of three levels lead where the search does, whatever m
       tree.prefetch_child(moves.back().second, way);
       tree.find_parent(moves.back().second, way);
       tree.find_leaf(moves.back().second, way);
-      tree.prefetch_seat(way);
+      tree.prefetch_arrival(way);
       ways.push_back(way);
     }
     for (size_t i = 0; i < kTogether; ++i) {

@@ -119,18 +119,16 @@ std::byte* Regions::fresh_region() {
   return ready == nullptr ? map_region() : ready;
 }
 
-std::byte* Regions::take_region(Purpose purpose) {
+std::byte* Regions::take_region() {
   std::byte* region = fresh_region();
   is_region_expected_ = false;
   ++whole_;
-  bytes_[static_cast<size_t>(purpose)] += kRegionBytes;
   return region;
 }
 
-void Regions::give_region(std::byte* region, Purpose purpose) {
+void Regions::give_region(std::byte* region) {
   munmap(region, kRegionBytes);
   --whole_;
-  bytes_[static_cast<size_t>(purpose)] -= kRegionBytes;
   forget_spare_if_empty();
 }
 
@@ -200,13 +198,15 @@ Pool::Pool(Regions& regions, Purpose purpose, uint32_t slot_bytes, uint32_t ids_
     : regions_(regions),
       purpose_(purpose),
       slot_bytes_(slot_bytes),
-      has_regions_(piece_bytes == kRegionBytes),
+      has_regions_(!kOneSlotPieces && piece_bytes == kRegionBytes),
       slots_per_piece_(kOneSlotPieces ? 1 : static_cast<uint32_t>(piece_bytes / slot_bytes)),
       ids_max_(ids_max),
       reciprocal_(~uint64_t{0} / slots_per_piece_ + 1) {}
 
 Pool::~Pool() {
   const auto held = regions_.guard();
+  used_ = 0;
+  note_use();
   for (size_t i = 0; i < pieces_.size(); ++i) {
     if (bases_.load()[i] != nullptr) give_piece(bases_.load()[i]);
   }
@@ -214,17 +214,26 @@ Pool::~Pool() {
 
 std::byte* Pool::take_piece() {
   if (kOneSlotPieces) return regions_.take_slot(slot_bytes_, purpose_);
-  return has_regions_ ? regions_.take_region(purpose_) : regions_.take_piece(purpose_);
+  return has_regions_ ? regions_.take_region() : regions_.take_piece(purpose_);
 }
 
 void Pool::give_piece(std::byte* piece) {
   if (kOneSlotPieces) {
     regions_.give_slot(piece, slot_bytes_, purpose_);
   } else if (has_regions_) {
-    regions_.give_region(piece, purpose_);
+    regions_.give_region(piece);
   } else {
     regions_.give_piece(piece, purpose_);
   }
+}
+
+// As many bytes as its slots would take in pieces of the usual size.
+void Pool::note_use() {
+  if (!has_regions_) return;
+  const size_t slots = kPieceBytes / slot_bytes_;
+  const size_t bytes = (used_ + slots - 1) / slots * kPieceBytes;
+  if (bytes != noted_bytes_) regions_.note_use(purpose_, noted_bytes_, bytes);
+  noted_bytes_ = bytes;
 }
 
 // Makes room for one more number, without a piece yet.
@@ -286,6 +295,7 @@ uint32_t Pool::allocate() {
   }
   ++piece.used;
   ++used_;
+  note_use();
   if (has_regions_ && used_ + kSlotsAhead > (pieces_.size() - vacant_.size()) * slots_per_piece_) {
     regions_.expect_region();
   }
@@ -297,6 +307,7 @@ void Pool::release(uint32_t id) {
   const uint32_t index = piece_of(id);
   Piece& piece = pieces_[index];
   --used_;
+  note_use();
   if (--piece.used == 0) {
     give_piece(bases_.load()[index]);
     bases_.load()[index] = nullptr;
@@ -323,6 +334,7 @@ bool Pool::clear_some(uint32_t most) {
   open_.clear();
   vacant_.clear();
   used_ = 0;
+  note_use();
   return true;
 }
 

@@ -80,8 +80,13 @@ class Regions {
   }
   std::byte* take_piece(Purpose purpose);
   void give_piece(std::byte* piece, Purpose purpose);
-  std::byte* take_region(Purpose purpose);
-  void give_region(std::byte* region, Purpose purpose);
+  // Whole regions are idle but for what their pool says it uses of them.
+  std::byte* take_region();
+  void give_region(std::byte* region);
+  void note_use(Purpose purpose, size_t before, size_t now) {
+    bytes_[static_cast<size_t>(purpose)] += now - before;
+    whole_used_bytes_ += now - before;
+  }
   // Somebody will soon take one.
   void expect_region() { is_region_expected_ = true; }
   std::byte* take_slot(size_t bytes, Purpose purpose);
@@ -111,8 +116,11 @@ class Regions {
   }
 
   size_t bytes(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
-  // Pieces of mapped regions that nobody uses now.
-  size_t idle_bytes() const { return idle_pieces_ * kPieceBytes + (spare_.load() == nullptr ? 0 : kRegionBytes); }
+  // Mapped, and used by nobody now.
+  size_t idle_bytes() const {
+    const size_t spare = spare_.load() == nullptr ? 0 : 1;
+    return idle_pieces_ * kPieceBytes + (whole_ + spare) * kRegionBytes - whole_used_bytes_;
+  }
 
  private:
   std::byte* fresh_region();
@@ -123,7 +131,8 @@ class Regions {
     uint32_t free = 0;  // one bit a piece
   };
   std::vector<Region> regions_;  // those in pieces, sorted by address
-  size_t whole_ = 0;             // those taken whole
+  size_t whole_ = 0;             // how many others were taken whole
+  size_t whole_used_bytes_ = 0;  // of these
   std::unique_ptr<RegionSupply> supply_;
   std::atomic<std::byte*> spare_{nullptr};
   std::atomic<bool> is_short_{false};
@@ -175,6 +184,7 @@ class Pool {
   void add_piece();
   std::byte* take_piece();
   void give_piece(std::byte* piece);
+  void note_use();
 
   Regions& regions_;
   Purpose purpose_;
@@ -191,6 +201,7 @@ class Pool {
   std::vector<uint32_t> open_;    // pieces with room
   std::vector<uint32_t> vacant_;  // numbers of pieces that were given back
   size_t used_ = 0;
+  size_t noted_bytes_ = 0;  // of whole regions
 };
 
 }  // namespace rankd

@@ -139,6 +139,56 @@ TEST("slots of a pool keep their bytes while others come and go") {
   }
 }
 
+TEST("a pool of whole regions uses some of them, is idle for the rest, and gives them back") {
+  Regions regions;
+  Pool pool(regions, Purpose::entries, 1024, kNone, kRegionBytes);
+  constexpr size_t kSlots = kRegionBytes / 1024;
+  std::vector<uint32_t> numbers;
+  const auto check = [&](size_t mapped) {
+    CHECK_EQUAL(regions.bytes(Purpose::entries), (numbers.size() * 1024 + kPieceBytes - 1) / kPieceBytes * kPieceBytes);
+    CHECK_EQUAL(regions.bytes(Purpose::entries) + regions.idle_bytes(), mapped * kRegionBytes);
+  };
+  for (size_t i = 0; i < 2 * kSlots + 1; ++i) {
+    numbers.push_back(pool.allocate());
+    fill(pool.at(numbers.back()), 1024, numbers.back());
+    check(i / kSlots + 1);
+  }
+  // Pieces for others come from elsewhere.
+  std::byte* piece = regions.take_piece(Purpose::maps);
+  CHECK_EQUAL(regions.bytes(Purpose::maps), kPieceBytes);
+  fill(piece, kPieceBytes, 1);
+  for (const uint32_t number : numbers) CHECK(is_filled(pool.at(number), 1024, number));
+  regions.give_piece(piece, Purpose::maps);
+  Random random;
+  random.shuffle(numbers);
+  while (!numbers.empty()) {
+    pool.release(numbers.back());
+    numbers.pop_back();
+  }
+  check(0);
+}
+
+TEST("a region is ready before a pool of whole regions needs it, and goes when nothing is left") {
+  Regions regions;
+  Pool pool(regions, Purpose::entries, 1024, kNone, kRegionBytes);
+  constexpr size_t kSlots = kRegionBytes / 1024;
+  std::vector<uint32_t> numbers;
+  const auto mapped = [&] { return (regions.bytes(Purpose::entries) + regions.idle_bytes()) / kRegionBytes; };
+  std::byte* piece = regions.take_piece(Purpose::maps);  // enough are left of its region
+  for (size_t i = 0; i < kSlots / 2; ++i) numbers.push_back(pool.allocate());
+  regions.prepare();
+  const size_t at_first = mapped();
+  while (numbers.size() < kSlots) numbers.push_back(pool.allocate());
+  CHECK_EQUAL(mapped(), at_first);
+  regions.prepare();
+  CHECK_EQUAL(mapped(), at_first + 1);
+  numbers.push_back(pool.allocate());
+  CHECK_EQUAL(mapped(), at_first + 1);
+  regions.give_piece(piece, Purpose::maps);
+  for (const uint32_t number : numbers) pool.release(number);
+  CHECK_EQUAL(regions.idle_bytes(), 0);
+}
+
 TEST("a pool fills what was given back before it takes another piece") {
   Regions regions;
   Pool pool(regions, Purpose::players, 64);

@@ -1,21 +1,17 @@
-"""The least a server can do: the same HTTP server with the same settings, and a handler that knows its answer.
+"""The least a server can do: a handler that knows its answer.
 
 GET is answered with as many bytes as a rank has; POST with the same, once its body has been read.
 """
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import uvloop
 
-from rankd import serving
-from rankd.api.app import App
+from benchmarks.bare_server import ServerName, run_bare
 from rankd.config.model import Config, Server
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -27,6 +23,7 @@ class Bare(msgspec.Struct, frozen=True):
 
     port: int
     body_bytes: int
+    server: ServerName
 
 
 def bare_app(body_bytes: int) -> Callable[[dict[str, Any], Receive, Send], Awaitable[None]]:
@@ -43,19 +40,6 @@ def bare_app(body_bytes: int) -> Callable[[dict[str, Any], Receive, Send], Await
     return app
 
 
-async def _serve(asked: Bare) -> None:
-    app = cast("App", bare_app(asked.body_bytes))
-    server = serving._make_server(app, Config(server=Server(port=asked.port)))
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    listening = asyncio.create_task(server.serve())
-    await stop.wait()
-    server.stop()  # type: ignore[no-untyped-call]
-    await listening
-
-
 if __name__ == "__main__":
-    sys.setswitchinterval(serving.SWITCH_INTERVAL_S)
-    uvloop.run(_serve(msgspec.json.decode(sys.argv[1], type=Bare)))
+    asked = msgspec.json.decode(sys.argv[1], type=Bare)
+    run_bare(bare_app(asked.body_bytes), Config(server=Server(port=asked.port)), asked.server)

@@ -1,4 +1,4 @@
-"""The service over HTTP, everything on, beside a handler on the same server that does nothing.
+"""The service over HTTP, everything on, beside a handler that does nothing.
 
     load (library) → serve → answers as the library's → memory → rounds of reads → a minute at a fixed rate
     → rounds of single scores → rounds of batches → places as the library's on the same folder
@@ -22,7 +22,7 @@ import httpx
 
 import rankd
 from benchmarks.disk import file_system_of, folder_on_disk
-from benchmarks.figures import BARE, BARE_POST, LIBRARY, RANKD, Row, Scale, Series
+from benchmarks.figures import BARE, BARE_OWN, BARE_POST, LIBRARY, RANKD, Row, Scale, Series
 from benchmarks.http_check import ANSWER_WAIT_S, READS, http_places, http_reads, library_places, load, position, sample
 from benchmarks.http_memory import Held, library_alone
 from benchmarks.http_servers import HttpServer, running_bare, running_rankd
@@ -54,6 +54,7 @@ class HttpStand:
     scale: Scale
     server: HttpServer
     bare: HttpServer
+    bare_own: HttpServer
     wrk: Wrk
     rows: dict[str, Measured] = field(default_factory=dict)
     acknowledged: int = 0  # events
@@ -62,7 +63,7 @@ class HttpStand:
         self, side: str, question: str, connections: int, *names: str, with_key: bool = False, per: int = 1
     ) -> None:
         """Let one contender answer for a while; what it costs goes to the rows of these names, per so many events."""
-        server = self.server if side == RANKD else self.bare
+        server = {RANKD: self.server, BARE_OWN: self.bare_own}.get(side, self.bare)
         began_ns = server.processor_ns()
         found = self.wrk.ask(question, server.url, connections, self.scale.http_turn_s, with_key=with_key)
         processor_ns = server.processor_ns() - began_ns
@@ -83,6 +84,7 @@ class HttpStand:
     def read_round(self) -> None:
         """Everybody once; the bare handler before those who are held against it."""
         self.turn(BARE, "rank", READ_CONNECTIONS, "http_rank", "http_rank_with_key", "http_around", "http_top")
+        self.turn(BARE_OWN, "rank", READ_CONNECTIONS, "http_rank")
         self.turn(RANKD, "rank", READ_CONNECTIONS, "http_rank")
         self.turn(RANKD, "rank", READ_CONNECTIONS, "http_rank_with_key", with_key=True)
         self.turn(RANKD, "around", READ_CONNECTIONS, "http_around")
@@ -147,8 +149,9 @@ def _served_rows(scale: Scale, folder: Path, data: Path, alone: Held) -> Iterato
         for read in READS:  # as many connections and as much memory as reads ever need
             wrk.ask(read, server.url, WRITE_CONNECTIONS, 1)
         held_bytes = server.resident_bytes()
-        bare = stack.enter_context(running_bare(body_bytes, folder / "bare.log"))
-        stand = HttpStand(scale, server, bare, wrk)
+        bare = stack.enter_context(running_bare(body_bytes, folder / "bare.log", "granian"))
+        bare_own = stack.enter_context(running_bare(body_bytes, folder / "bare_own.log", "rankd"))
+        stand = HttpStand(scale, server, bare, bare_own, wrk)
         before = position(client)
         rounds = range(min(scale.rounds, scale.http_rounds_max))
         for _ in rounds:
@@ -170,7 +173,7 @@ def _served_rows(scale: Scale, folder: Path, data: Path, alone: Held) -> Iterato
 
 
 def _read_rows(stand: HttpStand, body_bytes: int) -> Iterator[Row]:
-    bare = f"bare: a handler that answers {body_bytes} bytes, same server and settings"
+    bare = f"bare: a handler that answers {body_bytes} bytes, on Granian; bare_own: on rankd's server"
     yield stand.row("http_rank", "ns_per_request", f"random players, {READ_CONNECTIONS} connections; {bare}")
     yield stand.row("http_rank_with_key", "ns_per_request", "the same with an API key")
     yield stand.row("http_around", "ns_per_request", "ten around a random player; the same bare handler")

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from benchmarks.bare_server import ServerName
 from benchmarks.http_bare import Bare
 from benchmarks.isolated import ROOT
 from benchmarks.redis_server import free_port, stop_process
@@ -58,10 +59,10 @@ def running_rankd(folder: Path) -> Iterator[HttpServer]:
 
 
 @contextmanager
-def running_bare(body_bytes: int, log: Path) -> Iterator[HttpServer]:
+def running_bare(body_bytes: int, log: Path, server_name: ServerName) -> Iterator[HttpServer]:
     """A handler that answers with so many bytes, and does nothing else."""
     port = free_port()
-    asked = msgspec.json.encode(Bare(port, body_bytes)).decode()
+    asked = msgspec.json.encode(Bare(port, body_bytes, server_name)).decode()
     with _running(["benchmarks.http_bare", asked], port, "/", log) as server:
         yield server
 

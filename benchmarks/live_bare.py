@@ -1,4 +1,4 @@
-"""The least a server of events can do: the same HTTP server and settings, and streams that all get the same bytes.
+"""The least a server of events can do: streams that all get the same bytes.
 
 GET opens a stream, which begins with as many bytes as a snapshot has; POST sends its body to every stream.
 """
@@ -6,17 +6,14 @@ GET opens a stream, which begins with as many bytes as a snapshot has; POST send
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import uvloop
 
+from benchmarks.bare_server import run_bare
 from benchmarks.live_config import REQUESTS_MAX
-from rankd import serving
-from rankd.api.app import App
 from rankd.config.model import Config, Limits, Server
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -71,19 +68,7 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _serve(asked: BareLive) -> None:
-    config = Config(server=Server(port=asked.port), limits=Limits(requests_max=REQUESTS_MAX))
-    server = serving._make_server(cast("App", Streams(asked.first_bytes)), config)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    listening = asyncio.create_task(server.serve())
-    await stop.wait()
-    server.stop()  # type: ignore[no-untyped-call]
-    await listening
-
-
 if __name__ == "__main__":
-    sys.setswitchinterval(serving.SWITCH_INTERVAL_S)
-    uvloop.run(_serve(msgspec.json.decode(sys.argv[1], type=BareLive)))
+    asked = msgspec.json.decode(sys.argv[1], type=BareLive)
+    config = Config(server=Server(port=asked.port), limits=Limits(requests_max=REQUESTS_MAX))
+    run_bare(Streams(asked.first_bytes), config, "granian")

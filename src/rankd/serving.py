@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -19,16 +18,13 @@ from pathlib import Path
 
 import msgspec
 import uvloop
-from granian.constants import HTTPModes, Interfaces, SSLProtocols
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
-from granian.server.embed import Server
 
 from rankd.api import logs
 from rankd.api.app import App
 from rankd.api.authentication import Authenticator
 from rankd.api.docs import docs_page, docs_policy
-from rankd.api.metrics import Metrics, Sources
+from rankd.api.http.server import HttpServer
+from rankd.api.metrics import UNMATCHED, Metrics, Sources
 from rankd.api.openapi import describe
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
@@ -39,7 +35,6 @@ from rankd.boards import Boards
 from rankd.clock import SystemClock
 from rankd.config.masking import secrets_of
 from rankd.config.model import Config
-from rankd.errors import AddressTaken
 from rankd.installation import OpenCredentials, installation_of
 
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
@@ -69,20 +64,20 @@ class _Serving:
         self._beside = beside
         self._app = App(config)
         self._stop = asyncio.Event()
-        self._server = _make_server(self._app, config)
+        self._server = HttpServer(self._app, config, self._count_malformed)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        _check_free(self._config)
-        listening = asyncio.create_task(self._server.serve())
-        listening.add_done_callback(lambda _: self._stop.set())  # it ends before it is told to when it fails
+        await self._server.start()
         try:
             await self._serve(loop)
         finally:
-            self._server.stop()  # type: ignore[no-untyped-call]
-            await listening
+            await self._server.stop()
+
+    def _count_malformed(self, status: int) -> None:
+        self._app.routes.observe(UNMATCHED, status, 0.0)
 
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         installation = installation_of(self._config)
@@ -143,9 +138,10 @@ class _Serving:
             await self._app.rates.share(lambda spent: service.in_thread(lambda: remote.share_rates(spent)))
 
     async def _drain(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
-        """Let open requests end; new ones are still taken while somebody sends them on an open connection."""
+        """Take no more requests, and let those end that are open."""
         _log.info("stopping: open requests may take %d ms", self._config.server.stop_wait_ms)
         service.is_stopping = True
+        self._server.stop_listening()
         if service.live is not None:
             service.live.streams.end_all(STOPPING)
         deadline = loop.time() + self._config.server.stop_wait_ms / 1_000
@@ -156,7 +152,7 @@ class _Serving:
     def _address(self) -> str:
         server = self._config.server
         host = f"[{server.host}]" if ":" in server.host else server.host
-        return f"{'https' if server.tls_cert else 'http'}://{host}:{server.port}"
+        return f"{self._server.scheme}://{host}:{self._server.port}"
 
     def _sources(self, boards: Boards, service: Service) -> Sources:
         figures = boards.figures
@@ -190,39 +186,3 @@ async def _refresh(loop: asyncio.AbstractEventLoop, credentials: OpenCredentials
 def _tell_of_first_key(path: Path | None) -> None:
     if path is not None:
         _log.warning("a key for administrators was made; it is in %s, readable by its owner only", path)
-
-
-def _check_free(config: Config) -> None:
-    """Refuse an address that somebody listens on: the server would share it, and each get a part of the requests."""
-    host, port = config.server.host, config.server.port
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found:
-            with socket.socket(family, kind, protocol) as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(address)
-    except OSError as problem:
-        raise AddressTaken(
-            f"server.host, server.port: cannot listen on {host} port {port}: {problem.strerror}"
-        ) from None
-
-
-def _make_server(app: App, config: Config) -> Server:
-    server, limits = config.server, config.limits
-    return Server(
-        app,
-        address=server.host,
-        port=server.port,
-        interface=Interfaces.ASGINL,
-        http=HTTPModes.http1,
-        backlog=1_024,
-        backpressure=limits.requests_max,
-        http1_settings=HTTP1Settings(
-            header_read_timeout=limits.header_read_ms, max_buffer_size=limits.header_bytes_max
-        ),
-        log_level=LogLevels.error,  # what it has to say of its start and end, we say
-        log_dictconfig=logs.GRANIAN_LOGS,
-        ssl_cert=Path(server.tls_cert) if server.tls_cert else None,
-        ssl_key=Path(server.tls_key) if server.tls_key else None,
-        ssl_protocol_min=SSLProtocols.tls12,
-    )

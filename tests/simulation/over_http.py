@@ -1,6 +1,6 @@
 """The library's verbs by way of a real server, whose clock is still set by hand.
 
-    step → OverHttp (rankd.Client) → loopback → Granian, on a thread of this process → App → Boards with a ManualClock
+    step → OverHttp (rankd.Client) → loopback → HttpServer, on a thread → App → Boards with a ManualClock
 
 What has no HTTP call (snapshot, settle, verify) goes to the boards directly. Answers that may be kept are asked for
 again whenever something is read, as a cache would: see Cache.
@@ -23,22 +23,19 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import msgspec
 import uvloop
-from granian.constants import HTTPModes, Interfaces
-from granian.log import LogLevels
-from granian.server.embed import Server
 from prometheus_client.parser import text_string_to_metric_families
 
 import rankd
 from rankd.api.app import App
 from rankd.api.authentication import Authenticator
-from rankd.api.logs import GRANIAN_LOGS
+from rankd.api.http.server import HttpServer
 from rankd.api.metrics import Metrics, Sources
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
 from rankd.client.exchange import Request
 from rankd.client.replies import Reply, Trouble
 from rankd.clock import SystemClock
-from rankd.config.model import Config
+from rankd.config.model import Config, Server
 from rankd.domain.position import parse_position
 from rankd.reads.answers import Friends, Place, Ranks
 from rankd.reads.meaning import Where
@@ -122,26 +119,15 @@ class Served:
             self._failure = problem
 
     async def _serve(self) -> None:
-        server = Server(
-            self._app,
-            address="127.0.0.1",
-            port=self._port,
-            interface=Interfaces.ASGINL,
-            http=HTTPModes.http1,
-            log_level=LogLevels.error,
-            log_dictconfig=GRANIAN_LOGS,
-        )
-        listening = asyncio.create_task(server.serve())
-        told_to_stop = asyncio.create_task(self._stopping.wait())
+        server = HttpServer(self._app, Config(server=Server(port=self._port)))
+        await server.start()
         with SqliteCredentials(self._folder, SystemClock()) as credentials:
             first_admin_key(self._folder, credentials)
             service = self._service(credentials)
             self._app.start(service)
-            await asyncio.wait([listening, told_to_stop], return_when=asyncio.FIRST_COMPLETED)
-            told_to_stop.cancel()
-            server.stop()  # type: ignore[no-untyped-call]
+            await self._stopping.wait()
             await self._loop.run_in_executor(None, service.stop)
-            await listening
+            await server.stop()
 
     def _service(self, credentials: SqliteCredentials) -> Service:
         clock = SystemClock()  # of credentials: runs begin years before their key is made

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+from rankd.api.body_limits import UnfinishedBody
 from rankd.domain.fields import nearest
 from rankd.errors import InvalidValue, MalformedRequest, TooLarge
 
 if TYPE_CHECKING:
+    from rankd.api.body_limits import BodyBudget, BodyTimeouts
     from rankd.api.calls import Call
     from rankd.api.identity import Identity
-    from rankd.api.patience import Patience
     from rankd.api.streams import Stream
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -81,26 +82,25 @@ class Request:
             raise InvalidValue(name, "must be given")
         return read_integer_text(name, text)
 
-    async def body(self, bytes_max: int, patience: Patience) -> bytes:
-        """Return the body, no larger than a limit and no slower than its sender may be."""
+    async def body(self, bytes_max: int, timeouts: BodyTimeouts, budget: BodyBudget) -> bytes:
+        """Return the body, no larger than a limit, no slower than its sender may be, within a budget for all."""
         declared = self.headers.get(b"content-length")
         length = int(declared) if declared is not None and declared.isdigit() else None
         if length is not None and length > bytes_max:
             raise TooLarge(f"body: has {length} bytes, and may have {bytes_max}; send less at a time")
-        with patience.of() as waiting:
+        with UnfinishedBody(timeouts, budget) as unfinished:
             message = await self.receive()
-            body: bytes = _piece(message)
+            body = _piece(message)
             if len(body) == length or not message.get("more_body", False):
                 return body  # most bodies come in one piece
-            pieces, size = [body], len(body)
+            pieces, size = [unfinished.hold(body)], len(body)
             while message.get("more_body", False) and size != length:
-                waiting.goes_on()
                 message = await self.receive()
-                pieces.append(_piece(message))
+                pieces.append(unfinished.hold(_piece(message)))
                 size += len(pieces[-1])
                 if size > bytes_max:
                     raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
-        return b"".join(pieces)
+            return b"".join(pieces)
 
 
 def _piece(message: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from secrets import randbits
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 import msgspec
 
@@ -33,18 +33,6 @@ Mask = Callable[[str], str]
 Format = Literal["auto", "json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 Which = Literal["none", "errors", "all"]
-
-# For `log_dictconfig` of granian's server, which sets up its loggers anew when it is made: they go where ours go.
-GRANIAN_LOGS: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {},
-    "handlers": {},
-    "loggers": {
-        "_granian": {"handlers": [], "propagate": True},
-        "granian.access": {"handlers": [], "level": "INFO", "propagate": True},
-    },
-}
 
 # Secrets
 
@@ -244,10 +232,6 @@ def set_up_logs(
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("rankd").setLevel(level.upper())
-    for name in ("_granian", "granian", "granian.access"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
 
 
 # Requests

@@ -40,10 +40,15 @@ TITLES = {
     409: "It contradicts what is there",
     413: "Too large",
     415: "The kind of body is not read here",
+    417: "The expectation is not met",
     422: "A value is refused",
+    426: "Another version of WebSocket is needed",
     429: "Too many requests",
+    431: "The head of the request is too large",
     500: "A fault of this server",
+    501: "Not implemented",
     503: "Not available now",
+    505: "Another version of HTTP is needed",
 }
 
 

@@ -12,13 +12,13 @@ import msgspec
 
 from rankd.api.arrivals import Arrivals
 from rankd.api.authentication import Authenticator
+from rankd.api.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.caching import NO_STORE, Caching, matches
 from rankd.api.committer import Committer
 from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
 from rankd.api.live import Live
 from rankd.api.metrics import Commits
-from rankd.api.patience import Patience
 from rankd.api.rates import Rates
 from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
@@ -81,8 +81,10 @@ class Service:
             self.remote = RemoteReads(config.ranks.cache_ms)
             self.reader = Reader(boards.remote, self.in_thread)
             self.arrivals = Arrivals(boards.remote)
-        self._patience = Patience(config.limits.body_read_ms)
-        self._watching = self._loop.create_task(self._patience.run())
+        self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
+        self._watching = self._loop.create_task(self._body_timeouts.run())
+        self._anonymous_bodies = BodyBudget(config.limits.anonymous_bodies_bytes_max)
+        self._bodies = BodyBudget(config.limits.bodies_bytes_max)
 
     def _commit(self, tasks: list[Task]) -> None:
         began = perf_counter()
@@ -125,7 +127,8 @@ class Service:
     async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
         """Return a request's body."""
         limit = self.config.limits.body_bytes_max if bytes_max is None else bytes_max
-        return await request.body(limit, self._patience)
+        budget = self._anonymous_bodies if request.identity is None else self._bodies
+        return await request.body(limit, self._body_timeouts, budget)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Do what takes milliseconds, or waits for the disk, beside the event loop."""

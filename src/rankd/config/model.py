@@ -97,8 +97,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     batch_events_max: int = 10_000
     header_bytes_max: int = 64 * 1024
     header_read_ms: int = 10_000
+    keep_alive_ms: int = 75_000  # between two requests of a connection
     body_read_ms: int = 10_000  # between two pieces, and 6 times that for the whole
-    requests_max: int = 8_192  # open at the same time
+    requests_max: int = 8_192  # connections open at the same time
+    anonymous_bodies_bytes_max: int = 32 * MIB  # of all requests without a credential together
+    bodies_bytes_max: int = 256 * MIB  # of all others together
     service_writes_per_s: int = 0
     service_reads_per_s: int = 0
     player_writes_per_s: int = 10

@@ -11,13 +11,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import granian.log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankd.api.logs import (
-    GRANIAN_LOGS,
     TEXT_CHARACTERS_MAX,
     Format,
     Level,
@@ -45,7 +43,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
     """Leave the process's loggers as they were found."""
-    names = (None, "rankd", "_granian", "granian", "granian.access")
+    names = (None, "rankd")
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     yield
@@ -148,21 +146,6 @@ def test_set_up_twice_it_writes_once() -> None:
 
     assert first.getvalue() == ""
     assert len(lines(second)) == 1
-
-
-@pytest.mark.parametrize("server_first", [True, False])
-def test_the_web_server_s_lines_come_the_same_way(server_first: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    stream = io.StringIO()
-    if server_first:
-        granian.log.configure_logging(granian.log.LogLevels.info, GRANIAN_LOGS)
-    logs_to(stream)
-    if not server_first:
-        granian.log.configure_logging(granian.log.LogLevels.info, GRANIAN_LOGS)
-    granian.log.logger.info("Listening")
-    granian.log.logger.error("Bearer %s", KEY)
-
-    assert [line["message"] for line in lines(stream)] == ["Listening", "Bearer ***"]
-    assert capsys.readouterr().out == ""
 
 
 def test_fields_cannot_pass_for_what_the_line_says_itself() -> None:

@@ -1,0 +1,412 @@
+"""One client's connection: bytes become requests, strictly, one after the other.
+
+    bytes → httptools (llhttp, strict) → HttpExchange → the application, a task each → response
+                                       └ Upgrade: websocket → WebSocketExchange
+
+A request whose client has gone is cancelled: closing the sending side counts as gone. What one connection may hold is
+bounded: its head by `limits.header_bytes_max`, a body by `BODY_BUFFER_BYTES_MAX` until the application asks for it,
+pipelined requests by what fits into `HEAD_SLICE_BYTES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote_to_bytes
+
+import httptools
+
+from rankd.api.http.exchange import HttpExchange
+from rankd.api.http.websocket import HandshakeError, WebSocketExchange, accept_of
+from rankd.api.problems import made_response
+
+if TYPE_CHECKING:
+    from rankd.api.http.server import HttpServer
+
+HEADERS_MAX = 100
+HEAD_SLICE_BYTES = 4_096  # parsed at a time, so that pipelined requests are few
+BODY_SLICE_BYTES = 64 * 1024
+WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet taken by the client; writers wait above it
+DISCARDED_BYTES_MAX = 1024 * 1024  # of a body that the answer did not wait for
+_NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))
+_log = logging.getLogger("rankd")
+
+
+class _RefusedError(Exception):
+    """Raised in a callback of the parser: the request is answered with a status and the connection ends."""
+
+    def __init__(self, status: int, problem: str) -> None:
+        super().__init__(problem)
+        self.status = status
+
+
+class HttpConnection(asyncio.Protocol):
+    """A connection to one client; on the event loop."""
+
+    def __init__(self, server: HttpServer) -> None:
+        """The server holds what all connections share."""
+        self._server = server
+        self._loop = server.loop
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport
+        self._client: tuple[str, int] | None = None
+        self.is_gone = False
+        self.is_write_paused = False
+        self.deadline = 0.0  # loop time at which it is cut; 0: it is being answered
+        self._writable: list[asyncio.Future[None]] = []
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._noted: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._is_in_head = False
+        self._reading: HttpExchange | None = None  # its body is being read
+        self._current: HttpExchange | None = None  # it is being answered
+        self._waiting: deque[HttpExchange] = deque()  # read, and answered later
+        self._upgrading: HttpExchange | None = None
+        self._unparsed = b""
+        self._is_paused = False
+        self._refusal: tuple[int, str] | None = None  # answered when those before it have been
+        self._websocket: WebSocketExchange | None = None
+
+    # From the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a new connection."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
+        peer = transport.get_extra_info("peername")
+        self._client = peer[:2] if isinstance(peer, tuple) else None
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self.deadline = self._loop.time() + self._server.header_read_s
+        if not self._server.admit(self):
+            self._answer_and_close(503, "the server has as many connections as it takes; try again in a moment")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client has gone, or has been cut."""
+        self.is_gone = True
+        self._server.forget(self)
+        self._waiting.clear()
+        self._unparsed = b""
+        self.resume_writing()
+        if self._websocket is not None:
+            self._websocket.disconnect()
+        elif self._current is not None:
+            self._current.disconnect()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sent."""
+        if self._websocket is not None:
+            self._websocket.feed(data)
+        elif self._refusal is None:
+            self._parse(self._unparsed + data if self._unparsed else data)
+
+    def eof_received(self) -> None:
+        """The client sends no more: as everywhere, it has gone. The transport closes itself."""
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is sent."""
+        self.is_write_paused = True
+
+    def resume_writing(self) -> None:
+        """The client has read on."""
+        self.is_write_paused = False
+        for waiter in self._writable:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._writable.clear()
+        if self._websocket is not None and not self.is_gone:
+            self._websocket.resumed_writing()
+
+    # For exchanges
+
+    @property
+    def date_line(self) -> bytes:
+        """The header `date` of this second."""
+        return self._server.date_line
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough."""
+        if self.is_write_paused:
+            waiter = self._loop.create_future()
+            self._writable.append(waiter)
+            await waiter
+
+    def pause_body(self) -> None:
+        """Read no more until the application asks for it."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume_body(self) -> None:
+        """Read on."""
+        if self._is_paused and not self._unparsed:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # Parsing
+
+    def _parse(self, data: bytes) -> None:
+        self._unparsed = b""
+        offset = 0
+        while offset < len(data):
+            if self._waiting:  # no more than one slice ahead of what is answered
+                self._unparsed = data[offset:]
+                self.pause_body()
+                return
+            size = BODY_SLICE_BYTES if self._reading is not None else HEAD_SLICE_BYTES
+            piece = data if offset == 0 and len(data) <= size else data[offset : offset + size]
+            try:
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._upgrade(data[offset + upgrade.args[0] :])
+                return
+            except httptools.HttpParserError as problem:
+                cause = problem.__context__
+                if isinstance(cause, _RefusedError):
+                    self._refuse(cause.status, str(cause))
+                else:
+                    self._refuse(400, f"the request is not HTTP/1.1: {str(problem)[:80]}")
+                return
+            offset += len(piece)
+            if self._is_in_head:
+                self._head_bytes += len(piece)
+                if self._head_bytes > self._server.header_bytes_max:
+                    self._refuse(431, f"the head of a request may have {self._server.header_bytes_max} bytes")
+                    return
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._headers = []
+        self._noted.clear()
+        self._head_bytes = 0
+        self._is_in_head = True
+        if self._current is None:
+            self.deadline = self._loop.time() + self._server.header_read_s
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; those behind a chunked body mean nothing here."""
+        if self._reading is not None:
+            return
+        if len(self._headers) >= HEADERS_MAX:
+            raise _RefusedError(431, f"a request may have {HEADERS_MAX} headers")
+        name = name.lower()
+        if name in _NOTED:
+            self._noted.append((name, value))
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: the application begins, or waits for its turn."""
+        self._is_in_head = False
+        parser = self._parser
+        version = parser.get_http_version()
+        keep_alive = parser.should_keep_alive()
+        expects_continue = is_websocket = False
+        if len(self._noted) != 1 or self._noted[0][0] != b"host":
+            expects_continue, is_websocket = self._check_noted(version)
+        elif version not in ("1.1", "1.0"):
+            raise _RefusedError(505, "HTTP/1.1 is spoken here")
+        path, _, query = _origin_form(self._url).partition(b"?")
+        exchange = HttpExchange(
+            self,
+            {
+                "type": "http",
+                "asgi": _ASGI,
+                "http_version": version,
+                "method": parser.get_method().decode(),
+                "scheme": self._server.scheme,
+                "path": path.decode() if b"%" not in path else unquote_to_bytes(path).decode(errors="replace"),
+                "raw_path": path,
+                "query_string": query,
+                "root_path": "",
+                "headers": self._headers,
+                "client": self._client,
+                "server": None,
+            },
+            keep_alive=keep_alive and not self._server.is_stopping,
+            expects_continue=expects_continue,
+        )
+        self._reading = exchange
+        if parser.should_upgrade():
+            exchange.keep_alive = False  # the parser stops behind this request
+            if is_websocket and exchange.scope["method"] == "GET":
+                self._upgrading = exchange
+                return
+        if self._current is None:
+            self._start(exchange)
+        else:
+            self._waiting.append(exchange)
+
+    def _check_noted(self, version: str) -> tuple[bool, bool]:
+        """Return whether the client waits for 100, and whether it asks for a WebSocket."""
+        if version not in ("1.1", "1.0"):
+            raise _RefusedError(505, "HTTP/1.1 is spoken here")
+        values: dict[bytes, bytes] = {}
+        for name, value in self._noted:
+            if name in values and name != b"upgrade":
+                raise _RefusedError(400, f"{name.decode()}: must be sent once")
+            values[name] = value.lower()
+        if b"host" not in values and version == "1.1":
+            raise _RefusedError(400, "host: must be sent")
+        if values.get(b"transfer-encoding", b"chunked") != b"chunked":
+            raise _RefusedError(501, "transfer-encoding: must be chunked")
+        expected = values.get(b"expect")
+        if expected is not None and expected != b"100-continue":
+            raise _RefusedError(417, "expect: must be 100-continue")
+        return expected is not None, values.get(b"upgrade") == b"websocket"
+
+    def on_body(self, piece: bytes) -> None:
+        """Take a piece of the body."""
+        if self._reading is not None:
+            self._reading.add(piece)
+            if self._reading.discarded_bytes > DISCARDED_BYTES_MAX:
+                self._transport.close()
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        exchange, self._reading = self._reading, None
+        if exchange is not None:
+            exchange.complete()
+            if exchange.is_response_complete:
+                self.deadline = self._loop.time() + self._server.keep_alive_s
+
+    # Answering
+
+    def _start(self, exchange: HttpExchange) -> None:
+        self._current = exchange
+        self.deadline = 0.0
+        exchange.task = self._loop.create_task(self._answer(exchange))
+
+    async def _answer(self, exchange: HttpExchange) -> None:
+        try:
+            await self._server.app(exchange.scope, exchange.receive, exchange.send)
+        except Exception:
+            _log.exception("a request failed")
+        finally:
+            self._current = None
+            self._finish(exchange)
+
+    def _finish(self, exchange: HttpExchange) -> None:
+        """Go on to the next request once this one is answered."""
+        if self.is_gone:
+            return
+        if not exchange.is_response_complete:
+            if exchange.is_response_started:  # what was cut must not look whole
+                self._transport.abort()
+            elif self._refusal is not None:
+                self._answer_and_close(*self._refusal)
+            else:
+                self._answer_and_close(500, "a fault of the server; its log tells more")
+        elif not exchange.keep_alive:
+            self._transport.close()
+        elif self._waiting:
+            self._start(self._waiting.popleft())
+            self._parse_on()
+        elif self._refusal is not None:
+            self._answer_and_close(*self._refusal)
+        elif self._server.is_stopping:
+            self._transport.close()
+        else:
+            wait_s = self._server.keep_alive_s if exchange.is_body_complete else self._server.header_read_s
+            self.deadline = self._loop.time() + wait_s
+            self._parse_on()
+
+    def _parse_on(self) -> None:
+        """Parse what was left behind pipelined requests, and read on."""
+        if self._unparsed:
+            self._parse(self._unparsed)
+        self.resume_body()
+
+    def _refuse(self, status: int, problem: str) -> None:
+        """Answer what cannot be read, once all before it is answered, and read no more."""
+        self._refusal = (status, problem)
+        self._unparsed = b""
+        self._is_in_head = False
+        self._server.count_malformed(status)
+        reading, self._reading = self._reading, None
+        if reading is not None and reading in self._waiting:
+            self._waiting.remove(reading)
+        if self._current is None:
+            self._answer_and_close(status, problem)
+        elif reading is self._current:
+            if reading.is_response_complete:
+                self._transport.close()
+            else:
+                reading.abort_body()
+
+    def _answer_and_close(self, status: int, problem: str) -> None:
+        response = made_response(status, problem, _CODES.get(status, "malformed_request"))
+        if status == 426:
+            response.headers += [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13")]
+        exchange = HttpExchange(self, {"http_version": "1.1"}, keep_alive=False, expects_continue=False)
+        self.write(exchange.whole(response.status, response.headers, response.body))
+        self._transport.close()
+
+    def _upgrade(self, rest: bytes) -> None:
+        """The parser has stopped behind a request that asks for another protocol."""
+        exchange, self._upgrading = self._upgrading, None
+        if exchange is None:
+            return  # it is answered as it is, and the connection ends
+        try:
+            accept = accept_of(exchange.scope["headers"])
+        except HandshakeError as problem:
+            self._refuse(problem.status, str(problem))
+            return
+        if self._current is not None:
+            self._refuse(400, "a WebSocket handshake must not be pipelined")
+            return
+        scope: dict[str, Any] = {**exchange.scope, "type": "websocket", "subprotocols": []}
+        scope["scheme"] = "wss" if self._server.scheme == "https" else "ws"
+        del scope["method"]
+        websocket = self._websocket = WebSocketExchange(self, self._transport, scope, accept)
+        self.deadline = 0.0
+        websocket.task = self._loop.create_task(self._run_websocket(websocket))
+        if rest:
+            websocket.feed(rest)
+
+    async def _run_websocket(self, websocket: WebSocketExchange) -> None:
+        try:
+            await self._server.app(websocket.scope, websocket.receive, websocket.send)
+        except Exception:
+            _log.exception("a WebSocket connection failed")
+        finally:
+            if not self.is_gone:
+                websocket.finish()
+
+    def close_if_idle(self) -> None:
+        """Close a connection on which nothing is being answered."""
+        if self._current is None and self._websocket is None and not self.is_gone:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Cut it, whatever it does."""
+        self._transport.abort()
+
+
+_CODES = {431: "too_large", 500: "fault", 503: "overloaded"}
+_ASGI = {"version": "3.0", "spec_version": "2.4"}
+
+
+def _origin_form(target: bytes) -> bytes:
+    """Return path and query of a request's target, which may be a whole URL."""
+    if target[:1] == b"/":
+        if b"#" in target:
+            raise _RefusedError(400, "the target of a request has no fragment")
+        return target
+    if target == b"*":
+        return target
+    scheme, separator, rest = target.partition(b"://")
+    if separator and scheme.lower() in (b"http", b"https"):
+        authority, slash, path = rest.partition(b"/")
+        if b"?" not in authority and b"#" not in rest:
+            return slash + path if slash else b"/"
+    raise _RefusedError(400, "the target of a request must be a path")

@@ -1,0 +1,225 @@
+"""A WebSocket connection: its handshake, and the ASGI `receive` and `send` of it.
+
+What waits for the application is bounded by `WAITING_MESSAGES_MAX`; of pings that cannot be answered because the client
+does not read, only the last one is kept, as RFC 6455 allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Mapping
+from hashlib import sha1
+from typing import Any
+
+from rankd.api.exchange import Header
+from rankd.api.http.exchange import Link
+from rankd.api.http.frames import (
+    BINARY,
+    CLOSE,
+    NO_CODE,
+    PING,
+    PONG,
+    TEXT,
+    FrameError,
+    FrameReader,
+    close_code,
+    close_frame,
+    frame,
+)
+
+WAITING_MESSAGES_MAX = 8
+CLOSE_WAIT_S = 2.0  # for the client's close frame, once ours is sent
+VERSION = b"13"
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_KEY_BYTES = 16
+_ABNORMAL = 1006
+
+
+class HandshakeError(Exception):
+    """The request is no WebSocket handshake; `status` says what is answered."""
+
+    def __init__(self, status: int, problem: str) -> None:
+        """`problem` names the header and what it must be."""
+        super().__init__(problem)
+        self.status = status
+
+
+def accept_of(headers: list[Header]) -> bytes:
+    """Return the header Sec-WebSocket-Accept for a handshake; HandshakeError where it is none."""
+    sent: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in (b"sec-websocket-key", b"sec-websocket-version") and sent.setdefault(name, value) is not value:
+            raise HandshakeError(400, f"{name.decode()}: must be sent once")
+    if sent.get(b"sec-websocket-version") != VERSION:
+        raise HandshakeError(426, "sec-websocket-version: must be 13")
+    key = sent.get(b"sec-websocket-key", b"")
+    try:
+        is_key = len(b64decode(key, validate=True)) == _KEY_BYTES
+    except binascii.Error:
+        is_key = False
+    if not is_key:
+        raise HandshakeError(400, "sec-websocket-key: must be 16 bytes in base 64")
+    return b64encode(sha1(key + _GUID, usedforsecurity=False).digest())
+
+
+class WebSocketExchange:
+    """One WebSocket connection, from its handshake to its end; on the event loop."""
+
+    def __init__(self, link: Link, transport: asyncio.Transport, scope: dict[str, Any], accept: bytes) -> None:
+        """Nothing is accepted until the application says so."""
+        self._link = link
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._accept = accept
+        self.scope = scope
+        self.task: asyncio.Task[None] | None = None
+        self._reader = FrameReader(self._loop.time)
+        self._messages: deque[Mapping[str, Any]] = deque([{"type": "websocket.connect"}])
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_accepted = False
+        self._is_closing = False  # a close frame has been sent
+        self._is_over = False  # the application has been given the end
+        self._unanswered_ping: bytes | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is kept of what the client sent."""
+        waiting = sum(len(message.get("text") or message.get("bytes") or b"") for message in self._messages)
+        return self._reader.held_bytes + waiting
+
+    # From the connection
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes of the client."""
+        if not self._is_accepted:
+            self._transport.abort()  # a client waits for the answer to its handshake
+            return
+        if self._is_closing:
+            self._expect_close(data)
+            return
+        try:
+            for incoming in self._reader.feed(data):
+                if not self._take(incoming.opcode, incoming.payload):
+                    return
+        except FrameError as problem:
+            self._end(problem.code, problem.reason)
+
+    def _take(self, opcode: int, payload: bytes) -> bool:
+        """Work on a message or a control frame; return whether others may follow."""
+        if opcode == PING:
+            if self._link.is_write_paused:
+                self._unanswered_ping = payload
+            else:
+                self._link.write(frame(PONG, payload))
+        elif opcode == CLOSE:
+            code = close_code(payload)
+            self._is_closing = True
+            self._link.write(close_frame(code) if code != NO_CODE else frame(CLOSE, b""))
+            self._transport.close()
+            self._deliver_end(code)
+        elif opcode == TEXT:
+            try:
+                text = payload.decode()
+            except UnicodeDecodeError:
+                raise FrameError(1007, "a text message must be UTF-8") from None
+            self._deliver({"type": "websocket.receive", "text": text})
+        elif opcode == BINARY:
+            self._deliver({"type": "websocket.receive", "bytes": payload})
+        return opcode != CLOSE
+
+    def _deliver(self, message: Mapping[str, Any]) -> None:
+        if len(self._messages) >= WAITING_MESSAGES_MAX and message["type"] == "websocket.receive":
+            raise FrameError(1008, f"{WAITING_MESSAGES_MAX} messages wait to be worked on; send them one by one")
+        self._messages.append(message)
+        if self._waiter is not None:
+            if not self._waiter.done():
+                self._waiter.set_result(None)
+            self._waiter = None
+
+    def _deliver_end(self, code: int) -> None:
+        """Let the application know, in place of what it has not asked for yet; the first reason counts."""
+        if not self._is_over:
+            self._is_over = True
+            self._messages.clear()
+            self._deliver({"type": "websocket.disconnect", "code": code})
+
+    def _end(self, code: int, reason: str) -> None:
+        """Send a close frame and let the connection end, by the client's own or after a while."""
+        self._close(code, reason)
+        self._deliver_end(code)
+
+    def _close(self, code: int, reason: str) -> None:
+        self._is_closing = True
+        self._unanswered_ping = None
+        self._link.write(close_frame(code, reason))
+        # Bytes that arrive meanwhile are dropped, so what was sent before may still be read.
+        self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)
+
+    def _expect_close(self, data: bytes) -> None:
+        try:
+            if any(incoming.opcode == CLOSE for incoming in self._reader.feed(data)):
+                self._transport.close()
+        except FrameError:
+            self._transport.abort()
+
+    def resumed_writing(self) -> None:
+        """The client reads again: answer the last of its pings."""
+        if self._unanswered_ping is not None and not self._is_closing:
+            self._link.write(frame(PONG, self._unanswered_ping))
+            self._unanswered_ping = None
+
+    def disconnect(self) -> None:
+        """The connection is gone."""
+        self._deliver_end(_ABNORMAL)
+
+    def finish(self) -> None:
+        """The application has ended: so does the connection."""
+        if not self._is_accepted:
+            self._transport.close()
+        elif not self._is_closing:
+            self._close(1011, "a fault of the server")
+
+    # The application's side
+
+    async def receive(self) -> Mapping[str, Any]:
+        """Return the next message of the client."""
+        while not self._messages:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        message = self._messages.popleft()
+        if message["type"] == "websocket.disconnect":
+            self._messages.append(message)  # for whoever asks again
+        return message
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Accept, send a message, or close."""
+        kind = message["type"]
+        if self._link.is_gone:
+            return
+        if kind == "websocket.accept":
+            self._is_accepted = True
+            self._link.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+                b"sec-websocket-accept: %b\r\n%b\r\n" % (self._accept, self._link.date_line)
+            )
+        elif kind == "websocket.close" and not self._is_accepted:
+            reason = str(message.get("reason") or "refused").encode()
+            self._link.write(
+                b"HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+                b"x-content-type-options: nosniff\r\nconnection: close\r\n%b\r\n%b"
+                % (len(reason), self._link.date_line, reason)
+            )
+            self._transport.close()
+        elif self._is_closing:
+            return
+        elif kind == "websocket.close":
+            self._close(message.get("code", 1000), message.get("reason") or "")
+        else:
+            text = message.get("text")
+            payload = frame(TEXT, text.encode()) if text is not None else frame(BINARY, message["bytes"])
+            self._link.write(payload)
+            if self._link.is_write_paused:
+                await self._link.drain()

@@ -19,6 +19,7 @@ from rankd.api.addresses import Addresses
 from rankd.api.calls import Access, Call
 from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, Streaming, check_once, read_query
 from rankd.api.identity import require_identity, require_service
+from rankd.api.live import SSE_HEADERS
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
 from rankd.api.problems import made_response, problem_response
@@ -76,7 +77,7 @@ class App:
             status, head, body = self._finish(method, request, response)
             if isinstance(response, Streaming):
                 self._note(request, scope, status, perf_counter() - began)
-                await self._stream(response.stream, head, receive, send)
+                await self._stream(method, response.stream, head, receive, send)
                 return
             await send({"type": "http.response.start", "status": status, "headers": head})
             await send({"type": "http.response.body", "body": body})
@@ -146,7 +147,7 @@ class App:
             found = call.handler(service, request)
         return found if isinstance(found, Response) else await found
 
-    async def _stream(self, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
+    async def _stream(self, method: str, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
         """Send events; an open stream is no open request, so that stopping does not wait for it."""
         if self._service is None or self._service.live is None:
             raise AssertionError("a stream is opened by the service")
@@ -154,6 +155,10 @@ class App:
         stream.task = asyncio.current_task()
         self.open -= 1
         try:
+            if method == "HEAD":
+                await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *head]})
+                await send({"type": "http.response.body", "body": b""})
+                return
             await live.sse(stream, head, receive, send)
         except asyncio.CancelledError:
             if stream.ending is None:  # not by us, for being too slow

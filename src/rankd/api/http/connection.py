@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HEADERS_MAX = 100
 HEAD_SLICE_BYTES = 4_096  # parsed at a time, so that pipelined requests are few
-BODY_SLICE_BYTES = 64 * 1024
+BODY_SLICE_BYTES = 32 * 1024
 WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet taken by the client; writers wait above it
 DISCARDED_BYTES_MAX = 1024 * 1024  # of a body that the answer did not wait for
 _NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))
@@ -42,7 +42,7 @@ class _RefusedError(Exception):
         self.status = status
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.BufferedProtocol):
     """A connection to one client; on the event loop."""
 
     def __init__(self, server: HttpServer) -> None:
@@ -94,8 +94,13 @@ class HttpConnection(asyncio.Protocol):
         elif self._current is not None:
             self._current.disconnect()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        """Return where the next bytes go: one buffer for all, as they are taken out of it at once."""
+        return self._server.read_buffer
+
+    def buffer_updated(self, size: int) -> None:
         """Take what the client sent."""
+        data = self._server.read_buffer[:size].tobytes()
         if self._websocket is not None:
             self._websocket.feed(data)
         elif self._refusal is None:
@@ -381,6 +386,11 @@ class HttpConnection(asyncio.Protocol):
         finally:
             if not self.is_gone:
                 websocket.finish()
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is kept of what the client sent, beside the body of a request."""
+        return len(self._unparsed) + (self._websocket.held_bytes if self._websocket is not None else 0)
 
     def close_if_idle(self) -> None:
         """Close a connection on which nothing is being answered."""

@@ -156,6 +156,8 @@ class HttpExchange:
             return
         body: bytes = message.get("body", b"")
         is_last = not message.get("more_body", False)
+        if self.scope["method"] == "HEAD":
+            body, is_last = b"", True
         if self._head is not None:
             head = self._head_bytes(*self._head, None if not is_last else len(body))
             self._head = None

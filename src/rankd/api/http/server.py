@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from email.utils import formatdate
 from typing import Any
 
@@ -18,6 +18,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 BACKLOG = 1_024
+READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
 SWEEP_EVERY_S = 1.0
 TLS_HANDSHAKE_S = 10.0
 SPARE_FILES = 256  # beside those of connections: the ledger, snapshots, logs
@@ -38,6 +39,7 @@ class HttpServer:
         self.keep_alive_s = limits.keep_alive_ms / 1_000
         self.is_stopping = False
         self.date_line = _date_line()
+        self.read_buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._host, self._port = server.host, server.port
         self._tls = _tls_context(server.tls_cert, server.tls_key) if server.tls_cert else None
         self.scheme = "https" if self._tls else "http"
@@ -92,9 +94,9 @@ class HttpServer:
         self._connections.pop(connection, None)
 
     @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return len(self._connections)
+    def connections(self) -> Collection[HttpConnection]:
+        """All open connections."""
+        return self._connections.keys()
 
     async def _sweep(self) -> None:
         """Cut those who take too long to send a request's head, or to send another one."""

@@ -1,7 +1,7 @@
 """A WebSocket connection: its handshake, and the ASGI `receive` and `send` of it.
 
-What waits for the application is bounded by `WAITING_MESSAGES_MAX`; of pings that cannot be answered because the client
-does not read, only the last one is kept, as RFC 6455 allows.
+While `WAITING_MESSAGES_MAX` messages wait for the application, nothing more is read; of pings that cannot be answered
+because the client does not read, only the last one is kept, as RFC 6455 allows.
 """
 
 from __future__ import annotations
@@ -104,6 +104,9 @@ class WebSocketExchange:
             for incoming in self._reader.feed(data):
                 if not self._take(incoming.opcode, incoming.payload):
                     return
+                if len(self._messages) >= WAITING_MESSAGES_MAX:
+                    self._link.pause_body()
+                    return
         except FrameError as problem:
             self._end(problem.code, problem.reason)
 
@@ -131,8 +134,6 @@ class WebSocketExchange:
         return opcode != CLOSE
 
     def _deliver(self, message: Mapping[str, Any]) -> None:
-        if len(self._messages) >= WAITING_MESSAGES_MAX and message["type"] == "websocket.receive":
-            raise FrameError(1008, f"{WAITING_MESSAGES_MAX} messages wait to be worked on; send them one by one")
         self._messages.append(message)
         if self._waiter is not None:
             if not self._waiter.done():
@@ -186,12 +187,17 @@ class WebSocketExchange:
 
     async def receive(self) -> Mapping[str, Any]:
         """Return the next message of the client."""
+        if self._messages:
+            await asyncio.sleep(0)  # others have their turn between two messages of one client
         while not self._messages:
             self._waiter = self._loop.create_future()
             await self._waiter
         message = self._messages.popleft()
         if message["type"] == "websocket.disconnect":
             self._messages.append(message)  # for whoever asks again
+        elif not self._messages and self._is_accepted and not self._is_closing:
+            self._link.resume_body()
+            self.feed(b"")  # what was left when reading paused
         return message
 
     async def send(self, message: Mapping[str, Any]) -> None:

@@ -213,7 +213,7 @@ def test_work_is_cancelled_when_its_client_goes() -> None:
             await began.wait()
             client.close()
             await ended.wait()
-            await eventually(lambda: server.connections == 0)
+            await eventually(lambda: len(server.connections) == 0)
 
     run(test)
 
@@ -289,7 +289,7 @@ def test_a_stream_is_chunked_and_waits_for_a_client_that_does_not_read() -> None
                 await asyncio.sleep(0.1)
             assert sent < 64 * 1024 * 1024
             client.close()
-            await eventually(lambda: server.connections == 0)
+            await eventually(lambda: len(server.connections) == 0)
 
     run(test)
 
@@ -328,7 +328,7 @@ def test_an_idle_connection_makes_room_for_a_new_one() -> None:
             await clients[2].send(GET)
             assert (await clients[2].response())[0] == 200
             assert await clients[0].until_closed() == b""
-            assert server.connections == 2
+            assert len(server.connections) == 2
             for client in clients:
                 client.close()
 
@@ -347,7 +347,7 @@ def test_a_connection_too_many_is_told_so_where_all_are_busy() -> None:
         async with serving(app, Limits(requests_max=1)) as server:
             busy = await RawClient.to(server)
             await busy.send(GET)
-            await eventually(lambda: server.connections == 1)
+            await eventually(lambda: len(server.connections) == 1)
             other = await RawClient.to(server)
             assert (await other.until_closed()).startswith(b"HTTP/1.1 503")
             going.set()
@@ -369,7 +369,7 @@ def test_stopping_lets_a_request_end_and_closes_what_is_idle() -> None:
         async with serving(app) as server:
             busy, idle = await RawClient.to(server), await RawClient.to(server)
             await busy.send(GET)
-            await eventually(lambda: server.connections == 2)
+            await eventually(lambda: len(server.connections) == 2)
             await asyncio.sleep(0)
             server.stop_listening()
             assert await idle.until_closed() == b""

@@ -138,23 +138,42 @@ def test_who_breaks_the_protocol_or_a_limit_is_told_and_cut(code: int, data: byt
             await client.send(data)
             assert await close_code_of(client) == code
             client.close()
-            await eventually(lambda: server.connections == 0)
+            await eventually(lambda: len(server.connections) == 0)
         assert echo.ended == [code]
 
     run(test)
 
 
-def test_messages_that_wait_for_the_application_are_few() -> None:
+def test_a_client_may_be_ahead_of_the_application_a_little() -> None:
     async def test() -> None:
         echo = Echo()
+        async with serving(echo) as server, connect(url(server)) as client:
+            echo.going.clear()
+            count = 5 * WAITING_MESSAGES_MAX
+            for number in range(count):
+                await client.send(str(number))
+            echo.going.set()
+            assert [await client.recv() for _ in range(count)] == [str(number) for number in range(count)]
+
+    run(test)
+
+
+def test_a_client_far_ahead_of_the_application_waits() -> None:
+    async def test() -> None:
+        echo, held = Echo(), 0
         async with serving(echo) as server:
             client = await opened(server)
             echo.going.clear()
-            await client.send(masked(Opcode.TEXT, b"x" * 4_096) * (WAITING_MESSAGES_MAX + 2))
-            assert await close_code_of(client) == 1008
+            count = 190
+            sending = asyncio.create_task(client.send(masked(Opcode.TEXT, b"x" * 4_096) * count))
+            await asyncio.wait([sending], timeout=0.3)
+            held = max(connection.held_bytes for connection in server.connections)
+            assert held <= 64 * 1024
             echo.going.set()
+            for _ in range(count):
+                assert len(await client.reader.readexactly(4 + 4_096)) == 4_100
+            await sending
             client.close()
-            await eventually(lambda: echo.ended == [1008])
 
     run(test)
 
@@ -165,7 +184,7 @@ def test_a_client_that_ignores_the_close_frame_is_cut() -> None:
             client = await opened(server)
             await client.send(b"\x81\x01a")
             assert await close_code_of(client) == 1002
-            await eventually(lambda: server.connections == 0)  # without another word of the client's
+            await eventually(lambda: len(server.connections) == 0)  # without another word of the client's
             client.close()
 
     run(test)

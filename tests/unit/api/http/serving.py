@@ -13,6 +13,7 @@ from rankd.api.http.server import Application, HttpServer
 from rankd.config.model import Config, Limits, Server
 
 DEADLINE_S = 20.0
+POLL_S = 0.005
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -91,4 +92,4 @@ def answering(body: bytes = b"hello") -> Application:
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so; the test's own deadline bounds it."""
     while not condition():
-        await asyncio.sleep(0.005)
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=POLL_S)

@@ -283,10 +283,7 @@ def test_a_stream_is_chunked_and_waits_for_a_client_that_does_not_read() -> None
             await client.send(GET)
             head = await client.reader.readuntil(b"\r\n\r\n")
             assert b"transfer-encoding: chunked" in head
-            before = -1
-            while sent != before:  # until it waits
-                before = sent
-                await asyncio.sleep(0.1)
+            await eventually(lambda: any(connection.is_write_paused for connection in server.connections))
             assert sent < 64 * 1024 * 1024
             client.close()
             await eventually(lambda: len(server.connections) == 0)
@@ -369,8 +366,7 @@ def test_stopping_lets_a_request_end_and_closes_what_is_idle() -> None:
         async with serving(app) as server:
             busy, idle = await RawClient.to(server), await RawClient.to(server)
             await busy.send(GET)
-            await eventually(lambda: len(server.connections) == 2)
-            await asyncio.sleep(0)
+            await eventually(lambda: sorted(one.deadline > 0 for one in server.connections) == [False, True])
             server.stop_listening()
             assert await idle.until_closed() == b""
             going.set()

@@ -1,0 +1,162 @@
+"""A healthy client: a process of its own that asks in turn, every 20 ms, over one connection, and notes latencies.
+
+A latency is counted from the instant at which a request was due, not from when it was sent: a server that stands still
+for a second is late for fifty requests, not for one.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERY_S = 0.02
+ANSWER_S = 10.0  # one that takes longer has failed
+REQUESTS_MIN = 60  # so that a short attack is measured too
+RUN_S_MAX = 600.0
+END_S = ANSWER_S + REQUESTS_MIN * EVERY_S + 10
+FAILURES_SHOWN_MAX = 5
+
+
+class ClientRecord(NamedTuple):
+    """What a healthy client measured."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    lag_p99_ms: float  # how late it was woken while nothing was asked: so busy the machine is
+    requests: int
+    failures: list[str]
+    resident_bytes_peak: int
+
+
+class HealthyClient:
+    """The process, from outside."""
+
+    def __init__(self, address: tuple[str, int], server_pid: int, requests: Sequence[bytes]) -> None:
+        """Begin at once: `requests` are sent in turn, and every answer has to be 200."""
+        plan = {"address": address, "pid": server_pid, "requests": [request.decode() for request in requests]}
+        command = [sys.executable, "-m", "tests.attack.healthy"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(plan).encode() + b"\n")
+        self._process.stdin.flush()
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"connected\n"
+
+    def stop(self) -> ClientRecord:
+        """Let it end, once it has asked often enough, and return what it measured."""
+        try:
+            written, _ = self._process.communicate(timeout=END_S)
+        finally:
+            self._process.kill()
+            self._process.wait(END_S)
+        return ClientRecord(**json.loads(written))
+
+
+def percentile(latencies: Sequence[float], share: float) -> float:
+    """Return the latency that all but a share of the requests stayed below; at least one is left out."""
+    ordered = sorted(latencies)
+    return ordered[max(0, len(ordered) - 1 - max(1, int(len(ordered) * share)))]
+
+
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """Return how much memory a process has, or with VmHWM the most it has had; 0 where it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)
+
+
+class _Asking:
+    """The process, from inside."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._address = (plan["address"][0], plan["address"][1])
+        self._pid = plan["pid"]
+        self._requests = [request.encode() for request in plan["requests"]]
+        self._link = socket.create_connection(self._address, timeout=ANSWER_S)
+        self._latencies_ms: list[float] = []
+        self._lags_ms = [0.0]
+        self._failures: list[str] = []
+        self._resident_bytes_peak = 0
+
+    def run(self) -> ClientRecord:
+        due = time.monotonic()
+        deadline = due + RUN_S_MAX
+        is_stopped = False
+        while not (is_stopped and len(self._latencies_ms) >= REQUESTS_MIN) and time.monotonic() < deadline:
+            left_s = max(0.0, due - time.monotonic())
+            if is_stopped:
+                select.select([], [], [], left_s)
+            elif select.select([sys.stdin], [], [], left_s)[0]:
+                is_stopped = True
+                continue
+            if left_s:
+                self._lags_ms.append((time.monotonic() - due) * 1_000)
+            self._ask(self._requests[len(self._latencies_ms) % len(self._requests)])
+            self._latencies_ms.append((time.monotonic() - due) * 1_000)
+            due += EVERY_S
+            self._resident_bytes_peak = max(self._resident_bytes_peak, resident_bytes(self._pid))
+        self._link.close()
+        of = self._latencies_ms
+        return ClientRecord(
+            round(percentile(of, 0.5), 1),
+            round(percentile(of, 0.01), 1),
+            round(max(of), 1),
+            round(percentile(self._lags_ms, 0.01), 1),
+            len(of),
+            [f"{len(self._failures)} failed", *self._failures[:FAILURES_SHOWN_MAX]] if self._failures else [],
+            self._resident_bytes_peak,
+        )
+
+    def _ask(self, request: bytes) -> None:
+        target = request.split(b" ", 2)[1].decode()
+        try:
+            self._link.sendall(request)
+            status = self._status()
+        except OSError as problem:
+            self._failures.append(f"{target}: {problem!r}")
+            self._reconnect()
+        else:
+            if status != 200:
+                self._failures.append(f"{target}: {status}")
+
+    def _reconnect(self) -> None:
+        self._link.close()
+        try:
+            self._link = socket.create_connection(self._address, timeout=ANSWER_S)
+        except OSError as problem:
+            self._failures.append(f"connect: {problem!r}")
+
+    def _status(self) -> int:
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += self._piece()
+        head, _, body = received.partition(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:"))
+        while len(body) < length:
+            body += self._piece()
+        return int(head.split(b" ", 2)[1])
+
+    def _piece(self) -> bytes:
+        piece = self._link.recv(65_536)
+        if not piece:
+            raise ConnectionResetError("the server ended the connection")
+        return piece
+
+
+if __name__ == "__main__":
+    asking = _Asking(json.loads(sys.stdin.readline()))
+    sys.stdout.write("connected\n")
+    sys.stdout.flush()
+    sys.stdout.write(json.dumps(asking.run()._asdict()))

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from .bounds import COLUMNS
-from .target import measurements
+from .limits import CONFIG
+from .target import Target, measurements, under_attack
 
 FILES_WANTED = 8_192
 FILES_NEEDED = 2_500
@@ -26,6 +27,13 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory, many_files: None) -> Iterator[Target]:
+    """A server that attacks share; those that define boards have one of their own."""
+    with under_attack(tmp_path_factory.mktemp("attack"), CONFIG) as running:
+        yield running
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

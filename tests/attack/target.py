@@ -14,7 +14,7 @@ import pytest
 from tests.acceptance.serving import Serving, start
 
 from .bounds import GROWTH_MIB_MAX, LEFT_MIB_MAX, LEFT_WAIT_S, MIB, Measured
-from .healthy import HealthyClient, resident_bytes
+from .healthy import ClientRecord, HealthyClient, resident_bytes
 
 Address = tuple[str, int]
 PLAYERS = 1_000
@@ -58,13 +58,12 @@ class Attack:
 
 
 class Target:
-    """A server, with the baseline of its healthy client."""
+    """A server, with the baselines of its healthy clients."""
 
-    def __init__(self, folder: Path, config: str, *, with_scores: bool) -> None:
-        """Start it; `with_scores`: the healthy client sends scores as well, with a service's key."""
+    def __init__(self, folder: Path, config: str) -> None:
+        """Start it; `config` is the text of its rankd.toml."""
         self._folder = folder
         self._config = config
-        self._with_scores = with_scores
         self._starts = 0
         self._start()
 
@@ -74,8 +73,8 @@ class Target:
         self.server.wait_until_ready()
         with self.server.client(self.server.admin_key, timeout_s=30) as admin:
             define_board(admin)
-        self.baseline = self._healthy_client().stop()
-        assert not self.baseline.failures, self.baseline.failures
+        self._fresh_bytes = resident_bytes(self.server.process.pid)
+        self._baselines: dict[bool, ClientRecord] = {}
 
     def stop(self) -> None:
         """End it by its process id, whatever state it is in."""
@@ -98,17 +97,26 @@ class Target:
             text = anybody.get("/metrics").text
         return next((float(row.rpartition(" ")[2]) for row in text.splitlines() if row.startswith(line)), 0.0)
 
-    def _healthy_client(self) -> HealthyClient:
+    def _baseline(self, *, with_scores: bool) -> ClientRecord:
+        """Return what a healthy client measures alone; measured once."""
+        if with_scores not in self._baselines:
+            record = self._healthy_client(with_scores=with_scores).stop()
+            assert not record.failures, record.failures
+            self._baselines[with_scores] = record
+        return self._baselines[with_scores]
+
+    def _healthy_client(self, *, with_scores: bool) -> HealthyClient:
         requests = [head("GET", "/healthz"), head("GET", "/v1/boards/arcade/top?limit=10")]
-        if self._with_scores:
+        if with_scores:
             body = b'{"board":"arcade","player":"healthy","score":7}'
             sized = ("Content-Type: application/json", f"Content-Length: {len(body)}")
             requests.append(head("POST", "/v1/scores", self.authorization, *sized) + body)
         return HealthyClient(self.address, self.server.process.pid, requests)
 
     def revive(self) -> None:
-        """Start it anew where an attack before this one succeeded, so that each is judged by itself."""
-        if not self._is_alive():
+        """Start it anew where attacks before this one left it slow or large, so that each is judged by itself."""
+        grown_mib = (resident_bytes(self.server.process.pid) - self._fresh_bytes) / MIB
+        if grown_mib > 2 * LEFT_MIB_MAX or not self._is_alive():
             self.stop()
             self._start()
 
@@ -120,13 +128,18 @@ class Target:
         is_long: bool,
         growth_mib_max: float = GROWTH_MIB_MAX,
         left_mib_max: float = LEFT_MIB_MAX,
+        with_scores: bool = False,
     ) -> Iterator[Attack]:
-        """Let a healthy client ask beside an attack, and hold both to the rules of `bounds.py` afterwards."""
+        """Let a healthy client ask beside an attack, and hold both to the rules of `bounds.py` afterwards.
+
+        `with_scores`: it sends scores as well, with a service's key.
+        """
         __tracebackhide__ = True
         self.revive()
+        baseline, logged = self._baseline(with_scores=with_scores), len(self.server.log.read_text())
         pid = self.server.process.pid
         before, most = resident_bytes(pid), resident_bytes(pid, "VmHWM")
-        client = self._healthy_client()
+        client = self._healthy_client(with_scores=with_scores)
         attack, failed = Attack(), None
         try:
             yield attack
@@ -137,7 +150,7 @@ class Target:
         most_now = resident_bytes(pid, "VmHWM")  # what it had between two looks; says nothing if it had more before
         measured = Measured(
             attack=f"{name}, long" if is_long else name,
-            baseline=self.baseline,
+            baseline=baseline,
             healthy=record,
             before_bytes=before,
             peak_bytes=max(before, record.resident_bytes_peak, most_now if most_now > most else 0),
@@ -145,12 +158,12 @@ class Target:
         )
         measurements.append(measured)
         rules = measured.broken(growth_mib_max, left_mib_max, is_long=is_long)
-        broken = [*attack.broken, *rules, *self._signs_of_a_fault()]
+        broken = [*attack.broken, *rules, *self._signs_of_a_fault(logged)]
         if broken:
             raise AssertionError(f"{name}:\n  " + "\n  ".join(broken)) from failed
 
-    def _signs_of_a_fault(self) -> Iterator[str]:
-        log = self.server.log.read_text()
+    def _signs_of_a_fault(self, logged: int) -> Iterator[str]:
+        log = self.server.log.read_text()[logged:]
         if self.server.process.poll() is not None:
             yield f"the server ended with {self.server.process.returncode}: {log[-2_000:]}"
         if "Traceback" in log:
@@ -176,9 +189,9 @@ class Target:
 
 
 @contextmanager
-def under_attack(folder: Path, *, config: str = "", with_scores: bool = False) -> Iterator[Target]:
+def under_attack(folder: Path, config: str = "") -> Iterator[Target]:
     """Run a server to attack, and stop it whatever happens."""
-    target = Target(folder, config, with_scores=with_scores)
+    target = Target(folder, config)
     try:
         yield target
     finally:

@@ -1,42 +1,28 @@
 """Bodies and heads that are not finished, and connections that say nothing: their memory is bounded, and they end.
 
-Times are shorter than by default, so that a test sees them pass; the healthy client sends scores too.
+The healthy client sends scores too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from .bounds import MIB
-from .target import Target, head, short_and_long, under_attack
+from .limits import BODY_READ_WHOLE_S, HEADER_READ_MS
+from .target import Target, head, short_and_long
 from .wire import Wire, pause, run, wires
 
-HEADER_READ_MS = 1_500
-BODY_READ_MS = 500
-BODY_READ_WHOLE_S = 6 * BODY_READ_MS / 1_000
-CONFIG = f"""
-[limits]
-header_read_ms = {HEADER_READ_MS}
-body_read_ms = {BODY_READ_MS}
-"""
 CONNECTIONS = {False: 300, True: 1_000}
 SLOW = {False: 200, True: 1_000}
 IDLE = 2_000
 HELD_S = {False: 0.5, True: 5.0}
 GROWTH_MIB_MAX = 128.0  # for all bodies together
 HEAD_KIB_MAX = 16  # of a connection that has sent nothing, or half a head
-STEP_S = 0.2  # between two bytes of a slow client
+STEP_S = 0.15  # between two bytes of a slow client
 SLACK_S = 4.0
 PATHS = ("/v1/boards/arcade/ranks", "/v1/boards/arcade/friends", "/v1/scores", "/v1/scores/batch")
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with under_attack(tmp_path_factory.mktemp("bodies"), config=CONFIG, with_scores=True) as running:
-        yield running
 
 
 def begun(path: str, *headers: str) -> bytes:
@@ -64,7 +50,7 @@ def test_unfinished_bodies_share_a_bounded_memory(target: Target, is_long: bool)
             return list(await asyncio.gather(*(link.rest(BODY_READ_WHOLE_S + SLACK_S) for link in links)))
 
     name = f"{CONNECTIONS[is_long]} unfinished bodies of 1 MiB"
-    with target.attack(name, is_long=is_long, growth_mib_max=GROWTH_MIB_MAX) as attacked:
+    with target.attack(name, is_long=is_long, growth_mib_max=GROWTH_MIB_MAX, with_scores=True) as attacked:
         ends = outcomes(run(attack(), 120))
         attacked.expect(ends <= {"401", "408", "413", "429", "503", "ended"}, f"each is refused in time: {ends}")
 
@@ -82,7 +68,9 @@ def test_heads_sent_byte_by_byte_are_cut(target: Target, is_long: bool) -> None:
             return list(await reading)
 
     growth_mib_max = SLOW[is_long] * HEAD_KIB_MAX / 1_024 + 16
-    with target.attack(f"{SLOW[is_long]} slow heads", is_long=is_long, growth_mib_max=growth_mib_max) as attacked:
+    with target.attack(
+        f"{SLOW[is_long]} slow heads", is_long=is_long, growth_mib_max=growth_mib_max, with_scores=True
+    ) as attacked:
         ends = outcomes(run(attack(), 60))
         attacked.expect(ends <= {"400", "408", "ended"}, f"each is cut in time: {ends}")
 
@@ -107,7 +95,9 @@ def test_bodies_sent_byte_by_byte_are_cut(target: Target, is_service: bool, is_l
             return list(await reading)
 
     who = "of a service" if is_service else "of nobody"
-    with target.attack(f"{SLOW[is_long]} slow bodies {who}", is_long=is_long, growth_mib_max=64) as attacked:
+    with target.attack(
+        f"{SLOW[is_long]} slow bodies {who}", is_long=is_long, growth_mib_max=64, with_scores=True
+    ) as attacked:
         ends = outcomes(run(attack(), 60))
         attacked.expect(ends <= {"408", "429", "503", "ended"}, f"each is cut in time: {ends}")
 
@@ -119,6 +109,8 @@ def test_idle_connections_cost_little_and_end(target: Target, is_long: bool) -> 
             return list(await asyncio.gather(*(link.rest(HEADER_READ_MS / 1_000 + SLACK_S) for link in links)))
 
     growth_mib_max = IDLE * HEAD_KIB_MAX / 1_024 + 16
-    with target.attack(f"{IDLE} idle connections", is_long=is_long, growth_mib_max=growth_mib_max) as attacked:
+    with target.attack(
+        f"{IDLE} idle connections", is_long=is_long, growth_mib_max=growth_mib_max, with_scores=True
+    ) as attacked:
         ends = outcomes(run(attack(), 60))
         attacked.expect(ends <= {"400", "408", "ended"}, f"each is ended in time: {ends}")

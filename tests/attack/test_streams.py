@@ -5,30 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
 
 import pytest
 
 from .bounds import LEFT_MIB_MAX
-from .target import Target, head, short_and_long, under_attack
+from .target import Target, head, short_and_long
 from .web_sockets import text, web_sockets
 from .wire import Wire, pause, run, wire, wires
 
 WATCHERS = 256  # as many as one address may have
 SCORES_PER_S = 500
 BATCH = 10
-SECONDS = {False: 4.0, True: 60.0}
+SECONDS = {False: 2.5, True: 60.0}
 WATCHED = [f"p{number}" for number in range(9)]  # with the top 10: as many topics as a connection may have
 METADATA = {"replay": "x" * 900}
 HELD_MIB_MAX = 64 / 1024  # of one watcher
 SLACK_MIB = 24.0
 SCORE_MIB = 2 / 1024  # of a score with its metadata, which is cached
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with under_attack(tmp_path_factory.mktemp("streams"), with_scores=True) as running:
-        yield running
 
 
 async def send_scores(link: Wire, target: Target, seconds: float) -> set[int]:
@@ -68,6 +61,8 @@ def test_watchers_that_never_read_are_bounded(target: Target, kind: str, is_long
     kept_mib = SECONDS[is_long] * SCORES_PER_S * SCORE_MIB
     growth_mib_max = WATCHERS * HELD_MIB_MAX + SLACK_MIB + kept_mib
     left_mib_max = LEFT_MIB_MAX + kept_mib
-    with target.attack(name, is_long=is_long, growth_mib_max=growth_mib_max, left_mib_max=left_mib_max) as attacked:
+    with target.attack(
+        name, is_long=is_long, growth_mib_max=growth_mib_max, left_mib_max=left_mib_max, with_scores=True
+    ) as attacked:
         statuses = run(attack(), SECONDS[is_long] + 60)
         attacked.expect(statuses == {200}, f"every score is taken: {statuses}")

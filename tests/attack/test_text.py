@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 
-import pytest
-
-from .target import Target, short_and_long, under_attack
+from .target import Target, short_and_long
 from .text_places import PATTERNS, PLACES
 from .web_sockets import CLOSE, read_frame, web_socket
 from .wire import ask, run
@@ -20,12 +17,6 @@ PROBLEM_BYTES_MAX = 4_096
 HEAD_BYTES_MAX = 8_192
 GROWTH_MIB_MAX = 64.0  # a body of a megabyte is held as bytes, as text and as what was decoded
 NAME_CHARACTERS_MAX = 80  # of what a client sent, wherever an answer repeats it
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with under_attack(tmp_path_factory.mktemp("text")) as running:
-        yield running
 
 
 def chosen(is_long: bool) -> list[tuple[str, str]]:

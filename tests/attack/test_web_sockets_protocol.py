@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .target import Target, head, under_attack
+from .target import Target, head
 from .web_sockets import (
     BINARY,
     CLOSE,
@@ -27,20 +27,15 @@ from .web_sockets import (
 from .wire import Answer, ask, run
 
 END_S = 10.0
+LEFT_S = 15.0  # longer than a server waits for a close
 PROTOCOL_ERROR, NOT_TAKEN, NOT_UTF8, TOO_LARGE = 1002, 1003, 1007, 1009
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with under_attack(tmp_path_factory.mktemp("protocol")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def target(server: Target) -> Iterator[Target]:
+def target(target: Target) -> Iterator[Target]:
     """One healthy client beside all of them."""
-    with server.attack("violations of the WebSocket protocol", is_long=False):
-        yield server
+    with target.attack("violations of the WebSocket protocol", is_long=False):
+        yield target
 
 
 VIOLATIONS: dict[str, tuple[bytes, set[int]]] = {
@@ -89,9 +84,9 @@ def test_a_client_that_does_not_answer_a_close_is_left(target: Target) -> None:
     async def stay() -> bytes | None:
         async with web_socket(target.address) as link:
             await link.send(frame(FINAL | BINARY, b"{}"))
-            return await link.rest(END_S)
+            return await link.rest(LEFT_S)
 
-    assert run(stay(), 2 * END_S) is not None
+    assert run(stay(), 2 * LEFT_S) is not None
 
 
 def test_a_message_in_fragments_with_a_ping_between_is_taken(target: Target) -> None:

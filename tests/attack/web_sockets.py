@@ -16,6 +16,7 @@ KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 HANDSHAKE = (*UPGRADE, VERSION, KEY)
 FINAL = 0x80
 CONTINUATION, TEXT, BINARY, CLOSE, PING = 0x0, 0x1, 0x2, 0x8, 0x9
+CLOSE_S = 1.0
 ABNORMAL = 1006  # what RFC 6455 calls an end without a close frame; it is never sent
 
 
@@ -54,13 +55,17 @@ async def read_frame(link: Wire, within_s: float = WAIT_S) -> tuple[int, bytes] 
 
 
 async def close_code(link: Wire, within_s: float = WAIT_S) -> int | None:
-    """Read until the server ends the connection; return its close code, or None where it does not end in time."""
+    """Read until the server ends the connection, as a client that answers its close; return the code.
+
+    None where it does not end in time.
+    """
     try:
         async with asyncio.timeout(within_s):
             while (received := await read_frame(link, within_s)) is not None:
                 kind, payload = received
                 if kind == CLOSE:
                     code = int.from_bytes(payload[:2]) if payload else ABNORMAL
+                    await link.send(frame(FINAL | CLOSE, payload[:2]), CLOSE_S)
                     return code if await link.rest(within_s) is not None else None
     except TimeoutError:
         return None

@@ -31,12 +31,13 @@ class Wire:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._loop = asyncio.get_running_loop()
+        self._sending = asyncio.Lock()
         self.unread = b""  # received, and not taken yet
 
     async def send(self, data: bytes, within_s: float = WAIT_S) -> bool:
         """Send all of it; tell whether it was taken before the server ended the connection, or the time was over."""
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s), self._sending:
                 await self._loop.sock_sendall(self._link, data)
         except (OSError, TimeoutError):
             return False

@@ -7,7 +7,7 @@ import re
 import time
 
 from .target import Target, short_and_long
-from .text_places import PATTERNS, PLACES
+from .text_places import PATTERNS, PLACES, in_json
 from .web_sockets import CLOSE, read_frame, web_socket
 from .wire import ask, run
 
@@ -39,7 +39,7 @@ async def send(target: Target, place_name: str, pattern: str) -> list[str]:
             if received is None:
                 return ["the connection ended without a close frame"]
             kind, payload = received
-            return [] if kind == CLOSE else wrong_with(json.loads(payload).get("problem", {}), payload, text)
+            return [] if kind == CLOSE else wrong_with(json.loads(payload).get("problem", {}), text)
     answer = await ask(target.address, request, ANSWER_S)
     if answer is None:
         return ["the connection ended without an answer"]
@@ -47,13 +47,14 @@ async def send(target: Target, place_name: str, pattern: str) -> list[str]:
     if answer.head_bytes > HEAD_BYTES_MAX:
         found.append(f"a head of {answer.head_bytes} bytes")
     if answer.headers.get("content-type") == "application/problem+json":
-        found += wrong_with(json.loads(answer.body), answer.body, text)
+        found += wrong_with(json.loads(answer.body), text)
     return found
 
 
-def wrong_with(problem: dict[str, object], body: bytes, text: str) -> list[str]:
+def wrong_with(problem: dict[str, object], text: str) -> list[str]:
     """Return what is wrong with a refusal: its length, or how much of the text it repeats."""
-    found = [f"a problem of {len(body)} bytes"] if len(body) > PROBLEM_BYTES_MAX else []
+    size = len(in_json(problem).encode())
+    found = [f"a problem of {size} bytes"] if size > PROBLEM_BYTES_MAX else []
     errors = problem.get("errors", [])
     assert isinstance(errors, list)
     for error in errors:

@@ -15,8 +15,9 @@ ANSWER_S = 5.0
 OWN_S_MAX = 1.0  # for whoever sends a megabyte; others wait for less
 PROBLEM_BYTES_MAX = 4_096
 HEAD_BYTES_MAX = 8_192
-GROWTH_MIB_MAX = 64.0  # a body of a megabyte is held as bytes, as text and as what was decoded
-NAME_CHARACTERS_MAX = 80  # of what a client sent, wherever an answer repeats it
+GROWTH_MIB_MAX = 96.0  # a body of a megabyte is held as bytes, as text and as what was decoded
+NAME_CHARACTERS_MAX = 80  # of a field, in errors
+REPEATED_CHARACTERS_MAX = 256  # of what was sent, anywhere in a refusal
 
 
 def chosen(is_long: bool) -> list[tuple[str, str]]:
@@ -61,9 +62,10 @@ def wrong_with(problem: dict[str, object], text: str) -> list[str]:
         longest = max(len(part) for part in re.split(r"[.\[\]]", error["field"]))
         if longest > NAME_CHARACTERS_MAX:
             found.append(f"a name of {longest} characters in errors")
-    windows = {text[begin : begin + NAME_CHARACTERS_MAX + 1] for begin in range(10)}
-    if any(len(window) > NAME_CHARACTERS_MAX and window in str(problem) for window in windows):
-        found.append(f"more than {NAME_CHARACTERS_MAX} characters of the text are repeated")
+    said = "\n".join(value for value in problem.values() if isinstance(value, str))
+    windows = {text[begin : begin + REPEATED_CHARACTERS_MAX + 1] for begin in range(10)}  # patterns are shorter
+    if any(len(window) > REPEATED_CHARACTERS_MAX and window in said for window in windows):
+        found.append(f"more than {REPEATED_CHARACTERS_MAX} characters of the text are repeated")
     return found
 
 

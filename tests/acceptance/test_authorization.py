@@ -145,7 +145,7 @@ def ask(client: httpx.Client, call: Call) -> httpx.Response:
 def state(staged: Stage) -> tuple[object, ...]:
     with staged.server.client(staged.server.admin_key) as admin:
         return (
-            admin.get("/readyz").json()["position"],
+            admin.get("/v1/boards/arcade/top").json()["position"],
             admin.get("/v1/boards").json(),
             admin.get("/v1/players/alice").json(),
             admin.get("/v1/players/alice/friends").json(),

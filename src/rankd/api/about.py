@@ -26,11 +26,15 @@ def alive() -> Response:
 
 
 def ready(service: Service, _request: Request) -> Response:
-    """Answer whether requests are taken; boards are opened, and have caught up, before the server listens."""
+    """Answer whether requests are taken; boards are opened, and have caught up, before the server listens.
+
+    How many events there are is for those who may read: where reads are not public, the position is left out.
+    """
     if service.is_stopping:
         raise Overloaded("the server is about to stop")
     service.boards.check_open()
-    return json_response(encode(Health("ready", __version__, service.boards.position)))
+    position = service.boards.position if service.config.server.public_read else None
+    return json_response(encode(Health("ready", __version__, position)))
 
 
 def metrics(service: Service, _request: Request) -> Response:

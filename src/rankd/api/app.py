@@ -35,6 +35,13 @@ Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
+# On every answer, errors and 304s included: a browser neither guesses another type, nor hands the address on, nor shows
+# it in a frame. `<rankd-board>` is a script in a page of others and no frame, so it works under all three.
+_ALWAYS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
 _log = logging.getLogger("rankd")
 
 
@@ -97,7 +104,7 @@ class App:
             request.call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
             raw_query = scope["query_string"]
             request.target = hash((path, raw_query))
-            if raw_query:
+            if raw_query and not request.call.is_page:
                 request.query = read_query(raw_query, request.call.repeated)
                 request.check_query(request.call.known)
             return await self._answer(request.call, request, scope)
@@ -216,7 +223,7 @@ class App:
     def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
         """Return status, headers and body as they are sent."""
         status, body, sent = response.status, response.body, request.headers
-        headers = [*response.headers, *request.more_headers, (b"x-request-id", request.id.encode())]
+        headers = [*response.headers, *request.more_headers, *_ALWAYS, (b"x-request-id", request.id.encode())]
         if method != "OPTIONS":
             headers += self._cors.headers(sent.get(b"origin"))
         if len(body) >= self._compression.bytes_min:

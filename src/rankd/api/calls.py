@@ -52,6 +52,7 @@ class Call:
     body: Any = None  # the struct it is decoded with
     answer: Any = None  # the struct it is encoded with
     repeated: tuple[str, ...] = ()  # parameters that may come more than once
+    is_page: bool = False  # whatever links add to its address, such as `?utm_source=`, is ignored
     media: tuple[str, ...] = ("application/json",)  # of the body
     answer_media: str = "application/json"
     is_read: bool = field(init=False)  # of a board

@@ -21,6 +21,7 @@ from typing import Literal, TextIO
 import msgspec
 
 from rankd.config.masking import MASK
+from rankd.domain.text import escaped
 
 SLOW_S = 1.0  # a request that takes longer is worth a line
 TEXT_CHARACTERS_MAX = 8_192  # of one message or field
@@ -82,22 +83,11 @@ def _masked(found: re.Match[str]) -> str:
 
 # Lines
 
-# Would end the line, move the cursor, turn the reading direction, or cannot be written at all.
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-_UNWRITABLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
-    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character) or (
-        f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
-    )
-
 
 class _Lines(logging.Formatter):
     """What both formats share: every text is masked, escaped and cut."""
 
-    unwritable = _UNWRITABLE
+    kept = ""  # control characters that are left to the format
 
     def __init__(self, mask: Mask) -> None:
         super().__init__()
@@ -108,7 +98,7 @@ class _Lines(logging.Formatter):
         text = self._mask(text)  # before it is cut, so that no half of a secret is left
         if len(text) > TEXT_CHARACTERS_MAX:
             text = f"{text[:TEXT_CHARACTERS_MAX]}… and {len(text) - TEXT_CHARACTERS_MAX} characters more"
-        return self.unwritable.sub(_escaped, text)
+        return escaped(text, self.kept)
 
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
         """Return what a record carries beside its message."""
@@ -143,7 +133,7 @@ class _Lines(logging.Formatter):
 class JsonLines(_Lines):
     """One JSON object a line."""
 
-    unwritable = _UNWRITABLE_IN_JSON
+    kept = "".join(map(chr, range(0x20)))  # JSON has escapes of its own for them
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -34,8 +34,9 @@ ABOUT = """A real-time leaderboard: every rank is exact, and nothing acknowledge
 
 Times are integer milliseconds since 1970, scores are integers, durations are written `5m`. Every read says which
 instance it is about (`weekly:2026-W18`, never just `weekly`), how many stand there and how fresh it is. A write with an
-`Idempotency-Key` counts once, however often it is sent. Parameters and fields that are not known are refused. Each
-answer has an `X-Request-Id`, which a request may choose. Errors are problem details by RFC 9457, with a stable `code`.
+`Idempotency-Key` counts once, however often it is sent. Parameters and fields that are not known are refused, except by
+pages. Each answer has an `X-Request-Id`, which a request may choose. Errors are problem details by RFC 9457, with a
+stable `code`.
 """
 WHO = {
     Access.OPEN: "Anybody.",

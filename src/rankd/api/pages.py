@@ -11,7 +11,6 @@ from rankd.errors import BoardUnknown, InvalidValue, RouteUnknown
 
 # Asked for each time, and answered with 304: after an update, no page runs on scripts of two versions.
 _ASK_AGAIN: Header = (b"cache-control", b"no-cache")
-_AS_SAID: Header = (b"x-content-type-options", b"nosniff")
 
 
 def show_front(service: Service, _request: Request) -> Response:
@@ -47,9 +46,7 @@ def _page(service: Service, body: bytes, status: int = 200) -> Response:
     headers = [
         (b"content-type", b"text/html; charset=utf-8"),
         (b"content-security-policy", page_policy(service.config.push.avatar_origins)),
-        (b"referrer-policy", b"no-referrer"),
         _ASK_AGAIN,
-        _AS_SAID,
     ]
     return Response(body, headers, status)
 
@@ -58,7 +55,7 @@ def _file(request: Request, name: str) -> Response:
     found = asset(name)
     if found is None:
         raise RouteUnknown("path: the pages have no such file")
-    headers = [(b"content-type", found.media), (b"etag", found.tag), _ASK_AGAIN, _AS_SAID]
+    headers = [(b"content-type", found.media), (b"etag", found.tag), _ASK_AGAIN]
     known = request.headers.get(b"if-none-match")
     if known is not None and matches(known, found.tag):
         return Response(b"", headers, 304)
@@ -74,6 +71,7 @@ PAGES: tuple[Call, ...] = (
         handler=show_front,
         about="The page that lists all boards.",
         answer_media="text/html",
+        is_page=True,
     ),
     Call(
         name="board_page",
@@ -83,6 +81,7 @@ PAGES: tuple[Call, ...] = (
         handler=show_board,
         about="A board's page, live.",
         answer_media="text/html",
+        is_page=True,
     ),
     Call(
         name="board_script",
@@ -92,6 +91,7 @@ PAGES: tuple[Call, ...] = (
         handler=send_board_script,
         about="The script of `<rankd-board>`, a live table for pages of your own.",
         answer_media="text/javascript",
+        is_page=True,
     ),
     Call(
         name="page_file",
@@ -101,5 +101,6 @@ PAGES: tuple[Call, ...] = (
         handler=send_file,
         about="A script, a style or a picture of the pages.",
         answer_media="*/*",
+        is_page=True,
     ),
 )

@@ -394,6 +394,7 @@ CALLS: tuple[Call, ...] = (
         handler=about.docs,
         about="This description, for people.",
         answer_media="text/html",
+        is_page=True,
     ),
     *pages.PAGES,
 )

@@ -13,8 +13,9 @@ from rich.text import Text
 from rankd.cli.exits import ExitCode
 from rankd.cli.options import UPKEEP_PANEL, Json, examples
 from rankd.cli.output import answer, note, progress, table
-from rankd.cli.texts import counted, escaped
+from rankd.cli.texts import counted
 from rankd.domain.duration import parse_duration
+from rankd.domain.text import escaped
 
 if TYPE_CHECKING:
     from rankd.bench import Report

@@ -19,13 +19,14 @@ from rankd.cli.exits import Misused
 from rankd.cli.options import BoardId, ConfigFile, Data, Json, Token, Url, examples
 from rankd.cli.output import answer, note, table
 from rankd.cli.target import Target, check_folder
-from rankd.cli.texts import counted, escaped
+from rankd.cli.texts import counted
 from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.domain.board import Board
 from rankd.domain.change import change
 from rankd.domain.consistency import check_feeds
 from rankd.domain.definition import define_board, definition_of
+from rankd.domain.text import escaped
 from rankd.errors import BoardUnknown, FolderLocked, InvalidValue
 
 if TYPE_CHECKING:

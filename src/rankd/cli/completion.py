@@ -12,6 +12,7 @@ import typer
 
 from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder, load_config
+from rankd.domain.text import is_name
 from rankd.ledger.database import FILE_NAME
 
 SERVER_WAIT_S = 0.5
@@ -26,7 +27,7 @@ def complete_board(ctx: typer.Context, incomplete: str) -> list[str]:
     with suppress(Exception):  # a completion has nobody to tell
         url = given.get("url") or (os.environ.get("RANKD_URL") if given.get("data") is None else None)
         boards = _of_server(url, given.get("token")) if url else _of_folder(given.get("data"), given.get("config"))
-        return [board for board in boards if board.startswith(incomplete)]
+        return [board for board in boards if board.startswith(incomplete) and is_name(board)]
     return []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
@@ -20,6 +21,7 @@ from rankd.config.loading import FILE_NAME, VARIABLES
 from rankd.config.masking import shown
 from rankd.config.model import Config
 
+_DELETE_AND_C1 = re.compile("[\x7f-\x9f]")  # which JSON holds as they are, and TOML only as \u007f
 app = typer.Typer(no_args_is_help=True, epilog=examples("rankd config show"))
 
 
@@ -87,7 +89,7 @@ def toml_value(value: object) -> str:
     """
     match value:
         case str():
-            return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+            return _DELETE_AND_C1.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(value).decode())
         case list() | tuple():
             return f"[{', '.join(toml_value(item) for item in value)}]"
         case dict():

@@ -6,26 +6,48 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TextIO
 
 import msgspec
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from rankd.cli.texts import field
+from rankd.domain.text import escaped, escaped_json
 
 
-def console() -> Console:
-    """Return standard output; NO_COLOR, FORCE_COLOR and COLUMNS are honoured."""
-    return Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+class _Escaped:
+    """A drawing whose texts are escaped when it is drawn; the console's own colours and moves stay."""
+
+    def __init__(self, drawn: ConsoleRenderable) -> None:
+        self._drawn = drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._drawn, options):
+            yield segment if segment.control else Segment(escaped(segment.text, kept="\n"), segment.style)
+
+
+class _Escaping(RenderHook):
+    """Escapes all that is printed; what stands in a column is escaped before too, so that columns do not shift."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Escaped(drawn) for drawn in renderables]
+
+
+def console(file: TextIO | None = None) -> Console:
+    """Return standard output, or another file; NO_COLOR, FORCE_COLOR and COLUMNS are honoured."""
+    made = Console(file=file or sys.stdout, highlight=False, emoji=False, markup=False)
+    made.push_render_hook(_Escaping())
+    return made
 
 
 def error_console() -> Console:
     """Return standard error."""
-    return Console(file=sys.stderr, highlight=False, emoji=False, markup=False)
+    return console(sys.stderr)
 
 
 def answer(
@@ -37,7 +59,7 @@ def answer(
     """Show an answer in the form that fits who reads it."""
     out = console()
     if as_json:
-        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        sys.stdout.write(escaped_json(msgspec.json.encode(value).decode()) + "\n")
     elif out.is_terminal:
         out.print(pretty())
     else:

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rankd.cli.output import table
-from rankd.cli.texts import counted, escaped, instant_text, score_text, share_text, utc_text
+from rankd.cli.texts import counted, instant_text, score_text, share_text, utc_text
+from rankd.domain.text import escaped
 from rankd.intake.results import Submitted
 from rankd.reads.answers import Answer, Around, Entry, Page, Standing
 

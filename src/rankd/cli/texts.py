@@ -1,32 +1,13 @@
-"""Values as people read them: numbers, times, shares, and texts that may be hostile."""
+"""Values as people read them: numbers, times, shares."""
 
 from __future__ import annotations
 
-import unicodedata
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-_JOINERS = "\u200c\u200d"  # between the parts of an emoji, and in some scripts
-# Control characters, half characters, and those that break lines or turn the direction of a text around.
-_HOSTILE = {"Cc", "Cs", "Cf", "Zl", "Zp"}
+from rankd.domain.text import escaped
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def escaped(text: str) -> str:
-    """Return a text that cannot move the cursor, colour the terminal or reorder what stands beside it.
-
-    >>> escaped("ev\\x1b[2Jil")
-    'ev\\\\x1b[2Jil'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped_character(character) for character in text)
-
-
-def _escaped_character(character: str) -> str:
-    if unicodedata.category(character) not in _HOSTILE or character in _JOINERS:
-        return character
-    return character.encode("unicode_escape").decode()
 
 
 def field(value: object) -> str:
@@ -39,10 +20,7 @@ def field(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "".join(
-        _escaped_character(character) if unicodedata.category(character) in ("Cc", "Cs") else character
-        for character in str(value)
-    )
+    return escaped(str(value))
 
 
 def score_text(score: int, decimals: int = 0) -> str:

@@ -17,10 +17,11 @@ from rankd.cli.exits import Misused
 from rankd.cli.options import ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, table
 from rankd.cli.target import Target
-from rankd.cli.texts import escaped, instant_text, utc_text
+from rankd.cli.texts import instant_text, utc_text
 from rankd.clock import SystemClock
 from rankd.config.loading import data_folder
 from rankd.domain.duration import parse_duration
+from rankd.domain.text import escaped
 from rankd.errors import InvalidValue, NotFound
 from rankd.installation import installation_of
 from rankd.registry.credentials import Credential, Credentials, Scope, SigningKey

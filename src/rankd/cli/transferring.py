@@ -14,11 +14,12 @@ from rankd.cli.exits import ExitCode, Misused
 from rankd.cli.options import SCORES_PANEL, BoardId, ConfigFile, Data, Json, Token, Url, examples
 from rankd.cli.output import answer, note, progress
 from rankd.cli.target import Target
-from rankd.cli.texts import counted, escaped
+from rankd.cli.texts import counted
 from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url
 from rankd.config.model import Config
+from rankd.domain.text import escaped
 from rankd.transfer import ExportReport, Format, ImportReport, export_standings, import_scores
 from rankd.transfer.formats import STANDARD
 from rankd.transfer.importing import BATCH_EVENTS

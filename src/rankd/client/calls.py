@@ -59,7 +59,7 @@ class _Events(msgspec.Struct):
 
 
 class _Ready(msgspec.Struct):
-    position: str
+    position: str | None = None
 
 
 _boards = msgspec.json.Decoder(_Boards).decode
@@ -395,6 +395,6 @@ def _body_of(field: str, ids: Sequence[str]) -> bytes:
 # The server
 
 
-def ready() -> Call[str]:
-    """Return how far the server is: the position that reads see; raise Unavailable while it is not ready."""
+def ready() -> Call[str | None]:
+    """Return the position that reads see, None where reads are not public; Unavailable while it is not ready."""
     return Call(method="GET", target="/readyz", decode=lambda body: _ready(body).position)

@@ -1,8 +1,13 @@
-"""Text that comes from outside: counted in bytes of UTF-8, without control characters, never normalised."""
+"""Text that comes from outside: counted in bytes of UTF-8, without control characters, never normalised; and escaped
+where it is shown to people.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
+from collections.abc import Callable
 
 from rankd.errors import InvalidValue
 
@@ -13,6 +18,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _URL = re.compile(r"https?://[^\s\"'<>\\^`{|}]+", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+# Control and format characters, half characters and ends of lines: they move the cursor, colour a terminal, hide, or
+# turn the direction of what stands beside them.
+_UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+# Words of some scripts, and emoji of several parts, are written with joiners, which move and turn nothing. Beside ASCII
+# they are in no word: there they only make two ids look alike, and are escaped.
+_JOINERS = "\u200c\u200d"
 
 
 def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
@@ -54,3 +65,42 @@ def check_name(field: str, value: object) -> str:
 def is_name(value: str) -> bool:
     """Tell whether the text could name something declared."""
     return _NAME.fullmatch(value) is not None
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """Return a text that cannot move the cursor, colour a terminal or reorder what stands beside it.
+
+    `kept` are characters that stay as they are, such as line feeds.
+
+    >>> escaped("ev\\x1b[2Jil \\u202e")
+    'ev\\\\x1b[2Jil \\\\u202e'
+    """
+    return _escaped(text, kept, lambda character: character.encode("unicode_escape").decode())
+
+
+def escaped_json(encoded: str, kept: str = "") -> str:
+    r"""Return JSON with the same characters as \uXXXX: it holds the same values, and cannot harm a terminal either.
+
+    >>> escaped_json('{"name": "\u202eeno"}')
+    '{"name": "\\u202eeno"}'
+    """
+    return _escaped(encoded, kept, lambda character: json.dumps(character)[1:-1])
+
+
+def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        escape(character)
+        if unicodedata.category(character) in _UNSHOWN and character not in kept and not _joins(text, place)
+        else character
+        for place, character in enumerate(text)
+    )
+
+
+def _joins(text: str, place: int) -> bool:
+    """Tell whether a joiner stands between two characters beyond ASCII that are shown."""
+    around = text[max(0, place - 1) : place + 2 : 2]
+    return (
+        text[place] in _JOINERS and len(around) == 2 and all(one.isprintable() and not one.isascii() for one in around)
+    )

@@ -17,6 +17,7 @@ from rankd.transfer.rows import Piece, Unreadable
 from rankd.transfer.tables import TableReader
 
 RECORD_LINES_MAX = 64  # of one record, when a quote holds line ends: an open quote must not swallow the file
+RECORD_CHARACTERS_MAX = BLOCK_BYTES
 _TOO_LONG = TOO_LONG.decode()
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 _INTEGER_DIGITS_MAX = 40  # twice what 64 bits need: the rest is not worth reading
@@ -39,18 +40,27 @@ class CsvReader(TableReader):
             for row in piece.rows:
                 if isinstance(row, Unreadable):
                     raise InvalidValue("header", row.problem)
-                return Header(row)
+                return Header(row, self._source.name)
         raise InvalidValue("file", f"{self._source.name} is empty; its first line must name the columns")
 
     def pieces(self) -> Iterator[Piece]:
         """Return all rows behind the header."""
         is_header = True
-        for numbers, rows in self._records():
+        for numbers, rows, size_bytes in self._records():
             if rows and is_header:
                 is_header = False
-                yield Piece(numbers[1:], rows[1:])
-            else:
-                yield Piece(numbers, rows)
+                del numbers[0], rows[0]
+            yield Piece(numbers, self._of_width(rows), size_bytes)
+
+    def _of_width(self, rows: list[Any]) -> list[Any]:
+        """Return rows of as many cells as the header has; of any other only what is wrong with it is kept."""
+        width = self.header.width
+        return [
+            row
+            if len(row) == width or isinstance(row, Unreadable)
+            else Unreadable(f"has {len(row)} fields, and the header {width}")
+            for row in rows
+        ]
 
     def _records(self) -> Iterator[Piece]:
         number = 1
@@ -61,13 +71,13 @@ class CsvReader(TableReader):
             is_damaged = has_escapes or _TOO_LONG in text or (is_damaged and bool(carried))
             lines = [*carried, *io.StringIO(text, newline="\n")]
             if '"' in text or carried:
-                piece, carried = _take_quoted(lines, number, is_last=False)
+                numbers, rows, carried = _take_quoted(lines, number, is_last=False)
             else:
-                piece = _take_plain(lines, number)
+                numbers, rows = _take_plain(lines, number)
             number += len(lines) - len(carried)
-            yield _without_damage(piece) if is_damaged else piece
-        piece, _ = _take_quoted(carried, number, is_last=True)
-        yield _without_damage(piece) if is_damaged else piece
+            yield Piece(numbers, _without_damage(rows) if is_damaged else rows, len(block))
+        numbers, rows, _ = _take_quoted(carried, number, is_last=True)
+        yield Piece(numbers, _without_damage(rows) if is_damaged else rows, 0)
 
     def _whole_numbers(self, cells: Sequence[str]) -> list[int]:
         return [number for number in self._read_numbers(cells, _integers) if number is not None]
@@ -106,21 +116,21 @@ def _decoded(block: bytes) -> tuple[str, bool]:
         return block.decode(errors="surrogateescape"), True
 
 
-def _take_plain(lines: list[str], number: int) -> Piece:
+def _take_plain(lines: list[str], number: int) -> tuple[list[int], list[Any]]:
     """Take lines apart none of which has a quote: each is a record."""
     try:
         rows: list[Any] = list(csv.reader(lines))
     except csv.Error:
-        return _take_quoted(lines, number, is_last=True)[0]
+        return _take_quoted(lines, number, is_last=True)[:2]
     numbers = list(range(number, number + len(lines)))
     if not all(rows):
         numbers = [place for place, row in zip(numbers, rows, strict=True) if row]
         rows = [row for row in rows if row]
-    return Piece(numbers, rows)
+    return numbers, rows
 
 
-def _take_quoted(lines: list[str], number: int, is_last: bool) -> tuple[Piece, list[str]]:
-    """Take lines apart that may hold quotes, and return what belongs to a record that goes on in the next block.
+def _take_quoted(lines: list[str], number: int, is_last: bool) -> tuple[list[int], list[Any], list[str]]:
+    """Take lines apart that may hold quotes; the last of three are lines of a record that goes on in the next block.
 
     After a record that cannot be read, reading goes on with the line after its first one.
     """
@@ -145,25 +155,27 @@ def _take_quoted(lines: list[str], number: int, is_last: bool) -> tuple[Piece, l
                 begin = reached
         except csv.Error as problem:
             is_open = reached == len(lines) and reached - begin < RECORD_LINES_MAX
-            if is_open and not is_last:
+            if is_open and not is_last and sum(map(len, lines[begin:])) <= RECORD_CHARACTERS_MAX:
                 break
             numbers.append(number + begin)
             rows.append(Unreadable(_quoting_problem(problem)))
             begin += 1
-    return Piece(numbers, rows), lines[begin:]
+    return numbers, rows, lines[begin:]
 
 
 def _quoting_problem(problem: csv.Error) -> str:
     said = str(problem)
     if "unexpected end of data" in said:
-        return f"opens a quote that is not closed within {RECORD_LINES_MAX} lines"
+        return (
+            f"opens a quote that is not closed within {RECORD_LINES_MAX} lines and {RECORD_CHARACTERS_MAX} characters"
+        )
     if "new-line" in said:
         return "has a carriage return that ends no line; end lines with LF or CRLF"
     return f"is not CSV: {said}"
 
 
-def _without_damage(piece: Piece) -> Piece:
-    return Piece(piece.numbers, [row if isinstance(row, Unreadable) else _or_damage(row) for row in piece.rows])
+def _without_damage(rows: list[Any]) -> list[Any]:
+    return [row if isinstance(row, Unreadable) else _or_damage(row) for row in rows]
 
 
 def _or_damage(row: list[str]) -> list[str] | Unreadable:

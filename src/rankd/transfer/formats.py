@@ -15,6 +15,8 @@ PACKED_ENDING = ".gz"
 ATTRIBUTE_PREFIX = "attributes."
 IMPORTED = ("player", "score", "tiebreak", "at", "reached_at", "metadata", "board")
 IGNORED = ("rank", "name", "country", "avatar_url")  # what an export says beside: an import takes it from elsewhere
+METADATA_TEXT_MAX = 16_384  # of JSON as it is written; compact, it may be 1 KiB
+COLUMNS_MAX = 256  # of a table: an event has at most 32 attributes
 EXPORTED = ("rank", "player", "score", "reached_at", "tiebreak", "name", "country", "metadata")
 
 
@@ -70,9 +72,15 @@ def load_parquet() -> tuple[Any, Any]:
 class Header:
     """The columns of a table: where each one that is imported stands."""
 
-    def __init__(self, names: list[str]) -> None:
-        """Refuse names that are unknown, missing or there twice."""
+    def __init__(self, names: list[str], file: str) -> None:
+        """Refuse names that are unknown, missing, there twice or too many."""
         self.width = len(names)
+        if self.width > COLUMNS_MAX:
+            raise InvalidValue(
+                "header",
+                f"of {file} names {self.width} columns, and may name {COLUMNS_MAX}; leave out those from "
+                f"{names[COLUMNS_MAX]!r:.80} on, or split the file",
+            )
         self.index: dict[str, int] = {}
         self.attributes: list[tuple[str, int]] = []
         for place, name in enumerate(names):

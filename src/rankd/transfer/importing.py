@@ -37,6 +37,7 @@ BATCH_EVENTS = 10_000  # the most that a server takes at once
 BATCH_EVENTS_MAX = 1_000_000
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # half of what a server takes, attributes and metadata being counted roughly
 EVENT_BYTES = 512  # of one event as JSON, without attributes and metadata
+BATCH_BYTES_MIN = 8 * 1024 * 1024  # of the file, which a batch may take whatever `batch_events` is
 
 Progress = Callable[[int, int], None]  # done, all
 
@@ -170,7 +171,9 @@ class _Import:
         )
 
     def _batches(self) -> Iterator[tuple[int, Checked]]:
-        for batch in batches_of(self._reader.pieces(), self._reached.batch_events):
+        batch_events = self._reached.batch_events
+        batch_bytes = max(BATCH_BYTES_MIN, batch_events * EVENT_BYTES)
+        for batch in batches_of(self._reader.pieces(), batch_events, batch_bytes):
             yield batch.numbers[-1], self._checker.check(self._reader, batch)
 
     def _note(self, reached: Reached) -> None:

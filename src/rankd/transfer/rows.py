@@ -17,6 +17,7 @@ class Piece(NamedTuple):
 
     numbers: list[int]
     rows: list[Any]
+    size_bytes: int  # of what they were read from
 
 
 class Unchecked(NamedTuple):
@@ -47,22 +48,32 @@ class Reader(Protocol):
         ...
 
 
-def batches_of(pieces: Iterator[Piece], batch_events: int) -> Iterator[Piece]:
-    """Cut rows anew, so that each batch but the last has so many of them, good or bad."""
+def batches_of(pieces: Iterator[Piece], batch_events: int, batch_bytes: int) -> Iterator[Piece]:
+    """Cut rows anew, so that each batch but the last has so many of them, good or bad.
+
+    One has fewer where that many would take more than `batch_bytes` of the file: rows are held until they are checked,
+    and a good one is short. The same file is always cut in the same places.
+    """
     numbers: list[int] = []
     rows: list[Any] = []
+    size_bytes = 0
     for piece in pieces:
+        if rows and size_bytes + piece.size_bytes > batch_bytes:
+            yield Piece(numbers, rows, size_bytes)
+            numbers, rows, size_bytes = [], [], 0
         numbers += piece.numbers
         rows += piece.rows
+        size_bytes += piece.size_bytes
         start = 0
         while len(rows) - start >= batch_events:
             end = start + batch_events
-            yield Piece(numbers[start:end], rows[start:end])
+            yield Piece(numbers[start:end], rows[start:end], size_bytes)
             start = end
         if start:
             del numbers[:start], rows[:start]
+            size_bytes = piece.size_bytes
     if rows:
-        yield Piece(numbers, rows)
+        yield Piece(numbers, rows, size_bytes)
 
 
 def instants(at: list[int | None] | None, reached_at: list[int | None] | None) -> list[int | None] | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rankd.errors import InvalidValue
-from rankd.transfer.formats import Header
+from rankd.transfer.formats import METADATA_TEXT_MAX, Header
 from rankd.transfer.rows import Unchecked, Unreadable, instants
 
 T = TypeVar("T")
@@ -109,12 +109,23 @@ def _optional_texts(cells: Sequence[Any]) -> list[str | None]:
 
 
 def _objects(cells: Sequence[Any]) -> list[Mapping[str, object] | None]:
-    return [_object(cell) if isinstance(cell, str) and cell else cell or None for cell in cells]
+    if (
+        not set(map(type, cells)) <= {str, type(None)}
+        or max(map(len, filter(None, cells)), default=0) > METADATA_TEXT_MAX
+    ):
+        raise TypeError("there is something else among the objects")
+    return [_object(cell) if cell else None for cell in cells]
 
 
 def _read_object(cell: Any) -> object:
+    if isinstance(cell, Unreadable):
+        raise InvalidValue("metadata", cell.problem)
     if not isinstance(cell, str):
         return cell
+    if len(cell) > METADATA_TEXT_MAX:
+        raise InvalidValue(
+            "metadata", f"must be at most {METADATA_TEXT_MAX} characters as it is written; got {len(cell)}"
+        )
     try:
         return _object(cell) if cell else None
     except (ValueError, RecursionError) as problem:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from rankd.domain.text import escaped, escaped_json
 from rankd.errors import InvalidValue
 from rankd.reads.answers import Entry
 from rankd.transfer.formats import EXPORTED, STANDARD, Format, Told, load_parquet
@@ -158,10 +159,26 @@ def _cells(entry: Entry) -> tuple[object, ...]:
     )
 
 
+class _Terminal:
+    """Standard output where somebody looks at it: what could command the terminal is escaped."""
+
+    def __init__(self, told: Told) -> None:
+        if told.is_packed or told.format is Format.PARQUET:
+            raise InvalidValue("out", "a terminal shows text only; name a file, or write csv or ndjson")
+        self._escaped = escaped_json if told.format is Format.NDJSON else escaped
+
+    def write(self, data: bytes, /) -> int:
+        sys.stdout.write(self._escaped(data.decode(), kept="\n"))
+        return len(data)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 @contextmanager
 def open_writer(out: str | os.PathLike[str], told: Told) -> Iterator[Writer]:
     """Open a file that is there when the block ends well and not before; or standard output, where `out` is `-`."""
-    with _opened(os.fspath(out)) as stream:
+    with _opened(os.fspath(out), told) as stream:
         if told.is_packed:
             with gzip.GzipFile("", "wb", PACKED_LEVEL, stream, mtime=0) as packed:
                 yield from _finished(_writer(told.format, packed))
@@ -185,10 +202,11 @@ def _writer(format: Format, stream: Stream) -> Writer:  # noqa: A002 - as everyw
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[Stream]:
+def _opened(name: str, told: Told) -> Iterator[Stream]:
     if name == STANDARD:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        stream: Stream = _Terminal(told) if sys.stdout.isatty() else sys.stdout.buffer
+        yield stream
+        stream.flush()
         return
     path = Path(os.path.realpath(name))  # a link stays one
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rankd.cli.standings import Look, change_text, entries_table
-from rankd.cli.texts import escaped, field, instant_text, score_text, share_text
+from rankd.cli.texts import field, instant_text, score_text, share_text
+from rankd.domain.text import escaped
 from rankd.reads.answers import Entry, Page
 
 
@@ -41,7 +42,7 @@ def test_a_name_is_no_markup() -> None:
 
 def test_a_field_stays_one_field() -> None:
     assert field("a\tb\nc") == r"a\tb\nc"
-    assert field("Zoë \u202e") == "Zoë \u202e"
+    assert field("Zoë \u202e") == r"Zoë \u202e"
     assert (field(None), field(0), field(False), field(1.5)) == ("", "0", "false", "1.5")
 
 

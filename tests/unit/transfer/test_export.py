@@ -10,7 +10,6 @@ import stat
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -126,8 +125,9 @@ def test_a_name_ending_in_gz_is_packed_and_the_same_each_time(arcade: Boards, tm
 
 def test_standard_output_is_written_as_it_comes(arcade: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.BytesIO()
+    stream = io.TextIOWrapper(out)
     with monkeypatch.context() as patched:
-        patched.setattr(sys, "stdout", SimpleNamespace(buffer=out))
+        patched.setattr(sys, "stdout", stream)
         export_standings(arcade, "arcade", "-", format="csv")
     assert out.getvalue().count(b"\n") == 4
 

@@ -10,7 +10,8 @@ import pytest
 
 from rankd import Boards, ManualClock
 from rankd.errors import Conflict, InvalidValue, LedgerUnavailable
-from rankd.transfer import import_scores
+from rankd.transfer import import_scores, importing
+from rankd.transfer import input as input_module
 from rankd.transfer.resuming import ProgressFile
 
 from .targets import Interrupted
@@ -48,6 +49,30 @@ def interrupt(boards: Boards, scores: Path, batches: int, is_told: bool = True, 
     with pytest.raises(LedgerUnavailable) as failed:
         import_scores(target, "xp", scores, batch_events=10, destination=destination)
     assert "the same import again goes on" in failed.value.__notes__[0]
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson"])
+@pytest.mark.parametrize("destination", [HERE, None], ids=["with notes", "by keys alone"])
+def test_batches_that_are_cut_by_their_size_count_once_too(
+    xp: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, destination: str | None
+) -> None:
+    monkeypatch.setattr(importing, "BATCH_BYTES_MIN", 2_000)
+    monkeypatch.setattr(importing, "EVENT_BYTES", 1)
+    monkeypatch.setattr(input_module, "BLOCK_BYTES", 700)
+    path = tmp_path / f"scores.{ending}"
+    name = "x" * 300
+    if ending == "csv":
+        path.write_text("player,score,name\n" + "".join(f"p{n % 10},{n},{name}\n" for n in range(LINES)))
+    else:
+        path.write_text("".join(f'{{"player":"p{n % 10}","score":{n},"name":"{name}"}}\n' for n in range(LINES)))
+    target = Interrupted(xp, 12)  # of ten lines each, there would be ten
+    with pytest.raises(LedgerUnavailable):
+        import_scores(target, "xp", path, batch_events=10, destination=destination)
+
+    report = import_scores(xp, "xp", path, batch_events=10, destination=destination)
+    assert report.imported + report.repeated == LINES
+    assert report.repeated > 0
+    assert totals(xp) == EXPECTED
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["refused", "counted, but the answer was lost"])

@@ -1,9 +1,8 @@
-"""What the configuration of a server changes: TLS, limits, origins, signatures, boards, addresses that are kept."""
+"""What the configuration of a server changes: TLS, limits, origins, boards, addresses that are kept."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import ssl
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rankd.api.signing import sign
 from rankd.clock import SystemClock
 from rankd.registry.sqlite_credentials import SqliteCredentials
 
@@ -85,41 +83,6 @@ def test_a_player_who_sends_too_fast_is_told_when_to_go_on(tmp_path: Path) -> No
         assert refused[0].headers["ratelimit-limit"] == "10"
         assert refused[0].json()["code"] == "rate_exceeded"
         assert answers[0].headers["ratelimit-remaining"]
-
-
-def test_a_board_that_wants_signatures_takes_nothing_else(tmp_path: Path) -> None:
-    config = '[boards.relayed]\nwrites = "players"\nsigning = "relay"\nkeep = "sum"\n'
-    with serving(tmp_path / "data", config=config) as server:
-        with SqliteCredentials(server.folder, SystemClock()) as credentials:
-            secret = credentials.create_signing_key("relay")
-        token = add_player(server, "alice")
-        body = json.dumps({"board": "relayed", "score": 5}).encode()
-        now = int(time.time())
-
-        def send(body: bytes, **headers: str) -> int:
-            with server.client(token) as alice:
-                named = {name.replace("_", "-"): value for name, value in headers.items()}
-                sent = {"Content-Type": "application/json", **named}
-                return alice.post("/v1/scores", content=body, headers=sent).status_code
-
-        signed = {
-            "Idempotency_Key": "match-1",
-            "X_Rankd_Timestamp": str(now),
-            "X_Rankd_Signature": sign(secret, now, "match-1", body),
-        }
-        old = {
-            **signed,
-            "X_Rankd_Timestamp": str(now - 301),
-            "X_Rankd_Signature": sign(secret, now - 301, "match-1", body),
-        }
-        assert send(body, **signed) == 200
-        assert send(body, **signed) == 200  # again: it counts once
-        assert send(body) == 403
-        assert send(body.replace(b"5", b"9"), **signed) == 403
-        assert send(body, **{**signed, "Idempotency_Key": "match-2"}) == 403
-        assert send(body, **old) == 403
-        with server.client() as anybody:
-            assert anybody.get("/v1/boards/relayed/players/alice").json()["score"] == 5
 
 
 def test_pages_of_other_origins_may_read_when_they_are_named(tmp_path: Path) -> None:

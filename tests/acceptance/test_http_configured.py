@@ -85,6 +85,37 @@ def test_a_player_who_sends_too_fast_is_told_when_to_go_on(tmp_path: Path) -> No
         assert answers[0].headers["ratelimit-remaining"]
 
 
+def test_a_player_stores_so_many_lists_of_friends_a_minute_and_a_service_any(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", config="[limits]\nplayer_writes_per_s = 0\n") as server:
+        token = add_player(server, "alice")
+        path = "/v1/players/alice/friends"
+        with server.client(token) as alice, server.client(server.admin_key) as admin:
+            answers = [alice.put(path, json={"players": [f"f{number}"]}) for number in range(12)]
+            by_service = [admin.put(path, json={"players": ["bob"]}).status_code for _ in range(12)]
+
+        assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 2
+        assert 1 <= int(answers[10].headers["retry-after"]) <= 6
+        assert answers[10].headers["ratelimit-limit"] == "10"
+        assert "10 a minute are taken" in answers[10].json()["detail"]
+        assert by_service == [200] * 12
+
+
+def test_ids_that_only_lists_of_friends_name_are_nowhere_public(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", config="[boards.arcade]\n") as server:
+        token = add_player(server, "owner")
+        with server.client(token) as owner, server.client() as anybody, server.client(server.admin_key) as admin:
+            admin.post("/v1/scores", json={"board": "arcade", "player": "unknown-9", "score": 1})
+            listed = [f"unknown-{number}" for number in range(1_000)]
+            assert owner.put("/v1/players/owner/friends", json={"players": listed}).status_code == 200
+
+            assert owner.get("/v1/players/owner/friends").json()["players"] == listed
+            assert anybody.get("/v1/players?search=unknown").json()["players"] == [{"player": "unknown-9"}]
+            assert anybody.get("/v1/players?search=owner").json()["players"] == []
+            assert [anybody.get(f"/v1/players/{one}").status_code for one in ("unknown-1", "owner")] == [404, 404]
+            group = owner.get("/v1/boards/arcade/players/owner/friends").json()
+            assert [entry["player"] for entry in group["entries"]] == ["unknown-9"]
+
+
 def test_pages_of_other_origins_may_read_when_they_are_named(tmp_path: Path) -> None:
     config = '[server]\ncors_origins = ["https://game.example"]\n'
     with serving(tmp_path / "data", config=config) as server, server.client() as client:

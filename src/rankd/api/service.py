@@ -152,6 +152,11 @@ class Service:
         if self.rates is not None and count > 1:
             self.rates.take(True, identity.account, identity.is_service, identity.player, address, cost=count - 1)
 
+    def count_list(self, identity: Identity) -> None:
+        """Count a list of friends against the limit of the player who stores it; services have none."""
+        if self.rates is not None and identity.player is not None:
+            self.rates.take_list(identity.player)
+
     async def catch_up(self, request: Request) -> None:
         """Do what must come before a read: roll-overs that are due, and the position it asks for."""
         if self.boards.is_due():

@@ -91,7 +91,7 @@ def check_config(config: Config, where: Where) -> None:
 def _check_number(key: str, value: object, where: Where) -> None:
     if type(value) is not int:
         return
-    low = 0 if key in MAY_BE_ZERO or key.endswith("_per_s") else LOWEST.get(key, 1)
+    low = 0 if key in MAY_BE_ZERO or key.endswith(("_per_s", "_per_minute")) else LOWEST.get(key, 1)
     high = HIGHEST.get(key)
     if high is not None and not low <= value <= high:
         raise InvalidValue(where(key), f"must be from {low} to {high}; got {value}")

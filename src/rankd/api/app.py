@@ -202,7 +202,8 @@ class App:
             if call.name == "stream":  # which topics somebody may watch is looked at one by one
                 require_identity(request.identity)
                 return
-            require_reader(request.identity, request.arguments[1] if call.name in _OWN_READS else None)
+            player = request.arguments[1] if call.name == "rank" else None
+            require_reader(request.identity, player, is_public=self._public_read)
         elif access is Access.ADMIN:
             require_service(request.identity, access.value)
         else:
@@ -244,6 +245,3 @@ def _not_open_yet(call: Call) -> Response:
     if call.name == "health":
         return about.alive()
     raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
-
-
-_OWN_READS = ("rank", "around")

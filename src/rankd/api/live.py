@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.access import require_own, require_reader
+from rankd.api.access import require_own, require_reader, sees_everybody
 from rankd.api.exchange import Header, Receive, Request
 from rankd.api.identity import Identity, require_identity
 from rankd.api.problems import problem_body
@@ -75,12 +75,14 @@ class Live:
         for task in self._running:
             task.cancel()
 
-    def check(self, topic: Topic, identity: Identity | None) -> None:
-        """Refuse what somebody may not watch: what they may not read."""
+    def topic_for(self, identity: Identity | None, text: str) -> Topic:
+        """Return a topic as somebody may watch it; refuse what they may not read."""
+        topic, is_public = parse_topic(text), self._public_read
         if topic.kind is Kind.FRIENDS:
             require_own(identity, topic.player)
-        elif not self._public_read:
-            require_reader(identity, topic.player if topic.kind is Kind.PLAYER else None)
+        else:
+            require_reader(identity, topic.player if topic.kind is Kind.PLAYER else None, is_public=is_public)
+        return topic._replace(only_mutual=not sees_everybody(identity, is_public=is_public))
 
     def interval_s(self, query: Mapping[str, str]) -> float:
         """Return how long a connection rests between two messages: as asked for, if that is longer than usual."""
@@ -133,9 +135,7 @@ class Live:
             raise InvalidValue("topic", "must be given, such as topic=top:arcade")
         if len(topics) > TOPICS_PER_STREAM_MAX:
             raise InvalidValue("topic", f"must be at most {TOPICS_PER_STREAM_MAX} a connection; open another one")
-        parsed = [parse_topic(text) for text in topics]
-        for topic in parsed:
-            self.check(topic, stream.identity)
+        parsed = [self.topic_for(stream.identity, text) for text in topics]
         offset = parse_since(since, self.hub.epoch)
         stream.seen = max(NO_OFFSET, offset or NO_OFFSET)
         for topic in parsed:
@@ -214,8 +214,7 @@ class Live:
             asked = _read(text)
             topic = asked.topic
             if asked.op == "subscribe":
-                parsed = parse_topic(asked.topic)
-                self.check(parsed, stream.identity)
+                parsed = self.topic_for(stream.identity, asked.topic)
                 await stream.watch(parsed, parse_since(asked.since, self.hub.epoch))
             else:
                 stream.unwatch(parse_topic(asked.topic).text)

@@ -78,6 +78,15 @@ class Connection:
         await until(lambda: len(self._of(kind)) >= count)
         return self._of(kind)[count - 1]
 
+    async def event(self, kind: str, count: int = 1) -> dict[str, Any]:
+        """Wait for so many server-sent events of a type; return what the last one holds."""
+        await until(lambda: len(self._events(kind)) >= count)
+        return self._events(kind)[count - 1]
+
+    def _events(self, kind: str) -> list[dict[str, Any]]:
+        events = [dict(line.split(": ", 1) for line in text.splitlines()) for text in self.body.decode().split("\n\n")]
+        return [msgspec.json.decode(event["data"]) for event in events if event.get("event") == kind]
+
     def _of(self, kind: str) -> list[dict[str, Any]]:
         return [frame for frame in self.frames if frame["type"] == kind]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from rankd.api.exchange import Request
 from rankd.api.identity import Identity, identity_of_key
-from rankd.api.live import Live
+from rankd.api.live import CountRead, Live
 from rankd.api.streams import Stream, Streams
 from rankd.api.tickets import Tickets
 from rankd.push.hub import Hub
@@ -98,9 +98,11 @@ def live_over(
     public_read: bool = True,
     heartbeat_s: float | None = None,
     stalled_s: float | None = None,
+    count_read: CountRead = lambda _identity, _address: None,
 ) -> Live:
     streams = Streams(streams_max, streams_max, lambda: NOW_S, heartbeat_s=heartbeat_s, stalled_s=stalled_s)
-    return Live(hub, streams, Tickets(lambda: NOW_S), public_read=public_read, interval_ms=500)
+    tickets = Tickets(lambda: NOW_S, lambda _identity: None)
+    return Live(hub, streams, tickets, count_read, public_read=public_read, interval_ms=500)
 
 
 def asked(query: Mapping[str, str] | None = None, identity: Identity | None = None, **headers: bytes) -> Request:

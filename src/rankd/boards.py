@@ -308,6 +308,11 @@ class Boards(Reads):
         self._writer.check_open()
         return self._registry.friends(check_player(player))
 
+    def mutual_friends(self, player: str) -> Sequence[str]:
+        """Return those of the friends stored for a player who have stored the player too."""
+        self._writer.check_open()
+        return self._registry.mutual_friends(check_player(player))
+
     def set_friends(
         self, player: str, friends: Sequence[str], *, key: str | None = None, sender: str | Sender = LOCAL
     ) -> Sequence[str]:
@@ -324,11 +329,13 @@ class Boards(Reads):
         self,
         board: str,
         player: str,
+        *,
+        only_mutual: bool = False,
         **where: Unpack[Where],
     ) -> answers.Friends:
-        """Return a player among their stored friends."""
-        group = [check_player(player), *self.stored_friends(player)]
-        return self._group(self.meant(board, **where), group)
+        """Return a player among their stored friends, or among those of them who have stored the player too."""
+        friends = self.mutual_friends(player) if only_mutual else self.stored_friends(player)
+        return self._group(self.meant(board, **where), [player, *friends])
 
     def search(self, start: str, limit: int = 20) -> Sequence[Profile]:
         """Return players whose id or name begins with a text."""

@@ -131,7 +131,7 @@ class RateExceeded(Refused):
     code = "rate_exceeded"
 
     def __init__(self, problem: str, limit: int, retry_after_s: int) -> None:
-        """`limit` is how many requests a second are taken."""
+        """`limit` is how many requests are taken in the limit's period."""
         super().__init__(problem)
         self.limit = limit
         self.retry_after_s = retry_after_s

@@ -67,7 +67,9 @@ class Running:
         self.settings = settings
         self.started = started
         self.applier = applier
-        self.registry = SqliteRegistry(database, settings.profiles_cached_max, ledger.tell_changes)
+        self.registry = SqliteRegistry(
+            database, settings.profiles_cached_max, ledger.tell_changes, settings.friends_bytes_max
+        )
         self.writer = Writer(ledger, applier, self.registry, clock, settings)
         self.changes = Changes(self.writer, ledger, applier)
         self.looking = LookHere(store, lambda: self.writer.position)

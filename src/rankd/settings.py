@@ -6,6 +6,8 @@ import msgspec
 
 from rankd.errors import InvalidValue
 
+FRIENDS_BYTES_MAX = 1024 * 1024 * 1024
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What `rankd.open` takes beside the folder and the clock; docs/settings.md explains each."""
@@ -20,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes_max: int = 256 * 1024 * 1024  # of the log, after which commits wait until it is
     scope_values_max: int = 10_000  # values of one attribute on one board
     profiles_cached_max: int = 100_000
+    friends_bytes_max: int = FRIENDS_BYTES_MAX  # of all lists of friends together
     metadata_cached_max: int = 100_000
     at_least_wait_ms: int = 1_000
     vfs: str | None = None  # SQLite's way to the disk; None is its own

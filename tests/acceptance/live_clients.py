@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -147,12 +147,14 @@ class EventStream:
 class Socket:
     """A WebSocket connection."""
 
-    def __init__(self, url: str, token: str | None = None, query: str = "") -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    def __init__(
+        self, url: str, token: str | None = None, query: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        sent = {**({} if token is None else {"Authorization": f"Bearer {token}"}), **(headers or {})}
         address = f"{url.replace('http', 'ws', 1)}/v1/ws{query}"
         self._opened = ExitStack()
         self.connection: ClientConnection = self._opened.enter_context(
-            connect(address, additional_headers=headers, compression=None, proxy=None)
+            connect(address, additional_headers=sent, compression=None, proxy=None)
         )
         self.heartbeats = 0
 

@@ -51,13 +51,15 @@ EXPECTED = {
     **dict.fromkeys(("friends_of", "stored_friends"), OWN_READ),
     **dict.fromkeys(("set_player", "set_friends"), OWN_WRITE),
 }
-# Where reads are not public, whoever reads has a credential; a player's own shows that player.
+# Where reads are not public, whoever reads has a credential. A player's own shows that player's rank and, by
+# `friends_of`, mutual friends: see test_private_reads.py.
 PRIVATE_READ = (WHO, WHO, WHO, NO, NO, OK, OK, OK, OK, NO, NO)
 PRIVATE_OWN = (WHO, WHO, WHO, OK, NO, OK, OK, OK, OK, OK, NO)
 PRIVATE = {
     **dict.fromkeys(("top", "range", "ranks", "friends", "rank_of_score", "distribution", "stream"), PRIVATE_READ),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PRIVATE_READ),
-    **dict.fromkeys(("rank", "around"), PRIVATE_OWN),
+    "around": PRIVATE_READ,
+    "rank": PRIVATE_OWN,
 }
 
 

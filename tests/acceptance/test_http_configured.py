@@ -1,9 +1,8 @@
-"""What the configuration of a server changes: TLS, limits, origins, signatures, boards, addresses that are kept."""
+"""What the configuration of a server changes: TLS, limits, origins, boards, addresses that are kept."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import ssl
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rankd.api.signing import sign
 from rankd.clock import SystemClock
 from rankd.registry.sqlite_credentials import SqliteCredentials
 
@@ -87,39 +85,35 @@ def test_a_player_who_sends_too_fast_is_told_when_to_go_on(tmp_path: Path) -> No
         assert answers[0].headers["ratelimit-remaining"]
 
 
-def test_a_board_that_wants_signatures_takes_nothing_else(tmp_path: Path) -> None:
-    config = '[boards.relayed]\nwrites = "players"\nsigning = "relay"\nkeep = "sum"\n'
-    with serving(tmp_path / "data", config=config) as server:
-        with SqliteCredentials(server.folder, SystemClock()) as credentials:
-            secret = credentials.create_signing_key("relay")
+def test_a_player_stores_so_many_lists_of_friends_a_minute_and_a_service_any(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", config="[limits]\nplayer_writes_per_s = 0\n") as server:
         token = add_player(server, "alice")
-        body = json.dumps({"board": "relayed", "score": 5}).encode()
-        now = int(time.time())
+        path = "/v1/players/alice/friends"
+        with server.client(token) as alice, server.client(server.admin_key) as admin:
+            answers = [alice.put(path, json={"players": [f"f{number}"]}) for number in range(12)]
+            by_service = [admin.put(path, json={"players": ["bob"]}).status_code for _ in range(12)]
 
-        def send(body: bytes, **headers: str) -> int:
-            with server.client(token) as alice:
-                named = {name.replace("_", "-"): value for name, value in headers.items()}
-                sent = {"Content-Type": "application/json", **named}
-                return alice.post("/v1/scores", content=body, headers=sent).status_code
+        assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 2
+        assert 1 <= int(answers[10].headers["retry-after"]) <= 6
+        assert answers[10].headers["ratelimit-limit"] == "10"
+        assert "10 a minute are taken" in answers[10].json()["detail"]
+        assert by_service == [200] * 12
 
-        signed = {
-            "Idempotency_Key": "match-1",
-            "X_Rankd_Timestamp": str(now),
-            "X_Rankd_Signature": sign(secret, now, "match-1", body),
-        }
-        old = {
-            **signed,
-            "X_Rankd_Timestamp": str(now - 301),
-            "X_Rankd_Signature": sign(secret, now - 301, "match-1", body),
-        }
-        assert send(body, **signed) == 200
-        assert send(body, **signed) == 200  # again: it counts once
-        assert send(body) == 403
-        assert send(body.replace(b"5", b"9"), **signed) == 403
-        assert send(body, **{**signed, "Idempotency_Key": "match-2"}) == 403
-        assert send(body, **old) == 403
-        with server.client() as anybody:
-            assert anybody.get("/v1/boards/relayed/players/alice").json()["score"] == 5
+
+def test_ids_that_only_lists_of_friends_name_are_nowhere_public(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", config="[boards.arcade]\n") as server:
+        token = add_player(server, "owner")
+        with server.client(token) as owner, server.client() as anybody, server.client(server.admin_key) as admin:
+            admin.post("/v1/scores", json={"board": "arcade", "player": "unknown-9", "score": 1})
+            listed = [f"unknown-{number}" for number in range(1_000)]
+            assert owner.put("/v1/players/owner/friends", json={"players": listed}).status_code == 200
+
+            assert owner.get("/v1/players/owner/friends").json()["players"] == listed
+            assert anybody.get("/v1/players?search=unknown").json()["players"] == [{"player": "unknown-9"}]
+            assert anybody.get("/v1/players?search=owner").json()["players"] == []
+            assert [anybody.get(f"/v1/players/{one}").status_code for one in ("unknown-1", "owner")] == [404, 404]
+            group = owner.get("/v1/boards/arcade/players/owner/friends").json()
+            assert [entry["player"] for entry in group["entries"]] == ["unknown-9"]
 
 
 def test_pages_of_other_origins_may_read_when_they_are_named(tmp_path: Path) -> None:

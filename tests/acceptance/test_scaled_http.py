@@ -17,7 +17,11 @@ from tests.servers.postgres import running_postgres
 from tests.servers.waiting import wait_until
 
 import rankd
+from rankd.api.signing import sign
+from rankd.clock import SystemClock
 from rankd.errors import RanksUnfit
+from rankd.registry.credentials import Scope
+from rankd.registry.postgres_credentials import PostgresCredentials
 from rankd.scaled.compose import make_projector, migrate, open_shared
 
 from .scaled_serving import Installation, installed
@@ -101,6 +105,34 @@ def test_who_prefers_to_wait_gets_the_rank(installation: Installation, one: Serv
 
     assert answer.status_code == 200
     assert (answer.json()["rank"], answer.json()["previous_rank"], answer.json()["changed"]) == (1, None, True)
+
+
+def test_a_signed_submission_counts_once_whoever_sends_it_to_whichever_process(
+    installation: Installation, one: Serving, other: Serving
+) -> None:
+    with PostgresCredentials(installation.ledger_url, SystemClock()) as credentials:
+        secret = credentials.create_signing_key("relay")
+        _, second = credentials.create("second", [Scope.SCORES_WRITE])
+    for serving in (one, other):
+        serving.wait_until_known(second)
+    with one.client(installation.admin) as client:
+        assert client.put("/v1/boards/relayed", json={"signing": "relay", "keep": "sum"}).status_code == 200
+
+    def send(serving: Serving, token: str, score: int) -> httpx.Response:
+        body, now = json.dumps({"board": "relayed", "player": "alice", "score": score}).encode(), int(time.time())
+        signed = {"X-Rankd-Timestamp": str(now), "X-Rankd-Signature": sign(secret, now, "match-1", body)}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": "match-1", **signed}
+        with serving.client(token) as client:
+            return client.post("/v1/scores", content=body, headers=headers)
+
+    first, again, another = send(one, installation.admin, 100), send(other, second, 100), send(other, second, 200)
+    with other.client() as client:
+        read = client.get("/v1/boards/relayed/players/alice", params={"at_least": first.json()["position"]})
+
+    assert (first.json()["repeated"], again.json()["repeated"]) == (False, True)
+    assert first.json()["position"] == again.json()["position"]
+    assert another.json()["code"] == "key_reused"
+    assert read.json()["score"] == 100
 
 
 def test_a_repeat_counts_once_whichever_process_it_comes_to(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rankd.errors import Overloaded
 from rankd.ledger.database import Database
 from rankd.registry.port import Profile, Registry
 from rankd.registry.postgres import PostgresRegistry
@@ -24,13 +25,13 @@ def open_registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
     """Open a registry with a memory of its own on the same store."""
     with ExitStack() as closing:
 
-        def open_sqlite(profiles_cached_max: int = 100) -> Registry:
+        def open_sqlite(profiles_cached_max: int = 100, **limits: int) -> Registry:
             database = Database(tmp_path)
             closing.callback(database.close)
-            return SqliteRegistry(database, profiles_cached_max, lambda _count: None)
+            return SqliteRegistry(database, profiles_cached_max, lambda _count: None, **limits)
 
-        def open_postgres(profiles_cached_max: int = 100) -> Registry:
-            registry = PostgresRegistry(request.getfixturevalue("registry_url"), profiles_cached_max)
+        def open_postgres(profiles_cached_max: int = 100, **limits: int) -> Registry:
+            registry = PostgresRegistry(request.getfixturevalue("registry_url"), profiles_cached_max, **limits)
             closing.callback(registry.close)
             return registry
 
@@ -216,9 +217,63 @@ def test_a_search_finds_the_start_of_an_id_or_of_a_name(registry: Registry, star
     assert ids(registry.search(start, 100)) == found
 
 
-def test_a_search_finds_players_without_a_profile_by_id(registry: Registry) -> None:
-    registry.set_friends("alice", ["albert"])
-    assert registry.search("al", 10) == [Profile("albert"), Profile("alice")]
+def test_lists_of_friends_make_no_players(registry: Registry, open_registry: OpenRegistry) -> None:
+    registry.set_profile(Profile("alan", "Alan"))
+    registry.set_friends("alice", ["albert", "alan"])
+    registry.set_friends("alan", ["alfred"])
+
+    for one in (registry, open_registry()):
+        assert one.search("al", 10) == [Profile("alan", "Alan")]
+        assert one.profile("alice") is None
+        assert one.profiles(["alice", "albert", "alfred"]) == {}
+        assert one.friends("alice") == ["albert", "alan"]
+
+
+def test_friends_are_mutual_when_each_has_stored_the_other(registry: Registry, open_registry: OpenRegistry) -> None:
+    registry.set_friends("alice", ["zed", "bob", "carol", "nobody", "alice"])
+    registry.set_friends("bob", ["carol", "alice"])
+    registry.set_friends("carol", ["bob"])
+    registry.set_friends("zed", ["alice"])
+    registry.set_friends("dave", ["alice"])
+
+    for one in (registry, open_registry()):
+        assert one.mutual_friends("alice") == ["zed", "bob", "alice"]
+        assert one.mutual_friends("carol") == ["bob"]
+        assert one.mutual_friends("dave") == []
+        assert one.mutual_friends("nobody") == []
+    registry.set_friends("zed", [])
+    assert registry.mutual_friends("alice") == ["bob", "alice"]
+
+
+def test_any_id_can_be_a_friend(registry: Registry) -> None:
+    odd = ['x"alice', 'x,"alice', "alice,", "ali\\ce", "{alice}", "NULL", "日本", "al ice", "%s"]
+    registry.set_friends("alice", odd)
+    for friend in odd:
+        registry.set_friends(friend, odd)
+
+    assert registry.friends("alice") == odd
+    assert registry.mutual_friends("alice") == []
+    registry.set_friends(odd[0], ["alice"])
+    assert registry.mutual_friends("alice") == [odd[0]]
+
+
+def test_lists_of_friends_are_bounded_together(open_registry: OpenRegistry) -> None:
+    registry = open_registry(friends_bytes_max=300_000)
+    listed = [f"friend-{number:03}-{'x' * 100}" for number in range(100)]
+
+    def store_until_refused() -> None:
+        for number in range(1_000):
+            registry.set_friends(f"p{number}", [*listed, f"another-{number}"])
+
+    with pytest.raises(Overloaded, match=r"raise registry\.friends_bytes_max"):
+        store_until_refused()
+
+    count = sum(bool(registry.friends(f"p{number}")) for number in range(1_000))
+    assert 5 < count < 1_000
+    assert all(registry.friends(f"p{number}") for number in range(count))
+    registry.set_friends("p0", listed[:1])  # what takes less is stored all the same
+    registry.set_friends("p1", [])
+    assert (registry.friends("p0"), registry.friends("p1")) == (listed[:1], [])
 
 
 def test_a_search_ends_at_its_limit_ids_first_and_nobody_twice(registry: Registry) -> None:

@@ -13,9 +13,11 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.waiting import wait_until
 
 from rankd.errors import LedgerNewer, LedgerUnavailable
+from rankd.ledger.postgres.ledger import migrate as migrate_ledger
+from rankd.ledger.postgres.migrations import migrate_component, scripts_of
 from rankd.registry import postgres, postgres_watch
 from rankd.registry.port import Profile
-from rankd.registry.postgres import LOOK_EVERY_MS, PostgresRegistry, migrate_registry
+from rankd.registry.postgres import COMPONENT, LOOK_EVERY_MS, PostgresRegistry, migrate_registry
 
 ALICE = Profile("alice", "Alice", country="BR")
 NOTE = "INSERT INTO rankd.registry_changes (player) VALUES ('alice')"
@@ -180,12 +182,55 @@ def test_the_same_newcomers_may_be_met_in_any_order_at_once(open_shared: OpenSha
         [
             lambda: one.meet(newcomers),
             lambda: other.meet(newcomers[::-1]),
-            lambda: one.set_friends("a", newcomers[:500]),
-            lambda: other.set_friends("b", newcomers[500::-1]),
+            lambda: one.set_profile(Profile("p1")),
+            lambda: other.set_profile(Profile("p2")),
         ]
     )
 
     assert len(one.search("p", 10_000)) == len(newcomers)
+
+
+FIRST = scripts_of("rankd.registry", "postgres_schema")[:1]
+STORED = """
+INSERT INTO rankd.registry_players VALUES ('alice'), ('bob'), ('carol'), ('dave'), ('erin'), ('zed');
+INSERT INTO rankd.registry_profiles (player, name) VALUES ('bob', 'Bob');
+INSERT INTO rankd.registry_friends VALUES ('alice', '{bob,carol,dave}'), ('zed', '{}');
+"""
+SCORED = """
+INSERT INTO rankd.events (partition, sequence, committed, context, at, player, score, tiebreak)
+VALUES (0, 1, 0, 1, 0, 'carol', 5, 0)
+"""
+
+
+def test_ids_that_only_lists_named_are_found_no_longer_after_a_migration(postgres_url: str) -> None:
+    migrate_ledger(postgres_url)
+    migrate_component(postgres_url, COMPONENT, FIRST)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE TABLE rankd.events_1970 PARTITION OF rankd.events FOR VALUES FROM (0) TO (1)")
+        connection.execute(STORED.encode())
+        connection.execute(SCORED.encode())
+    assert migrate_registry(postgres_url) == 1
+
+    registry = PostgresRegistry(postgres_url, 100)
+    try:
+        found = [player for start in "abcdez" for player in registry.search(start, 10)]
+        assert found == [Profile("bob", "Bob"), Profile("carol"), Profile("erin")]
+        assert registry.friends("alice") == ["bob", "carol", "dave"]
+    finally:
+        registry.close()
+
+
+def test_where_the_ledger_is_in_another_database_everybody_stays(postgres_url: str) -> None:
+    migrate_component(postgres_url, COMPONENT, FIRST)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(STORED.encode())
+    migrate_registry(postgres_url)
+
+    registry = PostgresRegistry(postgres_url, 100)
+    try:
+        assert len([player for start in "abcdez" for player in registry.search(start, 10)]) == 6
+    finally:
+        registry.close()
 
 
 def test_while_postgres_is_away_memory_answers_and_writes_are_refused(
@@ -270,7 +315,7 @@ def test_a_database_has_to_be_migrated_once(postgres_url: str) -> None:
         PostgresRegistry(postgres_url, 100)
 
     run_at_once([lambda: migrate_registry(postgres_url) for _ in range(4)])
-    assert migrate_registry(postgres_url) == 1
+    assert migrate_registry(postgres_url) == 2
     PostgresRegistry(postgres_url, 100).close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.servers.waiting import wait_until
 
 from rankd.clock import ManualClock
-from rankd.errors import BoardClosed, KeyReused, LedgerUnavailable
+from rankd.errors import BoardClosed, Forbidden, InvalidValue, KeyReused, LedgerUnavailable
 from rankd.intake.results import Accepted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
@@ -251,6 +251,29 @@ def test_newcomers_are_not_gathered_without_end() -> None:
     assert newcomers.take() == ["p0", "p1", "p2"]
     newcomers.see(["p9"])
     assert newcomers.take() == ["p9"]
+
+
+def test_a_board_that_another_process_defined_with_signing_takes_nothing_unsigned(
+    processes: tuple[Process, Process],
+) -> None:
+    one, other = processes
+    one.changes.define("relayed", {"signing": "relay"}, ADMIN)  # which the other has not heard of
+    senders = [Sender("game", f"game-{signing}", "k", signing=signing, is_local=False) for signing in (None, "relay")]
+    answers = other.send(*(ScoreTask("relayed", ["alice"], array("q", [5]), sender=sender) for sender in senders))
+
+    assert [type(answer) for answer in answers] == [Forbidden, Accepted]
+
+
+def test_a_board_that_is_not_signed_cannot_feed_one_that_is(processes: tuple[Process, Process]) -> None:
+    one, other = processes
+    one.changes.define("relayed", {"signing": "relay"}, ADMIN)
+    for definition in ({"feeds": ["relayed"]}, {"feeds": ["relayed"], "signing": "another"}):
+        with pytest.raises(InvalidValue, match="feeds: frame feeds relayed, which takes only submissions signed with"):
+            other.changes.define("frame", definition, ADMIN)
+    with pytest.raises(InvalidValue, match="feeds: arcade feeds relayed"):
+        other.changes.define("arcade", {"feeds": ["relayed"]}, ADMIN)
+
+    assert other.changes.define("frame", {"feeds": ["relayed"], "signing": "relay"}, ADMIN).changed
 
 
 def test_all_requests_whose_time_is_over_are_forgotten_at_once(

@@ -18,7 +18,7 @@ from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
 from rankd.api.calls import Access, Call
 from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, Streaming, check_once, read_query
-from rankd.api.identity import require_identity, require_service
+from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.live import SSE_HEADERS
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
@@ -42,6 +42,7 @@ _ALWAYS: tuple[Header, ...] = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
+PROBES = ("health", "ready")  # never limited: whoever restarts a process that does not answer must not be starved
 _log = logging.getLogger("rankd")
 
 
@@ -124,26 +125,16 @@ class App:
             return _not_open_yet(call)
         if len(headers) != len(scope["headers"]):
             check_once(scope["headers"])
-        if call.access is Access.OPEN:
-            return call.handler(service, request)  # type: ignore[return-value]
         client = scope["client"]
         request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
+        if call.access is Access.OPEN:
+            if call.name not in PROBES:
+                self._count(call, request)
+            return call.handler(service, request)  # type: ignore[return-value]
         if b"authorization" in headers or "ticket" in request.query:
-            try:
-                request.identity = service.identify(request)
-            except Unauthenticated:
-                self.routes.refused_credentials += 1
-                raise
+            request.identity = self._identify(service, request, is_write=call.is_write)
         self._check_access(call, request)
-        identity = request.identity
-        if identity is None:
-            limited = self.rates.take(call.is_write, None, False, None, request.address)
-        else:
-            limited = self.rates.take(
-                call.is_write, identity.account, identity.is_service, identity.player, request.address
-            )
-        if limited is not None:
-            request.more_headers = limited
+        self._count(call, request)
         if call.is_read and ("at_least" in request.query or service.boards.is_due()):
             await service.catch_up(request)
         if service.remote is not None and call.is_read and call.method == "GET":
@@ -153,6 +144,27 @@ class App:
         else:
             found = call.handler(service, request)
         return found if isinstance(found, Response) else await found
+
+    def _identify(self, service: Service, request: Request, *, is_write: bool = False) -> Identity | None:
+        """Return who asks; a credential that does not hold counts against the address it comes from."""
+        try:
+            return service.identify(request)
+        except Unauthenticated:
+            self.routes.refused_credentials += 1
+            self.rates.take(is_write, None, False, None, request.address)
+            raise
+
+    def _count(self, call: Call, request: Request) -> None:
+        """Count a request against the limits of whoever makes it."""
+        identity = request.identity
+        if identity is None:
+            limited = self.rates.take(call.is_write, None, False, None, request.address)
+        else:
+            limited = self.rates.take(
+                call.is_write, identity.account, identity.is_service, identity.player, request.address
+            )
+        if limited is not None:
+            request.more_headers = limited
 
     async def _stream(self, method: str, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
         """Send events; an open stream is no open request, so that stopping does not wait for it."""
@@ -185,11 +197,14 @@ class App:
                 raise Overloaded("the boards are being opened; come again in a moment")
             if scope["path"] != WEBSOCKET_PATH:
                 raise RouteUnknown(f"path: WebSocket connections are taken at {WEBSOCKET_PATH}")
+            if len(headers) != len(scope["headers"]):
+                check_once(scope["headers"])
+            self._cors.check_page(headers.get(b"origin"), headers.get(b"host"))
             request.query = read_query(scope["query_string"]) if scope["query_string"] else {}
             request.check_query(WEBSOCKET_PARAMETERS)
             client = scope["client"]
             request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-            request.identity = service.identify(request)
+            request.identity = self._identify(service, request)
             stream = service.live.open(request)
         except RankdError as problem:
             code = 1013 if isinstance(problem, Unavailable) else 1008
@@ -214,7 +229,8 @@ class App:
             if call.name == "stream":  # which topics somebody may watch is looked at one by one
                 require_identity(request.identity)
                 return
-            require_reader(request.identity, request.arguments[1] if call.name in _OWN_READS else None)
+            player = request.arguments[1] if call.name == "rank" else None
+            require_reader(request.identity, player, is_public=self._public_read)
         elif access is Access.ADMIN:
             require_service(request.identity, access.value)
         else:
@@ -256,6 +272,3 @@ def _not_open_yet(call: Call) -> Response:
     if call.name == "health":
         return about.alive()
     raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
-
-
-_OWN_READS = ("rank", "around")

@@ -56,6 +56,13 @@ class Authenticator:
             raise Unauthenticated("the credential has expired; get a new one")
         return identity
 
+    def check(self, identity: Identity) -> None:
+        """Refuse somebody whose credential has expired, or was revoked, since they were identified."""
+        if identity.expires_at is not None and self._clock.now() >= identity.expires_at * 1_000:
+            raise Unauthenticated("the credential has expired; get a new one")
+        if self.is_revoked(identity):
+            raise Unauthenticated("the API key has been revoked; use another one")
+
     def is_revoked(self, identity: Identity) -> bool:
         """Tell whether the API key that somebody was identified by has been revoked since."""
         if identity.key is None:

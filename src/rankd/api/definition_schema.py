@@ -184,7 +184,7 @@ _OPTIONS: dict[str, Schema] = {
     "signing": {
         "type": ["string", "null"],
         "pattern": NAME_PATTERN,
-        "description": "The name of the signing key that submissions must be signed with.",
+        "description": "The name of the signing key that submissions must be signed with; they name their player then.",
     },
     "open": {"type": "boolean", "description": "Whether scores are taken at present."},
     "shards": _integer(1, SHARDS_MAX, "Over how many parts it is spread where the ranks live on several machines."),

@@ -13,18 +13,19 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.access import require_own, require_reader
+from rankd.api.access import require_own, require_reader, sees_everybody
 from rankd.api.exchange import Header, Receive, Request
 from rankd.api.identity import Identity, require_identity
 from rankd.api.problems import problem_body
 from rankd.api.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
 from rankd.api.tickets import Tickets
-from rankd.errors import InvalidValue, RankdError, Unavailable
+from rankd.errors import InvalidValue, RankdError, RateExceeded, Unavailable
 from rankd.push.hub import Hub
 from rankd.push.messages import NO_OFFSET
 from rankd.push.topics import Kind, Topic, parse_topic
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+CountRead = Callable[[Identity | None, str], None]  # who reads, and from which address
 FRAME_BYTES_MAX = 4_096  # of a client
 INTERVAL_MS_MAX = 60_000
 SSE_HEADERS: tuple[Header, ...] = (
@@ -57,11 +58,21 @@ _decode = msgspec.json.Decoder(Asked).decode
 class Live:
     """Serves live connections; on the event loop."""
 
-    def __init__(self, hub: Hub, streams: Streams, tickets: Tickets, *, public_read: bool, interval_ms: int) -> None:
-        """`interval_ms` is the shortest there is between two messages of a topic."""
+    def __init__(
+        self,
+        hub: Hub,
+        streams: Streams,
+        tickets: Tickets,
+        count_read: CountRead,
+        *,
+        public_read: bool,
+        interval_ms: int,
+    ) -> None:
+        """`count_read` raises RateExceeded; `interval_ms` is the shortest there is between two messages of a topic."""
         self.hub = hub
         self.streams = streams
         self.tickets = tickets
+        self._count_read = count_read
         self._public_read = public_read
         self._interval_ms = interval_ms
         self._running: list[asyncio.Task[None]] = []
@@ -75,12 +86,14 @@ class Live:
         for task in self._running:
             task.cancel()
 
-    def check(self, topic: Topic, identity: Identity | None) -> None:
-        """Refuse what somebody may not watch: what they may not read."""
+    def topic_for(self, identity: Identity | None, text: str) -> Topic:
+        """Return a topic as somebody may watch it; refuse what they may not read."""
+        topic, is_public = parse_topic(text), self._public_read
         if topic.kind is Kind.FRIENDS:
             require_own(identity, topic.player)
-        elif not self._public_read:
-            require_reader(identity, topic.player if topic.kind is Kind.PLAYER else None)
+        else:
+            require_reader(identity, topic.player if topic.kind is Kind.PLAYER else None, is_public=is_public)
+        return topic._replace(only_mutual=not sees_everybody(identity, is_public=is_public))
 
     def interval_s(self, query: Mapping[str, str]) -> float:
         """Return how long a connection rests between two messages: as asked for, if that is longer than usual."""
@@ -96,11 +109,12 @@ class Live:
         try:
             if not self._public_read:
                 require_identity(request.identity)
+            self._count_read(request.identity, request.address)
             return self._open(request)
         except RankdError as problem:
             # Refused before it is accepted, a browser would not learn the code.
             stream = Stream(self.hub, request.address, request.identity, 0.0)
-            code = 1013 if isinstance(problem, Unavailable) else 1008
+            code = 1013 if isinstance(problem, Unavailable | RateExceeded) else 1008
             stream.end(Ending(code, problem.told[:_REASON_CHARACTERS_MAX]))
             return stream
 
@@ -133,9 +147,7 @@ class Live:
             raise InvalidValue("topic", "must be given, such as topic=top:arcade")
         if len(topics) > TOPICS_PER_STREAM_MAX:
             raise InvalidValue("topic", f"must be at most {TOPICS_PER_STREAM_MAX} a connection; open another one")
-        parsed = [parse_topic(text) for text in topics]
-        for topic in parsed:
-            self.check(topic, stream.identity)
+        parsed = [self.topic_for(stream.identity, text) for text in topics]
         offset = parse_since(since, self.hub.epoch)
         stream.seen = max(NO_OFFSET, offset or NO_OFFSET)
         for topic in parsed:
@@ -214,8 +226,8 @@ class Live:
             asked = _read(text)
             topic = asked.topic
             if asked.op == "subscribe":
-                parsed = parse_topic(asked.topic)
-                self.check(parsed, stream.identity)
+                self._count_read(stream.identity, stream.address)
+                parsed = self.topic_for(stream.identity, asked.topic)
                 await stream.watch(parsed, parse_since(asked.since, self.hub.epoch))
             else:
                 stream.unwatch(parse_topic(asked.topic).text)

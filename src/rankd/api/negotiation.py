@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from rankd.api.exchange import Header, Request, Response
-from rankd.errors import InvalidValue, MediaUnsupported
+from rankd.errors import Forbidden, InvalidValue, MediaUnsupported
 
 # A smaller body travels in one packet, compressed or not.
 COMPRESS_BYTES_MIN = 1_024
@@ -68,6 +68,21 @@ class Cors:
         if self._any:
             return self._headers[b"*"]
         return self._others if origin is None else self._headers.get(origin, self._others)
+
+    def check_page(self, origin: bytes | None, host: bytes | None) -> None:
+        """Refuse a WebSocket connection that a page of another origin opens; programs send no origin.
+
+        Browsers ask nobody before they open one. Behind a proxy that speaks TLS the scheme is not known here, so a page
+        is this server's own when its host and port are.
+        """
+        if origin is None or self._any or origin in self._headers:
+            return
+        scheme, _, place = origin.lower().partition(b"://")
+        port = {b"http": b":80", b"https": b":443"}.get(scheme)
+        if port is None or host is None or place.removesuffix(port) != host.lower().removesuffix(port):
+            raise Forbidden(
+                "Origin: pages of this origin may not open a WebSocket here; name the origin in server.cors_origins"
+            )
 
     def preflight(self, headers: Mapping[bytes, bytes]) -> Response:
         """Answer OPTIONS: what a page of this origin may send. The browser decides by it."""

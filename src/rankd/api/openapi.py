@@ -215,7 +215,8 @@ def _sent_headers(call: Call) -> list[tuple[str, Schema, str]]:
         text = {"type": "string"}  # of which form, only boards with `signing` ask
         headers.append((TIMESTAMP_HEADER, text, "On boards with `signing`: when it was signed, in s since 1970."))
         about = f"On boards with `signing`: v1= and the HMAC-SHA256 of {TIMESTAMP_HEADER}, a dot, {KEY_HEADER}, a dot"
-        headers.append((SIGNATURE_HEADER, text, f"{about} and the body, in hexadecimal digits."))
+        about += " and the body, in hexadecimal digits. The key is that of the signing key then, whoever sends it."
+        headers.append((SIGNATURE_HEADER, text, about))
     if call.name in CACHED:
         headers.append(("If-None-Match", {"type": "string"}, "The ETag of an answer: 304 while it still holds."))
     return headers

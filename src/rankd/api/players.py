@@ -66,6 +66,8 @@ async def put_friends(service: Service, request: Request) -> Response:
     player = check_player(request.arguments[0])
     require_player_or_service(request.identity, player, PLAYERS)
     group = bodies.decode(_players, await service.body(request))
+    if request.identity is not None:
+        service.count_list(request.identity)
     sender = sender_of(service, request, request.identity)
     stored = await service.in_thread(lambda: service.boards.set_friends(player, group.players, sender=sender))
     return json_response(encode(bodies.Players([*stored])))

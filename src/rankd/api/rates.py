@@ -2,10 +2,10 @@
 
     take → the limits that hold for this caller → all of them grant it, or none is charged and RateExceeded is raised
 
-A bucket holds a second's worth of requests and fills evenly. All that is kept of one is when it will be full again
-(GCRA), and only while it is not. Each limit has a table of its own, so that a flood from many addresses cannot push
-players out of theirs. A request that costs more than a bucket holds, a player's batch, is granted when the bucket is
-full and leaves it in debt: the rate holds, and nobody waits for a grant that can never come.
+A bucket holds what its limit allows in its period, a second or a minute, and fills evenly. All that is kept of one is
+when it will be full again (GCRA), and only while it is not. Each limit has a table of its own, so that a flood from
+many addresses cannot push players out of theirs. A request that costs more than a bucket holds, a player's batch, is
+granted when the bucket is full and leaves it in debt: the rate holds, and nobody waits for a grant that can never come.
 
 Only the event loop's thread may call this.
 """
@@ -23,7 +23,7 @@ from rankd.api.exchange import Header
 from rankd.config.model import Limits
 from rankd.errors import RankdError, RateExceeded
 
-BURST_S = 1.0  # how many seconds' worth a bucket holds
+PERIODS_S = {"second": 1.0, "minute": 60.0}
 ROUNDING_S = 1e-6  # sums of floats are off by less
 SAID_MAX = 1_000  # headers kept for each limit
 SHARED_EVERY_S = 0.1
@@ -33,15 +33,29 @@ LOOKED_AT_MAX = 8  # buckets, when room is made for another
 class _Limit:
     """One limit of the configuration, and when each caller's bucket is full again; the least recent is the first."""
 
-    __slots__ = ("_full_at", "_interval_s", "_said", "_tracked_max", "_who", "per_s", "refusals", "setting", "spent_s")
+    __slots__ = (
+        "_count",
+        "_full_at",
+        "_interval_s",
+        "_period",
+        "_period_s",
+        "_said",
+        "_tracked_max",
+        "_who",
+        "refusals",
+        "setting",
+        "spent_s",
+    )
 
-    def __init__(self, setting: str, who: str, per_s: int, tracked_max: int) -> None:
+    def __init__(self, setting: str, who: str, count: int, period: str, tracked_max: int) -> None:
         self.setting = setting
-        self.per_s = per_s
         self.refusals = 0
         self._who = who
+        self._count = count  # of requests in a period, which is how many a bucket holds
+        self._period = period
+        self._period_s = PERIODS_S[period]
         self._said: dict[int, tuple[Header, ...]] = {}  # by how many remain, of the most frequent
-        self._interval_s = 1 / per_s
+        self._interval_s = self._period_s / count
         self._tracked_max = tracked_max
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
         self.spent_s: dict[Hashable, float] | None = None  # since it was shared last, where it is
@@ -56,15 +70,15 @@ class _Limit:
         full_now = self._full_at.get(caller, now)
         full_now = full_now if full_now > now else now
         full = full_now + cost * self._interval_s
-        too_early_s = full - now - BURST_S
+        too_early_s = full - now - self._period_s
         owed_s = full_now - now
         if too_early_s > ROUNDING_S and owed_s > ROUNDING_S:
             self.refusals += 1
             retry_after_s = max(1, ceil(min(too_early_s, owed_s) - ROUNDING_S))
             raise RateExceeded(
-                f"too many requests by one {self._who}: {self.per_s} a second are taken; "
+                f"too many requests by one {self._who}: {self._count} a {self._period} are taken; "
                 f"send it again in {retry_after_s} s, with the same key if it has one",
-                self.per_s,
+                self._count,
                 retry_after_s,
             )
         return full
@@ -90,15 +104,19 @@ class _Limit:
 
     def headers(self, owed_s: float) -> tuple[Header, ...]:
         """Return what a granted request is told of its limit."""
-        if owed_s > BURST_S + ROUNDING_S:
-            return limit_headers(self.per_s, 0, ceil(owed_s - ROUNDING_S))
-        remaining = int((BURST_S + ROUNDING_S - owed_s) * self.per_s)
+        if owed_s > self._period_s + ROUNDING_S:
+            return limit_headers(self._count, 0, ceil(owed_s - ROUNDING_S))
+        remaining = int(self.remaining(owed_s - ROUNDING_S))
         said = self._said.get(remaining)
         if said is None:
-            said = limit_headers(self.per_s, remaining, ceil(BURST_S))
+            said = limit_headers(self._count, remaining, ceil(self._period_s))
             if remaining < SAID_MAX:
                 self._said[remaining] = said
         return said
+
+    def remaining(self, owed_s: float) -> float:
+        """Return how many requests a bucket still holds, less than none where it is in debt."""
+        return (self._period_s - owed_s) / self._interval_s
 
     def _make_room(self, now: float) -> None:
         """Forget buckets that are full again; when there is no room and none is found, the least recent one."""
@@ -131,20 +149,22 @@ class Rates:
         self._limits: list[_Limit] = []
         self._reads = self._by_whom(limits, "reads")
         self._writes = self._by_whom(limits, "writes")
+        self._lists = self._limit(limits, "player_lists_per_minute", "player", "minute")
 
     def _by_whom(self, limits: Limits, kinds: str) -> _ByWhom | None:
-        def limit(setting: str, who: str, per_s: int) -> _Limit | None:
-            if not per_s:
-                return None
-            made = _Limit(setting, who, per_s, limits.rates_tracked_max)
-            self._limits.append(made)
-            return made
-
         service, player, address = (
-            limit(f"{who}_{kinds}_per_s", named, getattr(limits, f"{who}_{kinds}_per_s"))
+            self._limit(limits, f"{who}_{kinds}_per_s", named, "second")
             for who, named in (("service", "credential"), ("player", "player"), ("address", "address"))
         )
         return (service, player, address) if service or player or address else None
+
+    def _limit(self, limits: Limits, setting: str, who: str, period: str) -> _Limit | None:
+        count = getattr(limits, setting)
+        if not count:
+            return None
+        made = _Limit(setting, who, count, period, limits.rates_tracked_max)
+        self._limits.append(made)
+        return made
 
     def take(
         self,
@@ -176,6 +196,11 @@ class Rates:
             return self._take_one(by_address, limited_as(address), cost)
         return self._take_both(own, player, by_address, limited_as(address), cost)
 
+    def take_list(self, player: str) -> None:
+        """Count a list of friends that a player stores by a token of their own."""
+        if self._lists is not None:
+            self._take_one(self._lists, player, 1)
+
     def _take_one(self, limit: _Limit, caller: Hashable, cost: int) -> tuple[Header, ...]:
         now = self._tell()
         full = limit.full_after(caller, now, cost)
@@ -190,7 +215,7 @@ class Rates:
         full_too = second.full_after(other, now, cost)
         first.grant(caller, full, now, cost)
         second.grant(other, full_too, now, cost)
-        if (BURST_S - full + now) * first.per_s <= (BURST_S - full_too + now) * second.per_s:  # fewer remain
+        if first.remaining(full - now) <= second.remaining(full_too - now):
             return first.headers(full - now)
         return second.headers(full_too - now)
 
@@ -237,10 +262,10 @@ class Rates:
         return sum(limit.tracked for limit in self._limits)
 
 
-def limit_headers(per_s: int, remaining: int, reset_s: int) -> tuple[Header, ...]:
+def limit_headers(limit: int, remaining: int, reset_s: int) -> tuple[Header, ...]:
     """Return what an answer says about a limit: a 429 that nothing remains, and when to come back."""
     return (
-        (b"ratelimit-limit", b"%d" % per_s),
+        (b"ratelimit-limit", b"%d" % limit),
         (b"ratelimit-remaining", b"%d" % remaining),
         (b"ratelimit-reset", b"%d" % reset_s),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rankd.api import bodies
-from rankd.api.access import require_own
+from rankd.api.access import require_own, sees_everybody
 from rankd.api.exchange import Request, Response, json_response, read_integer_text
 from rankd.api.negotiation import JSON, check_media
 from rankd.api.service import Service, encode
@@ -121,10 +121,11 @@ async def friends(service: Service, request: Request) -> Response:
 
 
 def friends_of(service: Service, request: Request) -> Response:
-    """Answer with a player among their stored friends; in a thread."""
+    """Answer with a player among their stored friends, as far as whoever asks may see them; in a thread."""
     board, player = request.arguments
     require_own(request.identity, player)
+    only_mutual = not sees_everybody(request.identity, is_public=service.config.server.public_read)
     query = request.query
     where = Where(window=query.get("window"), scope=query.get("scope"), ranking=query.get("ranking"))
     where["at_least"] = query.get("at_least")  # ranked already, so nothing is waited for
-    return json_response(encode(service.boards.friends_of(board, player, **where)))
+    return json_response(encode(service.boards.friends_of(board, player, only_mutual=only_mutual, **where)))

@@ -101,7 +101,8 @@ class Service:
         self.live = Live(
             hub,
             streams,
-            Tickets(monotonic),
+            Tickets(monotonic, self.authenticator.check),
+            self.count_read,
             public_read=self.config.server.public_read,
             interval_ms=push.push_interval_ms,
         )
@@ -154,6 +155,20 @@ class Service:
         """Count the scores of a player's batch against the player's limit; the request itself has been counted."""
         if self.rates is not None and count > 1:
             self.rates.take(True, identity.account, identity.is_service, identity.player, address, cost=count - 1)
+
+    def count_read(self, identity: Identity | None, address: str) -> None:
+        """Count what is no request of its own and reads all the same: a WebSocket connection, and each topic on it."""
+        if self.rates is None:
+            return
+        if identity is None:
+            self.rates.take(False, None, False, None, address)
+        else:
+            self.rates.take(False, identity.account, identity.is_service, identity.player, address)
+
+    def count_list(self, identity: Identity) -> None:
+        """Count a list of friends against the limit of the player who stores it; services have none."""
+        if self.rates is not None and identity.player is not None:
+            self.rates.take_list(identity.player)
 
     async def catch_up(self, request: Request) -> None:
         """Do what must come before a read: roll-overs that are due, and the position it asks for."""

@@ -3,8 +3,10 @@
     X-Rankd-Timestamp: 1777896000
     X-Rankd-Signature: v1=HMAC-SHA256(secret, timestamp "." Idempotency-Key "." body), in hexadecimal digits
 
-The timestamp bounds for how long a request that was overheard could be sent again, and the key makes such a repeat
-count once. A body is a JSON object, so no other cut of the same bytes is a request.
+The body names the board and the player of each score, so a signature holds for nobody else. The timestamp bounds for
+how long a request that was overheard could be sent again. The idempotency key belongs to the signing key and not to the
+account that carries the request, so a repeat counts once, whoever sends it. A body is a JSON object, so no other cut of
+the same bytes is a request.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ import hmac
 import re
 
 from rankd.clock import Clock
+from rankd.config.checks import SIGNATURE_TOLERANCE_S
 from rankd.errors import Forbidden
 from rankd.registry.credentials import Credentials
 
 TIMESTAMP_HEADER = "X-Rankd-Timestamp"
 SIGNATURE_HEADER = "X-Rankd-Signature"
 KEY_HEADER = "Idempotency-Key"
-TOLERANCE_S = 300
+TOLERANCE_S = SIGNATURE_TOLERANCE_S
 _VERSION = "v1="
 _TIMESTAMP = re.compile(rb"[0-9]{1,12}")
 
@@ -31,6 +34,11 @@ def sign(secret: str | bytes, timestamp: int, key: str, body: bytes) -> str:
     'v1=c1b363fb'
     """
     return _VERSION + _hmac(_bytes(secret), str(timestamp).encode(), key.encode(), body)
+
+
+def signing_account(name: str) -> str:
+    """Return whom the idempotency keys of submissions belong to that were signed with the key of this name."""
+    return f"signing:{name}"
 
 
 class Signatures:

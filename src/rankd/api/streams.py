@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rankd.api.addresses import limited_as
 from rankd.api.identity import Identity
 from rankd.errors import InvalidValue, Overloaded, RankdError
 from rankd.push.hub import Hub
@@ -170,7 +171,7 @@ class Streams:
         self._heartbeat_s = HEARTBEAT_S if heartbeat_s is None else heartbeat_s
         self._stalled_s = STALLED_S if stalled_s is None else stalled_s
         self._open: set[Stream] = set()
-        self._by_address: dict[str, int] = {}
+        self._by_address: dict[str | bytes, int] = {}  # as requests are counted: an IPv6 address by its /64
         self._is_over = False
         self.sent_away = 0  # for being too slow
 
@@ -184,23 +185,25 @@ class Streams:
             raise Overloaded("the server is about to stop; come again in a moment")
         if len(self._open) >= self._streams_max:
             raise Overloaded(f"the server has {self._streams_max} live connections, the most it takes; try again later")
-        if self._by_address.get(stream.address, 0) >= self._per_address_max:
+        address = limited_as(stream.address)
+        if self._by_address.get(address, 0) >= self._per_address_max:
             raise Overloaded(
                 f"there are {self._per_address_max} live connections from this address, the most there may be; "
                 "close one, or watch several topics on it"
             )
         self._open.add(stream)
-        self._by_address[stream.address] = self._by_address.get(stream.address, 0) + 1
+        self._by_address[address] = self._by_address.get(address, 0) + 1
 
     def remove(self, stream: Stream) -> None:
         """Give a connection's place back."""
         if stream in self._open:
             self._open.remove(stream)
-            left = self._by_address[stream.address] - 1
+            address = limited_as(stream.address)
+            left = self._by_address[address] - 1
             if left:
-                self._by_address[stream.address] = left
+                self._by_address[address] = left
             else:
-                del self._by_address[stream.address]
+                del self._by_address[address]
 
     def end_all(self, ending: Ending) -> None:
         """Let every connection end, and take no more."""

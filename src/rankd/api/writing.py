@@ -14,6 +14,7 @@ from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.negotiation import JSON, MSGPACK, NDJSON, check_media
 from rankd.api.service import Service, encode
+from rankd.api.signing import signing_account
 from rankd.domain.board import Writes
 from rankd.domain.position import parse_positions
 from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, RanksUnavailable, TooLarge, Unavailable
@@ -42,8 +43,7 @@ async def submit(service: Service, request: Request) -> Response:
     body = await service.body(request)
     check_media(request, (JSON,))
     sent = bodies.decode(_score, body)
-    identity = submitter(service, request, (sent,), body)
-    task = service.boards.prepare_score(sent, sender_of(service, request, identity))
+    task = service.boards.prepare_score(sent, submitter(service, request, (sent,), body))
     if service.boards.remote is not None:
         return await _submit_remotely(service, service.boards.remote, request, task)
     return json_response(encode(await service.commit(task)))
@@ -106,18 +106,17 @@ async def submit_batch(service: Service, request: Request) -> Response:
     limits = service.config.limits
     body = await service.body(request, limits.batch_bytes_max)
     imported = read_imported(request)
-    sender = sender_of(service, request, request.identity, is_import=imported)
 
     def prepare() -> ScoreTask:
         events = read_events(media, body)
         if len(events) > limits.batch_events_max:
             raise TooLarge(f"events: must be at most {limits.batch_events_max}; got {len(events)}: send them in parts")
-        identity = submitter(service, request, events, body)
-        if imported:
-            require_service(identity, ADMIN)
+        sender = submitter(service, request, events, body, is_batch=True, is_import=imported)
         return service.boards.prepare_events(events, sender)
 
     identity = require_identity(request.identity)  # before anything is decoded for them
+    if imported:
+        require_service(identity, ADMIN)
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
@@ -154,25 +153,59 @@ def read_imported(request: Request) -> bool:
     return text == "true"
 
 
-def submitter(service: Service, request: Request, events: Sequence[bodies.Score], body: bytes) -> Identity:
+def submitter(
+    service: Service,
+    request: Request,
+    events: Sequence[bodies.Score],
+    body: bytes,
+    *,
+    is_batch: bool = False,
+    is_import: bool = False,
+) -> Sender:
     """Return who submits, when they may submit all of this; a player's own token says who the player is."""
     identity = require_identity(request.identity)
+    if identity.is_service and SCORES not in identity.scopes:
+        require_service(identity, SCORES)
+    signing = _signing_key(service, events, is_batch=is_batch)
     if not identity.is_service:
         for index, event in enumerate(events):
             _check_player(service, identity, event, index)
-    elif SCORES not in identity.scopes:
-        require_service(identity, SCORES)
-    for board in {event.board for event in events}:
-        signing = service.boards.signing(board)
-        if signing is not None:
-            service.signatures.check(
-                signing,
-                timestamp=request.headers.get(b"x-rankd-timestamp"),
-                signature=request.headers.get(b"x-rankd-signature"),
-                key=request.headers.get(b"idempotency-key"),
-                body=body,
+    if signing is not None:
+        service.signatures.check(
+            signing,
+            timestamp=request.headers.get(b"x-rankd-timestamp"),
+            signature=request.headers.get(b"x-rankd-signature"),
+            key=request.headers.get(b"idempotency-key"),
+            body=body,
+        )
+    return sender_of(service, request, identity, is_import=is_import, signing=signing)
+
+
+def _signing_key(service: Service, events: Sequence[bodies.Score], *, is_batch: bool) -> str | None:
+    """Return the name of the key that must have signed a submission, None where no board asks for one.
+
+    A signature covers the body alone: what the body leaves out, whoever carries it could fill in.
+    """
+    keys = {board: service.boards.signing(board) for board in {event.board: None for event in events}}
+    signed = {board: key for board, key in keys.items() if key is not None}
+    if not signed:
+        return None
+    (first, signing), *others = signed.items()
+    for board, key in others:
+        if key != signing:
+            raise InvalidValue(
+                "events",
+                f"must be for boards with one signing key, and {first} names {signing}, {board} {key}; "
+                "send them in separate requests, each signed with its own key",
             )
-    return identity
+    for index, event in enumerate(events):
+        if event.player is None and event.board in signed:
+            raise InvalidValue(
+                f"events[{index}].player" if is_batch else "player",
+                f"must be given on {event.board}, whose submissions are signed: "
+                "write the player into the body, then sign it",
+            )
+    return signing
 
 
 def _check_player(service: Service, identity: Identity, event: bodies.Score, index: int) -> None:
@@ -186,13 +219,23 @@ def _check_player(service: Service, identity: Identity, event: bodies.Score, ind
         raise Forbidden(f"board: {event.board} takes scores from services only")
 
 
-def sender_of(service: Service, request: Request, identity: Identity | None, *, is_import: bool = False) -> Sender:
-    """Return who sends a write, from where, and under which key."""
+def sender_of(
+    service: Service,
+    request: Request,
+    identity: Identity | None,
+    *,
+    is_import: bool = False,
+    signing: str | None = None,
+) -> Sender:
+    """Return who sends a write, from where, and under which key; `signing` names the key it was signed with."""
     key = request.headers.get(b"idempotency-key")
+    account = "nobody" if identity is None else identity.account
     return Sender(
         name="nobody" if identity is None else identity.name,
-        account="nobody" if identity is None else identity.account,
+        account=account if signing is None else signing_account(signing),
         key=None if key is None else check_key(key.decode("latin-1")),
         origin=request.address if service.config.server.record_origin else None,
         imported=is_import,
+        signing=signing,
+        is_local=False,
     )

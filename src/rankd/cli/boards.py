@@ -246,7 +246,7 @@ def check(
     made = define_board(board, _whole(given, source, None if old is None else definition_of(old), sets))
     changes = [] if old is None else list(change(old, made))
     if others is not None:
-        check_feeds({**others, board: made})
+        check_feeds(made, others)
     found = Checked(
         board,
         None if others is None else old is None,

@@ -144,7 +144,7 @@ def submit(
 ) -> Call[Submitted]:
     """Count one score; it is on the server's disk and ranked when this returns.
 
-    `player` may be None where the token is a player's own.
+    `player` may be None where the token is a player's own and the board takes scores that are not signed.
     """
     sent = event(
         check_board_id(board),

@@ -17,6 +17,10 @@ from rankd.errors import InvalidValue
 
 JWT_SECRET_BYTES_MIN = 32  # of HMAC-SHA256's output: a shorter secret is easier to guess than to forge
 JWT_LEEWAY_S_MAX = 300
+SIGNATURE_TOLERANCE_S = 300  # how far the timestamp of a signed submission may be off, before and after
+SIGNED_UNDER_WAY_S = 60  # between the check of a signature and the commit, and between the clocks of two servers
+# As long as a signed submission is taken, its key has to be remembered: a repeat would count again.
+IDEMPOTENCY_TTL_MS_MIN = (2 * SIGNATURE_TOLERANCE_S + SIGNED_UNDER_WAY_S) * 1_000
 BATCH_EVENTS_MAX = 1_000_000
 HEADER_BYTES_MIN = 8_192  # the HTTP server's own least buffer
 # Every other number is at least 1; a rate of 0 is no limit.
@@ -25,7 +29,6 @@ MAY_BE_ZERO = {
     "server.stop_wait_ms",
     "server.stale_after_ms",
     "ledger.commit_wait_ms",
-    "ledger.idempotency_ttl_ms",
     "ranks.at_least_wait_ms",
     "ranks.cache_ms",
     "auth.jwt_leeway_s",
@@ -54,6 +57,12 @@ Where = Callable[[str], str]
 
 def check_config(config: Config, where: Where) -> None:
     """Refuse values that make no sense; `where` says how an error names a key."""
+    if config.ledger.idempotency_ttl_ms < IDEMPOTENCY_TTL_MS_MIN:
+        raise InvalidValue(
+            where("ledger.idempotency_ttl_ms"),
+            f"must be at least {IDEMPOTENCY_TTL_MS_MIN}, raise it; got {config.ledger.idempotency_ttl_ms}: "
+            f"a signed submission is taken for {2 * SIGNATURE_TOLERANCE_S} s, and would count again without its key",
+        )
     for section in config.__struct_fields__:
         values = getattr(config, section)
         if isinstance(values, msgspec.Struct):
@@ -82,7 +91,7 @@ def check_config(config: Config, where: Where) -> None:
 def _check_number(key: str, value: object, where: Where) -> None:
     if type(value) is not int:
         return
-    low = 0 if key in MAY_BE_ZERO or key.endswith("_per_s") else LOWEST.get(key, 1)
+    low = 0 if key in MAY_BE_ZERO or key.endswith(("_per_s", "_per_minute")) else LOWEST.get(key, 1)
     high = HIGHEST.get(key)
     if high is not None and not low <= value <= high:
         raise InvalidValue(where(key), f"must be from {low} to {high}; got {value}")

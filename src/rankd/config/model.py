@@ -48,6 +48,7 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     url: str = ""
     profiles_cached_max: int = 100_000
+    friends_bytes_max: int = 1024 * MIB  # of all lists of friends together
 
 
 class Ranks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,6 +107,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     service_reads_per_s: int = 0
     player_writes_per_s: int = 10
     player_reads_per_s: int = 0
+    player_lists_per_minute: int = 10  # lists of friends
     address_writes_per_s: int = 0
     address_reads_per_s: int = 0
     rates_tracked_max: int = 100_000

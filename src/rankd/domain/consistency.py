@@ -27,10 +27,16 @@ def check_consistency(board: Board) -> None:
     _check_exact_top(board)
 
 
-def check_feeds(boards: Mapping[str, Board]) -> None:
-    """Refuse feeds that go nowhere or on to a third board; `boards` are all boards there will be, by id."""
+def check_feeds(defined: Board, others: Mapping[str, Board]) -> None:
+    """Refuse feeds from or to a board that go nowhere, on to a third board or past a signature.
+
+    `others` are the boards there are, by id; one of the same id is replaced.
+    """
+    boards = {**others, defined.id: defined}
     for board in boards.values():
         for fed_id in board.feeds:
+            if defined.id not in (board.id, fed_id):
+                continue
             fed = boards.get(fed_id)
             if fed is None:
                 raise InvalidValue("feeds", f"{board.id} feeds {fed_id}, which is not defined; define {fed_id} first")
@@ -39,6 +45,13 @@ def check_feeds(boards: Mapping[str, Board]) -> None:
                     "feeds",
                     f"{board.id} feeds {fed_id}, which feeds {', '.join(fed.feeds)}; feeds do not chain: "
                     f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
+                )
+            if fed.signing is not None and board.signing != fed.signing:
+                raise InvalidValue(
+                    "feeds",
+                    f"{board.id} feeds {fed_id}, which takes only submissions signed with {fed.signing}, and is "
+                    f"{'not signed' if board.signing is None else f'signed with {board.signing}'} itself; "
+                    f'define {board.id} with signing = "{fed.signing}", or let it feed another board',
                 )
 
 

@@ -113,7 +113,7 @@ class Changes:
         old = boards.get(board.id)
         if old is not None and not change(old, board):
             return
-        check_feeds({**boards, board.id: board})
+        check_feeds(board, boards)
         version = self._applier.state.versions.get(board.id, 0) + 1
         accepted = self._writer.acceptances.accepted(board, commit.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})

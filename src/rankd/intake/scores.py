@@ -17,7 +17,7 @@ from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE
 from rankd.domain.player import PLAYER_BYTES_MAX, check_player
 from rankd.domain.scope import check_attributes
 from rankd.domain.score import check_score, check_tiebreak, encode_metadata
-from rankd.errors import BoardClosed, InvalidValue
+from rankd.errors import BoardClosed, Forbidden, InvalidValue
 from rankd.intake.queue import Task
 from rankd.intake.sender import LOCAL, Sender
 
@@ -129,6 +129,14 @@ def check_open(board: Board) -> None:
     """Refuse scores for a board that takes none at present."""
     if not board.open:
         raise BoardClosed(f"board: {board.id} takes no scores now; define it with open = true")
+
+
+def check_signed(board: Board, sender: Sender) -> None:
+    """Refuse scores that came unsigned to a board that was defined while they were under way."""
+    if board.signing is not None and not sender.is_local and sender.signing != board.signing:
+        raise Forbidden(
+            f"board: {board.id} takes submissions signed with {board.signing} only; sign it and send it again"
+        )
 
 
 def check_players(players: object) -> list[str]:

@@ -18,6 +18,8 @@ class Sender(msgspec.Struct, frozen=True):
     key: str | None = None
     origin: str | None = None  # the address it came from, where that is kept
     imported: bool = False  # an administrator's import: instants may go back as far as windows are open
+    signing: str | None = None  # the name of the key it was signed with
+    is_local: bool = True  # whether it comes from this program itself, of which no board asks for a signature
 
     @property
     def is_plain(self) -> bool:

@@ -23,7 +23,7 @@ from rankd.intake.commit import Commit
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import Repeats, check_same
 from rankd.intake.results import PARTITION, Batched, Question, Submitted, submitted, submitted_of, token
-from rankd.intake.scores import ScoreTask, check_open, single_task
+from rankd.intake.scores import ScoreTask, check_open, check_signed, single_task
 from rankd.intake.sender import Sender
 from rankd.intake.way import Way, way_of
 from rankd.ledger.event import Detail, Kind, Single, Stretch
@@ -280,6 +280,7 @@ class Writer:
 
     def _checked_board(self, task: ScoreTask) -> Board:
         board = self.board(task.board_id)
+        check_signed(board, task.sender)
         if board is not task.board:  # not checked yet, or changed since
             check_open(board)
             task.check_bounds(board)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 import apsw
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
+from rankd.ledger.checksum import checksum
 from rankd.ledger.direct import appender_of, error_of
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Database:
         writer.pragma("synchronous", "full")
         # Checkpoints are made between commits, off the hot path; see `checkpoint`.
         writer.pragma("wal_autocheckpoint", 0)
+        add_functions(writer)
         for number, script in enumerate(scripts[version:], start=version + 1):
             with self.writing() as connection:
                 connection.execute(script)
@@ -249,6 +251,11 @@ def migrations() -> list[str]:
     """Return the scripts that bring a file from each version to the next, the first from nothing to 1."""
     scripts = [script for script in files(__package__).joinpath(MIGRATIONS).iterdir() if script.name.endswith(".sql")]
     return [script.read_text() for script in sorted(scripts, key=lambda script: script.name)]
+
+
+def add_functions(connection: apsw.Connection) -> None:
+    """Let scripts compute what a row's checksum is."""
+    connection.create_scalar_function("row_checksum", checksum, deterministic=True)
 
 
 def check_sqlite_version(found: str) -> None:

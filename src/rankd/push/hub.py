@@ -59,8 +59,8 @@ class Hub:
         self._interval_s = interval_ms / 1_000
         self._in_thread = in_thread
         self._ends = ends
-        self._topics: dict[str, Watched] = {}
-        self._idle: OrderedDict[str, Watched] = OrderedDict()  # those of them that nobody watches, by when that began
+        self._topics: dict[Topic, Watched] = {}
+        self._idle: OrderedDict[Topic, Watched] = OrderedDict()  # those of them that nobody watches, by when that began
         self._room = Room()
         self.epoch = secrets.token_hex(4)
         self.offset = 0
@@ -77,11 +77,11 @@ class Hub:
 
     async def watch(self, topic: Topic, watcher: Watcher) -> Watched:
         """Let somebody watch a topic, and see it as it is now; raises what the matching read would."""
-        watched = self._topics.get(topic.text) or self._begin(topic)
+        watched = self._topics.get(topic) or self._begin(topic)
         is_alone = not watched.watchers
         # Before anything is waited for: whoever comes meanwhile must find the same.
         watched.watchers.add(watcher)
-        self._idle.pop(watched.name, None)
+        self._idle.pop(watched.topic, None)
         try:
             await self._refresh(watched)
         except BaseException:
@@ -97,17 +97,17 @@ class Hub:
         if len(self._topics) >= TOPICS_MAX:
             raise Overloaded("more is being watched than the server takes; try again later")
         watched = Watched(topic, self._boards, self._next_offset, self._room)
-        self._topics[watched.name] = watched
+        self._topics[watched.topic] = watched
         return watched
 
     def unwatch(self, watched: Watched, watcher: Watcher) -> None:
         """Let somebody watch a topic no more."""
         watched.watchers.discard(watcher)
-        if watched.watchers or self._topics.get(watched.name) is not watched:
+        if watched.watchers or self._topics.get(watched.topic) is not watched:
             return
         watched.idle_since = asyncio.get_running_loop().time()
-        self._idle[watched.name] = watched
-        self._idle.move_to_end(watched.name)
+        self._idle[watched.topic] = watched
+        self._idle.move_to_end(watched.topic)
         if watched.is_blank:
             self._forget(watched)
         self._forget_idle(IDLE_TOPICS_MAX)
@@ -151,7 +151,7 @@ class Hub:
             seen = await self._in_thread(lambda some=some: self._glance(some))  # type: ignore[misc]
             changed = []
             for watched in some:
-                glance = seen[watched.name]
+                glance = seen[watched.topic]
                 if isinstance(glance, Glance) and watched.is_as_before(glance, until_settled=True):
                     if watched.publish():  # what somebody saw who came since the last look
                         await self._wake(watched)
@@ -164,25 +164,25 @@ class Hub:
         if faults:
             raise faults[-1]
 
-    def _glance(self, some: list[Watched]) -> dict[str, Glance | RankdError]:
+    def _glance(self, some: list[Watched]) -> dict[Topic, Glance | RankdError]:
         """Return what topics are about, with fingerprints; the error where that cannot be told. In a thread."""
-        found: dict[str, Glance | RankdError] = {}
-        meant: dict[str, Meant] = {}
+        found: dict[Topic, Glance | RankdError] = {}
+        meant: dict[Topic, Meant] = {}
         for watched in some:
             try:
-                meant[watched.name] = watched.meant()
+                meant[watched.topic] = watched.meant()
             except RankdError as problem:
-                found[watched.name] = problem
+                found[watched.topic] = problem
         away = RanksUnavailable("it cannot be told at present whether anything changed")
-        for name, fingerprint in zip(meant, self._boards.fingerprints_in(list(meant.values())), strict=True):
-            found[name] = away if fingerprint is None else Glance(meant[name], fingerprint)
+        for topic, fingerprint in zip(meant, self._boards.fingerprints_in(list(meant.values())), strict=True):
+            found[topic] = away if fingerprint is None else Glance(meant[topic], fingerprint)
         return found
 
     def _slices(self, count: int) -> Iterator[list[Watched]]:
         """Go through what is watched, so many topics at a time; whatever is forgotten meanwhile is left out."""
-        names = iter(list(self._topics))
-        while some := list(islice(names, count)):
-            found = [self._topics.get(name) for name in some]
+        topics = iter(list(self._topics))
+        while some := list(islice(topics, count)):
+            found = [self._topics.get(topic) for topic in some]
             yield [watched for watched in found if watched is not None and watched.watchers]
 
     async def _look_at(self, watched: Watched, seen: Glance | None = None) -> None:
@@ -197,8 +197,9 @@ class Hub:
             await self._wake(watched)
 
     async def _refresh(self, watched: Watched, *, until_settled: bool = False, seen: Glance | None = None) -> None:
-        # Friends are up to a thousand, and their list is on disk; and ranks may be in another process.
-        if watched.topic.kind is Kind.FRIENDS or self._boards.remote is not None:
+        # Friends are up to a thousand, and their lists are on disk; and ranks may be in another process.
+        topic = watched.topic
+        if topic.kind is Kind.FRIENDS or topic.only_mutual or self._boards.remote is not None:
             watched.take(await self._in_thread(lambda: watched.look(until_settled=until_settled, seen=seen)))
         else:
             watched.take(watched.look(until_settled=until_settled))
@@ -219,6 +220,6 @@ class Hub:
             self._forget(next(iter(self._idle.values())))
 
     def _forget(self, watched: Watched) -> None:
-        del self._idle[watched.name]
-        del self._topics[watched.name]
+        del self._idle[watched.topic]
+        del self._topics[watched.topic]
         watched.forget()

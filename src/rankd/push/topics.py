@@ -32,6 +32,7 @@ class Topic(NamedTuple):
     window: str | None = None
     scope: str | None = None
     player: str = ""
+    only_mutual: bool = False  # it names nobody but the player and mutual friends: whoever watches may see no others
 
     @property
     def text(self) -> str:

@@ -44,7 +44,7 @@ def view_of(boards: Boards, topic: Topic, meant: Meant) -> View:
             page = boards.top_in(meant, ENTRIES)
             return View(page, page.entries)
         case Kind.FRIENDS:
-            group = boards.friends_of(topic.board, topic.player)
+            group = boards.friends_of(topic.board, topic.player, only_mutual=topic.only_mutual)
             return View(group, group.entries)
         case Kind.PLAYER:
             return _player(boards, topic, meant)
@@ -57,7 +57,11 @@ def _player(boards: Boards, topic: Topic, meant: Meant) -> View:
         return View(_absent(boards.top_in(meant, 1), topic.player), ())
     if around is None:
         return View(standing, (_entry(standing),))
-    return View(standing, (_entry(standing),), _players(around.above), _players(around.below))
+    ahead, behind = _players(around.above), _players(around.below)
+    if topic.only_mutual:
+        friends = frozenset(boards.mutual_friends(topic.player))
+        ahead, behind = ahead & friends, behind & friends
+    return View(standing, (_entry(standing),), ahead, behind)
 
 
 def _entry(standing: Standing) -> Entry:

@@ -7,7 +7,10 @@ Promises:
 - Where the store is away, `profiles` leaves out those it cannot tell, since ranks are answered without names too.
   Everything else that memory does not answer is LedgerUnavailable: no profile, no friends or no attributes would be a
   wrong answer, and what a score is counted by stays with it.
-- A search finds players by the start of their id (as it is written) or of their name (in any case), ids first.
+- A search finds players by the start of their id (as it is written) or of their name (in any case), ids first. A player
+  is whoever scored or has a profile: an id in somebody's list of friends, or one that a list belongs to, is none.
+- All lists of friends together take no more than the bytes the registry was opened with; one that would be too many is
+  Overloaded. A list that takes no more than the one it replaces is always stored.
 
 Not promised: any order between a profile's change and scores that are under way: what a score is counted by is resolved
 when it is accepted and stored with it.
@@ -22,6 +25,8 @@ from typing import Protocol
 
 import msgspec
 
+from rankd.errors import Overloaded
+
 COUNTRY = "country"  # a profile's country is an attribute of this name
 
 
@@ -33,6 +38,14 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     avatar_url: str | None = None
     country: str | None = None
     attributes: dict[str, str] = {}
+
+
+def too_many_friends(friends_bytes_max: int) -> Overloaded:
+    """Say that lists of friends take all the room they may."""
+    return Overloaded(
+        f"players: all lists of friends together take the {friends_bytes_max} bytes they may; store a shorter list, or "
+        "let whoever runs the server raise registry.friends_bytes_max"
+    )
 
 
 def filled(given: Profile, known: Profile) -> Profile:
@@ -72,6 +85,10 @@ class Registry(Protocol):
 
     def friends(self, player: str) -> list[str]:
         """Return a player's friends in the order they were given; none when nothing was stored."""
+        ...
+
+    def mutual_friends(self, player: str) -> list[str]:
+        """Return those of a player's friends in whose own list the player is, in the order they were given."""
         ...
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:

@@ -21,10 +21,11 @@ from rankd.errors import LedgerUnavailable
 from rankd.ledger.postgres.connections import Connection, Connections
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.registry.memory import Memory
-from rankd.registry.port import COUNTRY, Profile
+from rankd.registry.port import COUNTRY, Profile, too_many_friends
 from rankd.registry.postgres_statements import (
     BY_ID,
     BY_NAME,
+    CLEAR_FRIENDS,
     FILL_PROFILE,
     FRIENDS,
     MEET,
@@ -33,6 +34,7 @@ from rankd.registry.postgres_statements import (
     SET_PROFILE,
 )
 from rankd.registry.postgres_watch import Watch
+from rankd.settings import FRIENDS_BYTES_MAX
 
 LOOK_EVERY_MS = 1_000
 FRIENDS_PER_PROFILE = 4  # memory for ids of friends, against that for profiles
@@ -56,8 +58,15 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 class PostgresRegistry:
     """Profiles and friends; those asked for lately are in memory, also that somebody has none."""
 
-    def __init__(self, url: str, profiles_cached_max: int, look_every_ms: int = LOOK_EVERY_MS) -> None:
+    def __init__(
+        self,
+        url: str,
+        profiles_cached_max: int,
+        look_every_ms: int = LOOK_EVERY_MS,
+        friends_bytes_max: int = FRIENDS_BYTES_MAX,
+    ) -> None:
         """Begin with nothing in memory, and to look for the changes of others; the database has to be migrated."""
+        self._friends_bytes_max = friends_bytes_max
         self.changes = 0
         self._changes_lock = threading.Lock()
         self._has_profiles = False
@@ -142,14 +151,26 @@ class PostgresRegistry:
 
     def friends(self, player: str) -> list[str]:
         """Return a player's friends in the order they were given."""
-        held = self._friends.get(player, _NO_ANSWER)
-        if held is _NO_ANSWER:
+        return list(self._lists([player])[player])
+
+    def mutual_friends(self, player: str) -> list[str]:
+        """Return those of a player's friends in whose own list the player is, in the order they were given."""
+        friends = self.friends(player)
+        lists = self._lists(friends)
+        return [friend for friend in friends if player in lists[friend]]
+
+    def _lists(self, players: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the list of friends of each."""
+        lists = {player: self._friends.get(player, _NO_ANSWER) for player in players}
+        missing = [player for player, friends in lists.items() if friends is _NO_ANSWER]
+        if missing:
             moment = self._friends.moment
             with self._reading() as connection:
-                found = connection.execute(FRIENDS, (player,)).fetchone()
-            held = () if found is None else tuple(found[0])
-            self._friends.keep(moment, {player: held})
-        return list(held)
+                found: dict[str, list[str]] = dict(connection.execute(FRIENDS, (missing,)).fetchall())
+            loaded = {player: tuple(found.get(player, ())) for player in missing}
+            self._friends.keep(moment, loaded)
+            lists.update(loaded)
+        return lists
 
     def search(self, start: str, limit: int) -> list[Profile]:
         """Return players whose id or name begins with a text, ids first."""
@@ -211,9 +232,11 @@ class PostgresRegistry:
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:
         """Store a player's friends."""
-        said = {"met": [player, *friends], "player": player, "friends": list(friends)}
+        said = {"player": player, "friends": list(friends), "bytes_max": self._friends_bytes_max}
         with self._changing(self._friends, player) as connection:
-            connection.execute(SET_FRIENDS, said)
+            stored = connection.execute(SET_FRIENDS if friends else CLEAR_FRIENDS, said)
+        if friends and not stored.rowcount:
+            raise too_many_friends(self._friends_bytes_max)
 
     def meet(self, players: Sequence[str]) -> None:
         """Let players who have no profile be found by their ids, such as those who scored."""

@@ -1,6 +1,6 @@
 """The registry's statements on PostgreSQL.
 
-A change is one statement, so that it is one round trip and one transaction: whoever is named there can be found by id
+A change is one statement, so that it is one round trip and one transaction: whoever has a profile can be found by id
 (`met`), and other processes hear whose memory to forget (`noted`). Players are met in the order of their ids: two
 statements that meet the same newcomers wait for each other, and never both.
 """
@@ -29,7 +29,7 @@ ORDER BY name_key, player
 LIMIT %s
 """
 
-FRIENDS = "SELECT friends FROM registry_friends WHERE player = %s"
+FRIENDS = "SELECT player, friends FROM registry_friends WHERE player = ANY (%s)"
 
 MEET = """
 INSERT INTO registry_players (id)
@@ -65,15 +65,22 @@ SET name = coalesce(excluded.name, held.name),
 RETURNING player, name, avatar_url, country, attributes
 """
 
+# Of all lists together only the table's size is known: what vacuum has not given back yet counts.
 SET_FRIENDS = """
-WITH met AS (INSERT INTO registry_players (id)
-             SELECT DISTINCT id COLLATE "C" FROM unnest(%(met)s::text[]) AS met (id) ORDER BY id COLLATE "C"
-             ON CONFLICT DO NOTHING),
-     noted AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
+WITH room AS (SELECT pg_table_size('registry_friends') < %(bytes_max)s
+                  OR EXISTS (SELECT FROM registry_friends
+                             WHERE player = %(player)s AND cardinality(friends) >= cardinality(%(friends)s::text[]))
+                  AS is_left),
+     noted AS (INSERT INTO registry_changes (player) SELECT %(player)s FROM room WHERE is_left)
 INSERT INTO registry_friends (player, friends)
-VALUES (%(player)s, %(friends)s)
+SELECT %(player)s, %(friends)s FROM room WHERE is_left
 ON CONFLICT (player) DO UPDATE
 SET friends = excluded.friends
+"""
+
+CLEAR_FRIENDS = """
+WITH noted AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
+DELETE FROM registry_friends WHERE player = %(player)s
 """
 
 # The start of the server tells it from one that was promoted, where the same transaction ids may mean others.

@@ -11,7 +11,8 @@ import msgspec
 
 from rankd.ledger.checksum import check, checksum
 from rankd.ledger.database import Database
-from rankd.registry.port import COUNTRY, Profile, filled
+from rankd.registry.port import COUNTRY, Profile, filled, too_many_friends
+from rankd.settings import FRIENDS_BYTES_MAX
 
 _LAST = "\U0010ffff"
 _SELECT = (
@@ -25,19 +26,28 @@ _BY_NAME = (
     _SELECT.format(join="")
     + "profiles.name_key >= ? AND profiles.name_key < ? ORDER BY profiles.name_key, players.id LIMIT ?"
 )
+_FRIENDS = "SELECT player, friends, checksum FROM friend_lists WHERE player = ?"
+_FRIENDS_BYTES = "SELECT octet_length(player) + octet_length(friends) FROM friend_lists WHERE player = ?"
 _NOBODY: Mapping[str, str] = {}
 _UNKNOWN = Profile("")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
-_decode_friends = msgspec.json.Decoder(list[int]).decode
+_decode_friends = msgspec.json.Decoder(list[str]).decode
 
 
 class SqliteRegistry:
     """Profiles and friends; the profiles asked for lately are in memory, those who have none too."""
 
-    def __init__(self, database: Database, profiles_cached_max: int, told: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        profiles_cached_max: int,
+        told: Callable[[int], None],
+        friends_bytes_max: int = FRIENDS_BYTES_MAX,
+    ) -> None:
         """Begin with nothing in memory; `told` hears how often the registry was changed, after each change."""
         self._database = database
+        self._friends_bytes_max = friends_bytes_max
         self._cached_max = profiles_cached_max
         self._told = told
         self.changes = 0
@@ -111,38 +121,41 @@ class SqliteRegistry:
         """Look at every profile and list of friends; LedgerDamaged names the first that is not as it was written."""
         with self._database.reading() as reader:
             profiles: list[Any] = reader.execute(_SELECT.format(join="") + "1").fetchall()
-            lists: list[Any] = reader.execute("SELECT player, friends, checksum FROM friends").fetchall()
+            lists: list[Any] = reader.execute("SELECT player, friends, checksum FROM friend_lists").fetchall()
         for row in profiles:
             _profile(row)
-        for player, friends, stored in lists:
-            check(f"the list of friends of player {player}", stored, player, friends)
+        for row in lists:
+            _friends(row)
 
     def friends(self, player: str) -> list[str]:
         """Return a player's friends in the order they were given."""
         with self._database.reading() as reader:
-            found: Any = reader.execute(
-                "SELECT friends.player, friends.friends, friends.checksum"
-                " FROM friends JOIN players ON players.number = friends.player WHERE players.id = ?",
-                (player,),
-            ).get
-            if found is None:
-                return []
-            number, friends, stored = found
-            check(f"the list of friends of {player}", stored, number, friends)
-            rows = reader.executemany(
-                "SELECT id FROM players WHERE number = ?", ((number,) for number in _decode_friends(friends))
-            )
-            return [friend for (friend,) in rows]
+            found: Any = reader.execute(_FRIENDS, (player,)).get
+        return [] if found is None else _friends(found)
+
+    def mutual_friends(self, player: str) -> list[str]:
+        """Return those of a player's friends in whose own list the player is, in the order they were given."""
+        friends = self.friends(player)
+        with self._database.reading() as reader:
+            rows: list[Any] = reader.executemany(_FRIENDS, ((friend,) for friend in friends)).fetchall()
+        return [row[0] for row in rows if player in _friends(row)]
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:
         """Store a player's friends."""
+        listed = _encode(list(friends)).decode()
+        size = len(player.encode()) + len(listed.encode()) if friends else 0
         with self._changing() as writer:
-            listed = _encode([_number(writer, friend) for friend in friends]).decode()
-            number = _number(writer, player)
-            writer.execute(
-                "INSERT OR REPLACE INTO friends (player, friends, checksum) VALUES (?, ?, ?)",
-                (number, listed, checksum(number, listed)),
-            )
+            replaced: int = writer.execute(_FRIENDS_BYTES, (player,)).get or 0
+            total = writer.execute("SELECT friends_bytes FROM registry_changes").get + size - replaced
+            if size > replaced and total > self._friends_bytes_max:
+                raise too_many_friends(self._friends_bytes_max)
+            writer.execute("DELETE FROM friend_lists WHERE player = ?", (player,))
+            if friends:
+                writer.execute(
+                    "INSERT INTO friend_lists (player, friends, checksum) VALUES (?, ?, ?)",
+                    (player, listed, checksum(player, listed)),
+                )
+            writer.execute("UPDATE registry_changes SET friends_bytes = ?", (total,))
 
     def search(self, start: str, limit: int) -> list[Profile]:
         """Return players whose id or name begins with a text, ids first."""
@@ -178,3 +191,9 @@ def _profile(row: Any) -> Profile:
         return Profile(player)
     check(f"the profile of {player}", stored, number, name, avatar_url, country, attributes)
     return Profile(player, name, avatar_url, country, {} if attributes is None else _decode_attributes(attributes))
+
+
+def _friends(row: Any) -> list[str]:
+    player, friends, stored = row
+    check(f"the list of friends of {player}", stored, player, friends)
+    return _decode_friends(friends)

@@ -139,7 +139,7 @@ class SharedChanges:
             return None
         if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
             raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
-        check_feeds({**boards, board.id: board})
+        check_feeds(board, boards)
         version = self._definitions.next_version(board.id)
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})

@@ -64,7 +64,9 @@ def open_shared(
     with ExitStack() as opened:
         ledger = PostgresLedger(ledger_url)
         opened.callback(ledger.close)
-        registry = PostgresRegistry(registry_url or ledger_url, chosen.profiles_cached_max)
+        registry = PostgresRegistry(
+            registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
+        )
         opened.callback(registry.close)
         definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
         opened.callback(definitions.close)

@@ -33,6 +33,7 @@ from rankd.scaled.merging import CONTROLS
 BATCH_EVENTS = 10_000
 SENDER = "rankd migrate-from"
 PLAYERS_AT_ONCE = 5_000
+ALL_FRIENDS_BYTES = 2**62  # what was stored moves whole, whatever the limit is there
 Progress = Callable[[int, int], None]
 
 
@@ -158,7 +159,7 @@ class Moving:
 
     def _move_players(self, database: Database, registry_url: str) -> int:
         source = SqliteRegistry(database, PLAYERS_AT_ONCE, lambda _changes: None)
-        target = PostgresRegistry(registry_url, 1)
+        target = PostgresRegistry(registry_url, 1, friends_bytes_max=ALL_FRIENDS_BYTES)
         count = 0
         try:
             for players in _in_parts(database, "SELECT id FROM players ORDER BY number"):
@@ -167,7 +168,7 @@ class Moving:
                 for profile in source.profiles(players).values():
                     target.set_profile(profile)
                     count += 1
-            for players in _in_parts(database, "SELECT id FROM friends JOIN players ON number = player"):
+            for players in _in_parts(database, "SELECT player FROM friend_lists"):
                 for player in players:
                     target.set_friends(player, source.friends(player))
                     count += 1

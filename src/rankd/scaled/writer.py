@@ -21,7 +21,7 @@ from rankd.intake.commit import Commit
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import check_same
 from rankd.intake.results import Accepted, Question
-from rankd.intake.scores import ScoreTask, check_open
+from rankd.intake.scores import ScoreTask, check_open, check_signed
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Context
 from rankd.ledger.partitioned import (
@@ -313,6 +313,7 @@ class SharedWriter:
 
     def _checked_board(self, task: ScoreTask) -> Board:
         board = self.board(task.board_id)
+        check_signed(board, task.sender)
         if board is not task.board:  # not checked yet, or changed since
             check_open(board)
             task.check_bounds(board)

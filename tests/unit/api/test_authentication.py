@@ -86,6 +86,31 @@ def test_who_was_known_by_a_key_is_so_until_it_is_revoked(
     assert not authenticator.is_revoked(bob)
 
 
+def test_somebody_is_refused_whose_credential_was_revoked_or_has_expired_since(
+    authenticator: Authenticator, credentials: SqliteCredentials, clock: ManualClock
+) -> None:
+    (key, token), (_, short) = (
+        credentials.create(name, ["read"], player=name, expires_at=expires_at)
+        for name, expires_at in (("alice", None), ("bob", NOW + 5_000))
+    )
+    claimed = made({**CLAIMS, "exp": NOW_S + 5})
+    alice, *ending = (authenticator.identify(bearer(one)) for one in (token, short, claimed))
+    assert alice is not None
+    authenticator.check(alice)
+    credentials.revoke(key.id)
+    with pytest.raises(Unauthenticated, match="revoked; use another"):
+        authenticator.check(alice)
+
+    for somebody in ending:
+        assert somebody is not None
+        authenticator.check(somebody)
+    clock.advance(20_000)
+    for somebody in ending:
+        assert somebody is not None
+        with pytest.raises(Unauthenticated, match="expired; get a new one"):
+            authenticator.check(somebody)
+
+
 def test_a_players_keys_and_tokens_are_one_account(
     authenticator: Authenticator, credentials: SqliteCredentials
 ) -> None:

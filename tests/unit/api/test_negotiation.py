@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankd.api.negotiation import COMPRESS_BYTES_MIN, Compression, Cors, media_type
-from rankd.errors import InvalidValue, MediaUnsupported
+from rankd.errors import Forbidden, InvalidValue, MediaUnsupported
 
 GAME = b"https://game.example"
 LONG = b'{"rank":1,"player":"alice","score":976},' * 100
@@ -59,6 +59,46 @@ def test_any_page_may_read_where_all_origins_are_allowed_but_not_with_a_token() 
     assert preflight[b"access-control-allow-origin"] == b"*"
     assert b"authorization" not in preflight[b"access-control-allow-headers"]
     assert b"PUT" not in preflight[b"access-control-allow-methods"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        (None, b"ranks.example"),
+        (b"https://ranks.example", b"ranks.example"),
+        (b"http://127.0.0.1:8080", b"127.0.0.1:8080"),
+        (b"https://Ranks.example", b"ranks.EXAMPLE:443"),
+        (b"http://[::1]:8080", b"[::1]:8080"),
+        (b"http://ranks.example", b"ranks.example:80"),
+        (GAME, b"ranks.example"),
+    ],
+)
+def test_a_socket_is_opened_by_programs_own_pages_and_those_that_are_listed(origin: bytes | None, host: bytes) -> None:
+    Cors(["https://game.example"]).check_page(origin, host)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        (b"https://evil.example", b"ranks.example"),
+        (b"https://ranks.example.evil.example", b"ranks.example"),
+        (b"https://evil.example:443", b"ranks.example"),
+        (b"http://127.0.0.1:3000", b"127.0.0.1:8080"),
+        (b"https://ranks.example:8443", b"ranks.example"),
+        (b"http://ranks.example:443", b"ranks.example"),
+        (b"null", b"ranks.example"),
+        (b"null", b"null"),
+        (b"", b""),
+        (b"file://ranks.example", b"ranks.example"),
+        (b"https://ranks.example", None),
+        (b"https://ranks.example/", b"ranks.example"),
+    ],
+)
+def test_a_page_of_another_origin_opens_no_socket(origin: bytes, host: bytes | None) -> None:
+    for cors in (Cors([]), Cors(["https://game.example"])):
+        with pytest.raises(Forbidden, match=r"name the origin in server\.cors_origins"):
+            cors.check_page(origin, host)
+    Cors(["*"]).check_page(origin, host)
 
 
 def test_a_page_of_a_listed_origin_may_send_a_player_s_score() -> None:

@@ -29,7 +29,7 @@ class Clock:
 
 
 def rates_of(clock: Callable[[], float] | None = None, **limits: int) -> Rates:
-    return Rates(Limits(**{"player_writes_per_s": 0, **limits}), clock or Clock())
+    return Rates(Limits(**{"player_writes_per_s": 0, "player_lists_per_minute": 0, **limits}), clock or Clock())
 
 
 def write(rates: Rates, player: str = "alice", cost: int = 1, address: str = HERE) -> dict[bytes, bytes] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rankd.api.signing import TOLERANCE_S
 from rankd.config.checks import listen_address
 from rankd.config.loading import KEYS, load_config
 from rankd.config.model import Config
@@ -62,6 +63,15 @@ def test_a_limit_is_at_least_one(key: str) -> None:
 @pytest.mark.parametrize("key", ["limits_player_writes_per_s", "limits_address_reads_per_s", "ledger_commit_wait_ms"])
 def test_a_rate_or_a_wait_may_be_none(key: str) -> None:
     assert loaded(**{key: "0"})
+
+
+def test_keys_are_remembered_for_as_long_as_a_signed_submission_is_taken() -> None:
+    said = refusal(ledger_idempotency_ttl_ms="659999")
+
+    assert said.startswith("RANKD_LEDGER_IDEMPOTENCY_TTL_MS: must be at least 660000, raise it; got 659999: a signed ")
+    assert said.endswith("would count again without its key")
+    assert loaded(ledger_idempotency_ttl_ms="660000").ledger.idempotency_ttl_ms > 2 * TOLERANCE_S * 1_000
+    assert "must be at least 660000" in refusal(ledger_idempotency_ttl_ms="0")
 
 
 def test_a_log_may_not_stop_commits_before_it_is_moved() -> None:

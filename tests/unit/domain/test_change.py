@@ -115,7 +115,9 @@ def test_a_board_is_compared_with_itself_only() -> None:
 
 
 def _boards(**feeds: list[str]) -> None:
-    check_feeds({name: define_board(name, {"feeds": fed}) for name, fed in feeds.items()})
+    boards = {name: define_board(name, {"feeds": fed}) for name, fed in feeds.items()}
+    for board in boards.values():
+        check_feeds(board, boards)
 
 
 def test_many_boards_may_feed_one() -> None:
@@ -135,3 +137,27 @@ def test_two_boards_cannot_feed_each_other() -> None:
 def test_a_board_that_is_not_defined_cannot_be_fed() -> None:
     with pytest.raises(InvalidValue, match="frame feeds xp, which is not defined; define xp first"):
         _boards(frame=["xp"])
+
+
+@pytest.mark.parametrize(("feeding", "fed"), [(None, None), ("relay", None), ("relay", "relay")])
+def test_a_signed_board_is_fed_by_boards_with_the_same_signing_key(feeding: str | None, fed: str | None) -> None:
+    boards = {"frame": define_board("frame", {"feeds": ["xp"], "signing": feeding})}
+    boards["xp"] = define_board("xp", {"signing": fed})
+    for board in boards.values():
+        check_feeds(board, boards)
+
+
+@pytest.mark.parametrize(("feeding", "said"), [(None, "not signed"), ("other", "signed with other")])
+@pytest.mark.parametrize("defined", ["frame", "xp"])
+def test_a_feed_is_no_way_past_a_signature(feeding: str | None, said: str, defined: str) -> None:
+    boards = {"frame": define_board("frame", {"feeds": ["xp"], "signing": feeding})}
+    boards["xp"] = define_board("xp", {"signing": "relay"})
+    with pytest.raises(
+        InvalidValue, match=f'feeds: frame feeds xp, .* is {said} itself; define frame with signing = "re'
+    ):
+        check_feeds(boards[defined], boards)
+
+
+def test_feeds_between_other_boards_do_not_keep_a_board_from_being_defined() -> None:
+    boards = {"frame": define_board("frame", {"feeds": ["xp"]}), "xp": define_board("xp", {"signing": "relay"})}
+    check_feeds(define_board("words", {}), boards)

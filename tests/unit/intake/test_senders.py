@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import rankd
 from rankd import Boards, ManualClock
-from rankd.errors import BoardUnknown, InvalidValue, KeyReused, RankdError
+from rankd.api import bodies
+from rankd.errors import BoardUnknown, Forbidden, InvalidValue, KeyReused, RankdError
 from rankd.intake.sender import Sender
 
 NOW = 1_777_896_000_000
@@ -156,6 +158,36 @@ def test_keys_belong_to_accounts_and_names_stand_in_the_ledger(boards: Boards) -
     assert not answer.repeated
     assert [(event.sender, event.origin) for event in boards.history("alice")] == [("player", "192.0.2.7")]
     assert [(event.sender, event.origin) for event in boards.history("bob")] == [("player", None)]
+
+
+@pytest.mark.parametrize("key", [None, "match-1"])
+def test_a_board_that_asks_for_signatures_is_asked_again_when_scores_are_committed(
+    boards: Boards, key: str | None
+) -> None:
+    boards.define("relayed", signing="relay")
+    sent = bodies.Score("relayed", 5, "alice")
+    game = Sender("game", "game", key, is_local=False)
+    tasks = [
+        boards.prepare_score(sent, msgspec.structs.replace(game, signing=signing))
+        for signing in (None, "another", "relay")
+    ]
+    boards.commit(tasks[:2])
+    boards.commit(tasks[2:])
+
+    assert [type(task.error) for task in tasks] == [Forbidden, Forbidden, type(None)]
+    assert "takes submissions signed with relay only" in str(tasks[0].error)
+    assert boards.submit("relayed", "bob", 7).rank == 1  # the program itself needs no signature
+
+
+def test_a_board_that_is_not_signed_cannot_feed_one_that_is(boards: Boards) -> None:
+    boards.define("relayed", signing="relay")
+    for signing in (None, "another"):
+        with pytest.raises(InvalidValue, match="feeds: frame feeds relayed, which takes only submissions signed with"):
+            boards.define("frame", feeds=["relayed"], signing=signing)
+    with pytest.raises(InvalidValue, match="feeds: arcade feeds relayed"):
+        boards.define("arcade", keep="sum", feeds=["relayed"])
+
+    assert boards.define("frame", feeds=["relayed"], signing="relay").changed
 
 
 def test_every_event_of_a_batch_tells_where_it_came_from(boards: Boards) -> None:

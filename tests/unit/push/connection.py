@@ -10,7 +10,7 @@ import msgspec
 
 from rankd.api.exchange import Request
 from rankd.api.identity import Identity, identity_of_key
-from rankd.api.live import Live
+from rankd.api.live import CountRead, Live
 from rankd.api.streams import Stream, Streams
 from rankd.api.tickets import Tickets
 from rankd.push.hub import Hub
@@ -78,6 +78,15 @@ class Connection:
         await until(lambda: len(self._of(kind)) >= count)
         return self._of(kind)[count - 1]
 
+    async def event(self, kind: str, count: int = 1) -> dict[str, Any]:
+        """Wait for so many server-sent events of a type; return what the last one holds."""
+        await until(lambda: len(self._events(kind)) >= count)
+        return self._events(kind)[count - 1]
+
+    def _events(self, kind: str) -> list[dict[str, Any]]:
+        events = [dict(line.split(": ", 1) for line in text.splitlines()) for text in self.body.decode().split("\n\n")]
+        return [msgspec.json.decode(event["data"]) for event in events if event.get("event") == kind]
+
     def _of(self, kind: str) -> list[dict[str, Any]]:
         return [frame for frame in self.frames if frame["type"] == kind]
 
@@ -89,9 +98,11 @@ def live_over(
     public_read: bool = True,
     heartbeat_s: float | None = None,
     stalled_s: float | None = None,
+    count_read: CountRead = lambda _identity, _address: None,
 ) -> Live:
     streams = Streams(streams_max, streams_max, lambda: NOW_S, heartbeat_s=heartbeat_s, stalled_s=stalled_s)
-    return Live(hub, streams, Tickets(lambda: NOW_S), public_read=public_read, interval_ms=500)
+    tickets = Tickets(lambda: NOW_S, lambda _identity: None)
+    return Live(hub, streams, tickets, count_read, public_read=public_read, interval_ms=500)
 
 
 def asked(query: Mapping[str, str] | None = None, identity: Identity | None = None, **headers: bytes) -> Request:

@@ -317,7 +317,9 @@ WATCHED: list[tuple[str, bool, Any, type[RankdError] | None]] = [
     ("player:arcade:bob", False, NOBODY, Unauthenticated),
     ("player:arcade:bob", False, player("bob"), None),
     ("player:arcade:bob", False, player("alice"), Forbidden),
+    ("player:arcade:bob", False, player("alice", Scope.READ), None),
     ("friends:arcade:bob", False, player("bob"), None),
+    ("friends:arcade:bob", False, player("alice", Scope.READ), Forbidden),
     ("friends:arcade:bob", False, NOBODY, Unauthenticated),
 ]
 
@@ -329,10 +331,10 @@ async def test_nobody_watches_what_they_may_not_read(
 ) -> None:
     live = live_over(world.hub(), public_read=public_read)
     if error is None:
-        live.check(parse_topic(topic), identity)
+        assert live.topic_for(identity, topic).text == topic
         return
     with pytest.raises(error):
-        live.check(parse_topic(topic), identity)
+        live.topic_for(identity, topic)
     with pytest.raises(error):
         await live.open_sse(asked({"topic": f"{topic}"}, identity))
     if identity is not None or public_read:

@@ -60,6 +60,20 @@ async def test_one_address_cannot_take_all_places(world: World) -> None:
 
 
 @on_loop
+async def test_addresses_of_one_ipv6_network_are_one(world: World) -> None:
+    """A customer has all of a /64."""
+    places = streams(per_address_max=2)
+    held = [stream(world, address) for address in ("2001:db8::1", "2001:db8::ffff:1")]
+    for one in held:
+        places.add(one)
+    with pytest.raises(Overloaded):
+        places.add(stream(world, "2001:db8:0:0:8000::9"))
+    places.add(stream(world, "2001:db8:0:1::1"))
+    places.remove(held[0])
+    places.add(stream(world, "2001:db8::2"))
+
+
+@on_loop
 async def test_a_place_is_given_back_once(world: World) -> None:
     places = streams(per_address_max=1)
     one = stream(world)

@@ -1,10 +1,15 @@
-"""What only the registry in a file does: its memory is emptied as a whole."""
+"""What only the registry in a file does: its memory is emptied as a whole, its lists came from older files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rankd.ledger.database import Database
+import apsw
+import pytest
+
+from rankd.errors import LedgerDamaged
+from rankd.ledger.checksum import checksum
+from rankd.ledger.database import APPLICATION_ID, FILE_NAME, Database, add_functions, migrations
 from rankd.registry.port import Profile
 from rankd.registry.sqlite import SqliteRegistry
 
@@ -26,5 +31,72 @@ def test_a_memory_emptied_by_somebody_else_is_no_missing_profile(tmp_path: Path)
         registry._cached = Emptied({"alice": Profile("alice", country="BR")})
 
         assert registry.attributes("alice") == {"country": "BR"}
+    finally:
+        database.close()
+
+
+def test_room_that_lists_give_back_is_used_again(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    try:
+        registry = SqliteRegistry(database, 100, lambda _count: None, friends_bytes_max=1_000)
+        for number in range(20):
+            registry.set_friends("alice", [f"friend-{number}"] * 50)
+            registry.set_friends("alice", ["bob"])
+            registry.set_friends("alice", [])
+        with database.reading() as reader:
+            assert reader.execute("SELECT friends_bytes FROM registry_changes").get == 0
+    finally:
+        database.close()
+
+
+PLAYED = """
+INSERT INTO players (number, id) VALUES
+  (1, 'alice'), (2, 'bob'), (3, 'carol'), (4, 'dave'), (5, 'erin'), (6, 'zed'), (7, 'quo"te');
+INSERT INTO profiles (player, name, checksum) VALUES (2, 'Bob', 0);
+INSERT INTO events VALUES (1, 1, 0, 3, 5, 0, NULL, NULL);
+"""
+
+
+def migrated(folder: Path, lists: dict[int, str], damaged: int = 0) -> Database:
+    """Return a file that was at version 4 and had these lists of friends by number."""
+    connection = apsw.Connection(str(folder / FILE_NAME))
+    add_functions(connection)
+    for script in [*migrations()[:4], PLAYED]:
+        connection.execute(script)
+    for player, friends in lists.items():
+        stored = checksum(player, friends) + (player == damaged)
+        connection.execute("INSERT INTO friends VALUES (?, ?, ?)", (player, friends, stored))
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", 4)
+    connection.close()
+    return Database(folder)
+
+
+def test_lists_of_an_older_file_are_kept_and_whom_only_they_named_is_no_player(tmp_path: Path) -> None:
+    database = migrated(tmp_path, {1: "[4,2,7,3]", 2: "[1]", 6: "[]"})
+    try:
+        registry = SqliteRegistry(database, 100, lambda _count: None)
+        assert registry.friends("alice") == ["dave", "bob", 'quo"te', "carol"]
+        assert registry.friends("bob") == ["alice"]
+        assert registry.mutual_friends("alice") == ["bob"]
+        with database.reading() as reader:
+            kept = reader.execute("SELECT id FROM players ORDER BY number").fetchall()
+            stored = reader.execute("SELECT friends_bytes FROM registry_changes").get
+        assert kept == [("bob",), ("carol",), ("erin",)]  # a profile, an event, and nobody's friend
+        assert stored == len('alice["dave","bob","quo\\"te","carol"]bob["alice"]zed[]')
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("friends", ["[2,3]", "not JSON"])
+def test_a_list_that_was_damaged_before_stays_so(tmp_path: Path, friends: str) -> None:
+    database = migrated(tmp_path, {1: friends, 2: "[1]"}, damaged=1)
+    try:
+        registry = SqliteRegistry(database, 100, lambda _count: None)
+        assert registry.friends("bob") == ["alice"]
+        with pytest.raises(LedgerDamaged, match="the list of friends of alice is damaged"):
+            registry.friends("alice")
+        with pytest.raises(LedgerDamaged, match="the list of friends of alice is damaged"):
+            registry.mutual_friends("bob")
     finally:
         database.close()

@@ -74,6 +74,7 @@ ODD: dict[str, tuple[bytes, list[list[int]]]] = {
     "HTTP/1.0": (line(b"GET /healthz HTTP/1.0"), [[200]]),
     "HTTP/1.0 without a host": (b"GET /healthz HTTP/1.0\r\n\r\n", [[200]]),
     "the absolute form": (line(b"GET http://rankd/healthz HTTP/1.1\r\nConnection: close"), [[200], [400]]),
+    "two spaces": (line(b"GET  /healthz HTTP/1.1\r\nConnection: close"), [[200], [400]]),
     "an empty line first": (b"\r\n" + get(CLOSE), [[200], [400]]),
     "a chunk extension": (
         post(b'e;a=b;c="d"\r\n' + BODY + b"\r\n0\r\n\r\n", "Transfer-Encoding: chunked", CLOSE),

@@ -17,7 +17,17 @@ from rankd.api import about, logs
 from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, Streaming, check_once, read_query
+from rankd.api.exchange import (
+    EVERY_ANSWER,
+    Disconnected,
+    Header,
+    Receive,
+    Request,
+    Response,
+    Streaming,
+    check_once,
+    read_query,
+)
 from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.live import SSE_HEADERS
 from rankd.api.metrics import UNMATCHED, Routes
@@ -35,13 +45,6 @@ Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
-# On every answer, errors and 304s included: a browser neither guesses another type, nor hands the address on, nor shows
-# it in a frame. `<rankd-board>` is a script in a page of others and no frame, so it works under all three.
-_ALWAYS: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-frame-options", b"DENY"),
-)
 PROBES = ("health", "ready")  # never limited: whoever restarts a process that does not answer must not be starved
 _log = logging.getLogger("rankd")
 
@@ -239,7 +242,7 @@ class App:
     def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
         """Return status, headers and body as they are sent."""
         status, body, sent = response.status, response.body, request.headers
-        headers = [*response.headers, *request.more_headers, *_ALWAYS, (b"x-request-id", request.id.encode())]
+        headers = [*response.headers, *request.more_headers, *EVERY_ANSWER, (b"x-request-id", request.id.encode())]
         if method != "OPTIONS":
             headers += self._cors.headers(sent.get(b"origin"))
         if len(body) >= self._compression.bytes_min:
@@ -249,7 +252,7 @@ class App:
             body, encoding = self._compression.compress(accepted, body)
             if encoding is not None:
                 headers.append((b"content-encoding", encoding))
-        if status != 304 and not isinstance(response, Streaming):
+        if status not in (204, 304) and not isinstance(response, Streaming):
             headers.append((b"content-length", b"%d" % len(body)))
         return status, headers, b"" if method == "HEAD" else body
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote_to_bytes
 
 import httptools
 
+from rankd.api.exchange import EVERY_ANSWER
 from rankd.api.http.exchange import HttpExchange
 from rankd.api.http.websocket import HandshakeError, WebSocketExchange, accept_of
 from rankd.api.problems import made_response
@@ -29,7 +31,10 @@ HEADERS_MAX = 100
 HEAD_SLICE_BYTES = 4_096  # parsed at a time, so that pipelined requests are few
 BODY_SLICE_BYTES = 32 * 1024
 WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet taken by the client; writers wait above it
-DISCARDED_BYTES_MAX = 1024 * 1024  # of a body that the answer did not wait for
+FRAMING_MAX = 8  # bytes of chunk sizes, extensions and trailers for each byte of a body
+LINGER_S = 2.0  # a client that still sends may read its answer for so long
+LINGER_BYTES_MAX = 1024 * 1024
+_HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
 _NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))
 _log = logging.getLogger("rankd")
 
@@ -69,6 +74,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._refusal: tuple[int, str] | None = None  # answered when those before it have been
         self._websocket: WebSocketExchange | None = None
+        self._is_lingering = False
+        self._lingered_bytes = 0
 
     # From the event loop
 
@@ -103,6 +110,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         data = self._server.read_buffer[:size].tobytes()
         if self._websocket is not None:
             self._websocket.feed(data)
+        elif self._is_lingering:
+            self._lingered_bytes += size
+            if self._lingered_bytes > LINGER_BYTES_MAX:
+                self._transport.abort()
         elif self._refusal is None:
             self._parse(self._unparsed + data if self._unparsed else data)
 
@@ -165,6 +176,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                 return
             size = BODY_SLICE_BYTES if self._reading is not None else HEAD_SLICE_BYTES
             piece = data if offset == 0 and len(data) <= size else data[offset : offset + size]
+            reading = self._reading
+            received_bytes = 0 if reading is None else reading.received_bytes
             try:
                 self._parser.feed_data(piece)
             except httptools.HttpParserUpgrade as upgrade:
@@ -178,6 +191,11 @@ class HttpConnection(asyncio.BufferedProtocol):
                     self._refuse(400, f"the request is not HTTP/1.1: {str(problem)[:80]}")
                 return
             offset += len(piece)
+            if reading is not None and reading is self._reading:
+                reading.framing_bytes += len(piece) - (reading.received_bytes - received_bytes)
+                if reading.framing_bytes > self._server.header_bytes_max + FRAMING_MAX * reading.received_bytes:
+                    self._refuse(431, "the body has more chunk extensions and trailers than anybody needs")
+                    return
             if self._is_in_head:
                 self._head_bytes += len(piece)
                 if self._head_bytes > self._server.header_bytes_max:
@@ -206,6 +224,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             raise _RefusedError(431, f"a request may have {HEADERS_MAX} headers")
         name = name.lower()
         if name in _NOTED:
+            if name == b"host" and not _HOST.fullmatch(value):
+                raise _RefusedError(400, "host: must be a name or an address, and a port if there is one")
             self._noted.append((name, value))
         self._headers.append((name, value))
 
@@ -273,16 +293,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Take a piece of the body."""
         if self._reading is not None:
             self._reading.add(piece)
-            if self._reading.discarded_bytes > DISCARDED_BYTES_MAX:
-                self._transport.close()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
         exchange, self._reading = self._reading, None
         if exchange is not None:
             exchange.complete()
-            if exchange.is_response_complete:
-                self.deadline = self._loop.time() + self._server.keep_alive_s
 
     # Answering
 
@@ -312,7 +328,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             else:
                 self._answer_and_close(500, "a fault of the server; its log tells more")
         elif not exchange.keep_alive:
-            self._transport.close()
+            self._close()
         elif self._waiting:
             self._start(self._waiting.popleft())
             self._parse_on()
@@ -321,8 +337,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif self._server.is_stopping:
             self._transport.close()
         else:
-            wait_s = self._server.keep_alive_s if exchange.is_body_complete else self._server.header_read_s
-            self.deadline = self._loop.time() + wait_s
+            self.deadline = self._loop.time() + self._server.keep_alive_s
             self._parse_on()
 
     def _parse_on(self) -> None:
@@ -343,18 +358,29 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._current is None:
             self._answer_and_close(status, problem)
         elif reading is self._current:
-            if reading.is_response_complete:
-                self._transport.close()
-            else:
-                reading.abort_body()
+            reading.abort_body()
 
     def _answer_and_close(self, status: int, problem: str) -> None:
         response = made_response(status, problem, _CODES.get(status, "malformed_request"))
         if status == 426:
             response.headers += [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13")]
-        exchange = HttpExchange(self, {"http_version": "1.1"}, keep_alive=False, expects_continue=False)
-        self.write(exchange.whole(response.status, response.headers, response.body))
-        self._transport.close()
+        exchange = HttpExchange(
+            self, {"http_version": "1.1", "method": "GET"}, keep_alive=False, expects_continue=False
+        )
+        self.write(exchange.whole(response.status, [*response.headers, *EVERY_ANSWER], response.body))
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection behind an answer; bytes that nobody read would make the system cut it before."""
+        if self._refusal is None and self._reading is None and not self._unparsed:
+            self._transport.close()
+        elif self._transport.can_write_eof():
+            self._is_lingering, self._unparsed = True, b""
+            self.deadline = self._loop.time() + LINGER_S
+            self._transport.write_eof()
+            self.resume_body()
+        else:
+            self._transport.close()
 
     def _upgrade(self, rest: bytes) -> None:
         """The parser has stopped behind a request that asks for another protocol."""
@@ -397,12 +423,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._current is None and self._websocket is None and not self.is_gone:
             self._transport.close()
 
+    def time_out(self) -> None:
+        """End a connection whose deadline has passed; whoever has begun a request is told."""
+        if self._is_in_head:
+            self._refuse(408, "the head of the request was not sent to its end in time")
+        else:
+            self.abort()
+
     def abort(self) -> None:
         """Cut it, whatever it does."""
         self._transport.abort()
 
 
-_CODES = {431: "too_large", 500: "fault", 503: "overloaded"}
+_CODES = {408: "too_slow", 431: "too_large", 500: "fault", 503: "overloaded"}
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 

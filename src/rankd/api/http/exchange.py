@@ -58,11 +58,12 @@ class HttpExchange:
         "_link",
         "_pieces",
         "_waiter",
-        "discarded_bytes",
+        "framing_bytes",
         "is_body_complete",
         "is_response_complete",
         "is_response_started",
         "keep_alive",
+        "received_bytes",
         "scope",
         "task",
     )
@@ -76,7 +77,8 @@ class HttpExchange:
         self.is_body_complete = False
         self.is_response_started = False
         self.is_response_complete = False
-        self.discarded_bytes = 0  # of a body that nobody waits for any more
+        self.received_bytes = 0  # of its body
+        self.framing_bytes = 0  # around the pieces of its body
         self._expects_continue = expects_continue
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
@@ -90,9 +92,7 @@ class HttpExchange:
 
     def add(self, piece: bytes) -> None:
         """Take a piece of the body."""
-        if self.is_response_complete:
-            self.discarded_bytes += len(piece)
-            return
+        self.received_bytes += len(piece)
         self._pieces.append(piece)
         self._buffered_bytes += len(piece)
         if self._buffered_bytes > BODY_BUFFER_BYTES_MAX:
@@ -188,7 +188,8 @@ class HttpExchange:
                 lines.append(_CHUNKED)
             else:
                 self.keep_alive = False  # the end of the connection is the end of the body
-        if not self.keep_alive:
+        if not (self.keep_alive and self.is_body_complete):
+            self.keep_alive = False  # what is left of the body would have to be read first
             lines.append(_CLOSE)
         lines.append(self._link.date_line)
         lines.append(b"\r\n")

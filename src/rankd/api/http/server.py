@@ -105,7 +105,7 @@ class HttpServer:
             self.date_line = _date_line()
             now = self.loop.time()
             for connection in [one for one in self._connections if 0 < one.deadline <= now]:
-                connection.abort()
+                connection.time_out()
 
     def stop_listening(self) -> None:
         """Take no more connections, close those that are idle, and let each other one end with its answer."""

@@ -8,11 +8,13 @@ It listens before the boards are open: /healthz answers at once, everything else
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,6 +42,8 @@ from rankd.installation import OpenCredentials, installation_of
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
 REFRESH_EVERY_S = 0.25  # how soon a new or revoked key is noticed
 STOP_POLL_S = 0.01
+M_MMAP_THRESHOLD = -3  # of mallopt
+MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")
 
 
@@ -53,6 +57,7 @@ def serve(config: Config, beside: Beside | None = None) -> None:
     """
     logs.set_up_logs(config.server.log_format, config.server.log_level, logs.masking(secrets_of(config)))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _keep_memory_small()
     uvloop.run(_Serving(config, beside).run())
 
 
@@ -181,6 +186,12 @@ async def _refresh(loop: asyncio.AbstractEventLoop, credentials: OpenCredentials
             await loop.run_in_executor(None, credentials.refresh)
         except Exception as problem:
             _log.warning("credentials cannot be read again: %s", problem)
+
+
+def _keep_memory_small() -> None:
+    """Let large blocks go back to the system when they are freed; glibc would learn to keep them for the next."""
+    with suppress(OSError, AttributeError):  # another C library has its own ways
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
 
 
 def _tell_of_first_key(path: Path | None) -> None:

@@ -36,6 +36,7 @@ LINGER_S = 2.0  # a client that still sends may read its answer for so long
 LINGER_BYTES_MAX = 1024 * 1024
 _HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
 _NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))
+_FRAMING = (b"content-length", b"transfer-encoding")
 _log = logging.getLogger("rankd")
 
 
@@ -108,6 +109,8 @@ class HttpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         """Take what the client sent."""
         data = self._server.read_buffer[:size].tobytes()
+        if size == len(self._server.read_buffer) and not self._is_paused:
+            self._rest()
         if self._websocket is not None:
             self._websocket.feed(data)
         elif self._is_lingering:
@@ -116,6 +119,15 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._transport.abort()
         elif self._refusal is None:
             self._parse(self._unparsed + data if self._unparsed else data)
+
+    def _rest(self) -> None:
+        """Read on in the next turn of the event loop: libuv would empty a full socket before it looks at another."""
+        self._transport.pause_reading()
+        self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        if not (self._is_paused or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def eof_received(self) -> None:
         """The client sends no more: as everywhere, it has gone. The transport closes itself."""
@@ -264,6 +276,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if parser.should_upgrade():
             exchange.keep_alive = False  # the parser stops behind this request
             if is_websocket and exchange.scope["method"] == "GET":
+                if version != "1.1" or any(name in _FRAMING for name, _ in self._headers):
+                    raise _RefusedError(400, "a WebSocket handshake is HTTP/1.1 and has no body")
                 self._upgrading = exchange
                 return
         if self._current is None:

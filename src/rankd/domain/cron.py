@@ -7,6 +7,7 @@ repeated hours and in no skipped one.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from datetime import datetime, timedelta
 
@@ -15,23 +16,49 @@ from cronsim import CronSim, CronSimError
 from rankd.domain.zone import OFFSET_S_MAX, Zone
 from rankd.errors import InvalidValue
 
+EXPRESSION_CHARACTERS_MAX = 200
 _SECOND = timedelta(seconds=1)
 _LOCAL_ZERO = datetime(1970, 1, 1)  # a wall clock's reading, which has no offset
 _FIELDS = "minute hour day-of-month month day-of-week"
+_NAMED = {
+    "@YEARLY": "0 0 1 1 *",
+    "@ANNUALLY": "0 0 1 1 *",
+    "@MONTHLY": "0 0 1 * *",
+    "@WEEKLY": "0 0 * * 0",
+    "@DAILY": "0 0 * * *",
+    "@MIDNIGHT": "0 0 * * *",
+    "@HOURLY": "0 * * * *",
+}
+_STEPS_MAX = (59, 23, 31, 12, 7)  # of each field
+_DAY_OR_MONTH = re.compile(
+    r"\b(?:(JAN)UARY|(FEB)RUARY|(MAR)CH|(APR)IL|(JUN)E|(JUL)Y|(AUG)UST|(SEP)TEMBER|(OCT)OBER|(NOV)EMBER|(DEC)EMBER"
+    r"|(SUN)DAY|(MON)DAY|(TUE)SDAY|(WED)NESDAY|(THU)RSDAY|(FRI)DAY|(SAT)URDAY)\b"
+)
 
 
 def check_cron(field: str, value: object) -> str:
-    """Return a cron expression with its spacing and case made uniform.
+    """Return a cron expression as five fields in one spelling; docs/glossary.md has the syntax.
 
-    >>> check_cron("windows[1].reset", "0 18  * * fri")
+    >>> check_cron("windows[1].reset", "0 18  * * friday")
     '0 18 * * FRI'
+    >>> check_cron("windows[1].reset", "@daily")
+    '0 0 * * *'
     """
     if not isinstance(value, str):
         raise InvalidValue(field, f'must be a cron expression such as "0 18 * * 5"; got {type(value).__name__}')
-    parts = value.upper().split()
-    if len(parts) != 5 or len(value) > 200:
-        raise InvalidValue(field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5"; got {value!r:.80}')
-    expression = " ".join(parts)
+    if len(value) > EXPRESSION_CHARACTERS_MAX:
+        raise InvalidValue(field, f"must have at most {EXPRESSION_CHARACTERS_MAX} characters; got {value!r:.80}")
+    written = value.strip().upper()
+    parts = _DAY_OR_MONTH.sub(lambda name: name[0][:3], _NAMED.get(written, written)).split()
+    if len(parts) != 5:
+        raise InvalidValue(
+            field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5", or be such as @daily; got {value!r:.80}'
+        )
+    expression = " ".join(map(_one_spelling, parts))
+    for part, step_max in zip(parts, _STEPS_MAX, strict=True):
+        for step in re.findall(r"/([0-9]+)", part):
+            if not 1 <= int(step) <= step_max:
+                raise InvalidValue(field, f"a step of {part!r:.40} must be from 1 to {step_max}; got {step!r:.10}")
     try:
         next(CronSim(expression, _LOCAL_ZERO))
     except (CronSimError, AssertionError) as problem:
@@ -39,6 +66,11 @@ def check_cron(field: str, value: object) -> str:
     except StopIteration:
         raise InvalidValue(field, f"never resets; give it a date that exists; got {value!r:.80}") from None
     return expression
+
+
+def _one_spelling(part: str) -> str:
+    """Return a field in which a range of one value is that value, whatever its step: `3-3/2` is 3."""
+    return re.sub(r"\b([0-9]+)-\1(?:/[0-9]+)?(?![0-9])", r"\1", part)
 
 
 class Cron:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 from rankd.api.answers import Health
+from rankd.api.calls import Access, Call, Cost
 from rankd.api.exchange import Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
@@ -46,3 +48,54 @@ def openapi(service: Service, _request: Request) -> Response:
 def docs(service: Service, _request: Request) -> Response:
     """Answer with the description for people."""
     return Response(service.docs_page, [_HTML, _MINUTES, (b"content-security-policy", service.docs_policy)])
+
+
+SERVER_CALLS: tuple[Call, ...] = (
+    Call(
+        name="health",
+        method="GET",
+        path="/healthz",
+        access=Access.OPEN,
+        handler=health,
+        about="The process is there.",
+        answer=Health,
+    ),
+    Call(
+        name="ready",
+        method="GET",
+        path="/readyz",
+        access=Access.OPEN,
+        handler=ready,
+        about="The boards have caught up with their ledger and take requests.",
+        answer=Health,
+    ),
+    Call(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        access=Access.READ,
+        handler=metrics,
+        is_heavy=lambda _request: True,
+        cost=Cost.DEAR,
+        about="Figures for Prometheus.",
+        answer_media="text/plain",
+    ),
+    Call(
+        name="openapi",
+        method="GET",
+        path="/openapi.json",
+        access=Access.OPEN,
+        handler=openapi,
+        about="This description.",
+        answer=dict[str, Any],
+    ),
+    Call(
+        name="docs",
+        method="GET",
+        path="/docs",
+        access=Access.OPEN,
+        handler=docs,
+        about="This description, for people.",
+        answer_media="text/html",
+    ),
+)

@@ -141,7 +141,7 @@ class App:
         if service.remote is not None and call.is_read and call.method == "GET":
             return await service.read_remotely(call, request)
         if call.is_heavy is not None and call.is_heavy(request):
-            found = await service.in_thread(lambda: call.handler(service, request))
+            found = await service.in_thread(lambda: call.handler(service, request), call.cost)
         else:
             found = call.handler(service, request)
         return found if isinstance(found, Response) else await found

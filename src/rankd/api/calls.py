@@ -26,6 +26,13 @@ class Access(StrEnum):
     ADMIN = "boards:admin"
 
 
+class Cost(StrEnum):
+    """Which threads a call waits for where it needs one: those who ask for much do not keep others from a little."""
+
+    CHEAP = "cheap"  # a row or two from the disk, a change of one thing
+    DEAR = "dear"  # many rows, a long body, all boards
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of a call's query."""
@@ -48,6 +55,7 @@ class Call:
     about: str
     is_write: bool = False
     is_heavy: Callable[[Request], bool] | None = None  # whether it would hold the event loop up for milliseconds
+    cost: Cost = Cost.CHEAP
     parameters: tuple[Parameter, ...] = ()
     body: Any = None  # the struct it is decoded with
     answer: Any = None  # the struct it is encoded with

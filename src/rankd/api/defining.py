@@ -37,23 +37,24 @@ async def put_board(service: Service, request: Request) -> Response:
     if definition.pop("id", board) != board:  # as it was read
         raise InvalidValue("id", "must be the board in the path, or be left out")
     sender = sender_of(service, request, request.identity)
-    changed = await service.in_thread(lambda: service.boards.define(board, definition, sender=sender))
+    changed = await service.in_thread(lambda: service.boards.define(board, definition, sender=sender), request.cost)
     return json_response(encode(changed))
 
 
 async def delete_board(service: Service, request: Request) -> Response:
     """Delete a board with all its scores."""
     sender = sender_of(service, request, request.identity)
-    return json_response(
-        encode(await service.in_thread(lambda: service.boards.delete(request.arguments[0], sender=sender)))
-    )
+    board = request.arguments[0]
+    changed = await service.in_thread(lambda: service.boards.delete(board, sender=sender), request.cost)
+    return json_response(encode(changed))
 
 
 async def remove_player(service: Service, request: Request) -> Response:
     """Take a player out of a board."""
     board, player = request.arguments
     sender = sender_of(service, request, request.identity)
-    return json_response(encode(await service.in_thread(lambda: service.boards.remove(board, player, sender=sender))))
+    changed = await service.in_thread(lambda: service.boards.remove(board, player, sender=sender), request.cost)
+    return json_response(encode(changed))
 
 
 async def reset_board(service: Service, request: Request) -> Response:
@@ -62,9 +63,9 @@ async def reset_board(service: Service, request: Request) -> Response:
     body = await service.body(request)
     window = bodies.decode(_reset, body).window if body.strip() else None
     sender = sender_of(service, request, request.identity)
-    return json_response(
-        encode(await service.in_thread(lambda: service.boards.reset(request.arguments[0], window, sender=sender)))
-    )
+    board = request.arguments[0]
+    changed = await service.in_thread(lambda: service.boards.reset(board, window, sender=sender), request.cost)
+    return json_response(encode(changed))
 
 
 def events(service: Service, request: Request) -> Response:

@@ -14,7 +14,7 @@ from rankd.domain.fields import nearest
 from rankd.errors import InvalidValue, MalformedRequest, TooLarge
 
 if TYPE_CHECKING:
-    from rankd.api.calls import Call
+    from rankd.api.calls import Call, Cost
     from rankd.api.identity import Identity
     from rankd.api.patience import Patience
     from rankd.api.streams import Stream
@@ -62,6 +62,13 @@ class Request:
         self.identity: Identity | None = None
         self.address = ""
         self.more_headers: Sequence[Header] = ()  # for the answer, whatever it is
+
+    @property
+    def cost(self) -> Cost:
+        """Which threads its call waits for."""
+        if self.call is None:
+            raise AssertionError("only a request that was routed has work to do")
+        return self.call.cost
 
     def check_query(self, known: tuple[str, ...]) -> None:
         """Refuse parameters that mean nothing here: a misspelled `window` would read another board."""

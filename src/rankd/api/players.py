@@ -48,7 +48,8 @@ async def put_player(service: Service, request: Request) -> Response:
             attributes=sent.attributes,
             only_given=is_own,
             sender=sender,
-        )
+        ),
+        request.cost,
     )
     return json_response(encode(stored))
 
@@ -67,7 +68,9 @@ async def put_friends(service: Service, request: Request) -> Response:
     require_player_or_service(request.identity, player, PLAYERS)
     group = bodies.decode(_players, await service.body(request))
     sender = sender_of(service, request, request.identity)
-    stored = await service.in_thread(lambda: service.boards.set_friends(player, group.players, sender=sender))
+    stored = await service.in_thread(
+        lambda: service.boards.set_friends(player, group.players, sender=sender), request.cost
+    )
     return json_response(encode(bodies.Players([*stored])))
 
 

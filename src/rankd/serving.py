@@ -159,18 +159,15 @@ class _Serving:
         return f"{'https' if server.tls_cert else 'http'}://{host}:{server.port}"
 
     def _sources(self, boards: Boards, service: Service) -> Sources:
-        figures = boards.figures
         return Sources(
             requests_open=lambda: self._app.open,
-            position=lambda: figures().position,
-            snapshot_position=lambda: figures().snapshot,
+            figures=boards.figures,
             queue_depth=lambda: service.committer.waiting,
+            work_waiting=service.work_waiting,
             streams=lambda: 0 if service.live is None else len(service.live.streams),
             topics=lambda: 0 if service.live is None else service.live.hub.topics,
             boards=lambda: len(boards.list()),
-            entries=lambda: figures().entries,
             board_entries=boards.entries_by_board,
-            engine_bytes=lambda: figures().engine_bytes,
             replay_events=lambda: boards.started.replayed,
             replay_seconds=lambda: boards.started.seconds,
             rate_refusals=lambda: self._app.rates.refusals,

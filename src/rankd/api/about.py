@@ -35,9 +35,9 @@ def ready(service: Service, _request: Request) -> Response:
     return json_response(encode(Health("ready", __version__, service.boards.position)))
 
 
-def metrics(service: Service, _request: Request) -> Response:
-    """Answer with figures for Prometheus; in a thread."""
-    return Response(service.exposition(), [_METRICS, (b"cache-control", b"no-store")])
+async def metrics(service: Service, _request: Request) -> Response:
+    """Answer with figures for Prometheus."""
+    return Response(await service.scrapes.text(), [_METRICS, (b"cache-control", b"no-store")])
 
 
 def openapi(service: Service, _request: Request) -> Response:
@@ -73,9 +73,8 @@ SERVER_CALLS: tuple[Call, ...] = (
         name="metrics",
         method="GET",
         path="/metrics",
-        access=Access.READ,
+        access=Access.METRICS,
         handler=metrics,
-        is_heavy=lambda _request: True,
         cost=Cost.DEAR,
         about="Figures for Prometheus.",
         answer_media="text/plain",

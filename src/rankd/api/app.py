@@ -16,6 +16,7 @@ from typing import Any
 from rankd.api import about, logs
 from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
+from rankd.api.authentication import check_bearer
 from rankd.api.calls import Access, Call
 from rankd.api.exchange import Disconnected, Header, Receive, Request, Response, Streaming, check_once, read_query
 from rankd.api.identity import require_identity, require_service
@@ -52,6 +53,7 @@ class App:
         self._cors = Cors(server.cors_origins)
         self._compression = Compression()
         self._public_read = server.public_read
+        self._metrics_token = server.metrics_token.encode()
         self._log_requests = server.log_requests
         self.open = 0
 
@@ -120,12 +122,7 @@ class App:
             return call.handler(service, request)  # type: ignore[return-value]
         client = scope["client"]
         request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-        if b"authorization" in headers or "ticket" in request.query:
-            try:
-                request.identity = service.identify(request)
-            except Unauthenticated:
-                self.routes.refused_credentials += 1
-                raise
+        self._identify(service, call, request)
         self._check_access(call, request)
         identity = request.identity
         if identity is None:
@@ -193,10 +190,23 @@ class App:
         finally:
             service.live.close(stream)
 
+    def _identify(self, service: Service, call: Call, request: Request) -> None:
+        authorization = request.headers.get(b"authorization")
+        try:
+            if call.access is Access.METRICS and self._metrics_token:
+                check_bearer(authorization, self._metrics_token)
+            elif authorization is not None or "ticket" in request.query:
+                request.identity = service.identify(request)
+        except Unauthenticated:
+            self.routes.refused_credentials += 1
+            raise
+
     def _check_access(self, call: Call, request: Request) -> None:
         """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
         access = call.access
-        if access is Access.READ:
+        if access is Access.METRICS and self._metrics_token:
+            return  # whoever is here has sent it
+        if access in (Access.READ, Access.METRICS):
             if self._public_read:
                 return
             if call.name == "stream":  # which topics somebody may watch is looked at one by one

@@ -20,6 +20,7 @@ class Access(StrEnum):
 
     OPEN = "open"  # anybody
     READ = "read"  # anybody where reads are public, else a credential
+    METRICS = "metrics"  # whoever sends server.metrics_token; where there is none, as READ
     OWN = "own"  # the player named, or a service
     SCORES = "scores:write"
     PLAYERS = "players:write"

@@ -40,6 +40,7 @@ answer has an `X-Request-Id`, which a request may choose. Errors are problem det
 WHO = {
     Access.OPEN: "Anybody.",
     Access.READ: "Anybody; where reads are not public, whoever has a credential with the scope `read`.",
+    Access.METRICS: "Whoever sends `server.metrics_token`; where that is not set, whoever may read.",
     Access.OWN: "The player named, by their own token, or a service with the scope `players:write`.",
     Access.SCORES: "A service with the scope `scores:write`; with their own token players too, where the board says"
     ' `writes = "players"`.',
@@ -235,7 +236,7 @@ def _security(call: Call) -> list[dict[str, list[str]]]:
     bearer: dict[str, list[str]] = {"bearer": []}
     if call.access is Access.OPEN:
         return []
-    return [{}, bearer] if call.access is Access.READ else [bearer]
+    return [{}, bearer] if call.access in (Access.READ, Access.METRICS) else [bearer]
 
 
 def _headers(*names: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rankd.api.committer import Committer
 from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
 from rankd.api.live import Live
-from rankd.api.metrics import Commits
+from rankd.api.metrics import Commits, Scrapes
 from rankd.api.patience import Patience
 from rankd.api.rates import Rates
 from rankd.api.reader import Reader
@@ -66,10 +66,11 @@ class Service:
         self.docs_policy = b""
         self.rates: Rates | None = None
         self.live: Live | None = None  # until it is started
-        self.exposition: Callable[[], bytes] = bytes
+        self.exposition: Callable[[], bytes] = bytes  # of all figures, set by whoever knows where they are
         self.is_stopping = False
         threads_max = THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX
         self._queues = {cost: WorkQueue(f"rankd-{cost}", threads_max[cost], WAITING_MAX) for cost in Cost}
+        self.scrapes = Scrapes(lambda: self.in_thread(self.exposition, Cost.DEAR))
         self._loop = asyncio.get_running_loop()
         self.remote: RemoteReads | None = None
         if boards.remote is not None:
@@ -118,6 +119,10 @@ class Service:
             self.reader.stop()
         for work_queue in self._queues.values():
             work_queue.stop()
+
+    def work_waiting(self) -> dict[str, int]:
+        """Return how many requests wait for a thread, by their cost."""
+        return {cost.value: work_queue.waiting for cost, work_queue in self._queues.items()}
 
     async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
         """Return a request's body."""

@@ -33,6 +33,7 @@ from rankd.api.openapi import describe
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
+from rankd.api.static import StaticBody
 from rankd.api.streams import STOPPING
 from rankd.api.tokens import open_tokens
 from rankd.boards import Boards
@@ -114,8 +115,8 @@ class _Serving:
         metrics = Metrics(version("rankd"), self._app.routes, service.commits, self._sources(boards, service))
         service.exposition = metrics.text
         description = describe(CALLS, version("rankd"))
-        service.description = msgspec.json.encode(description)
-        service.docs_page, service.docs_policy = docs_page(description), docs_policy()
+        service.description = StaticBody(msgspec.json.encode(description))
+        service.docs_page, service.docs_policy = StaticBody(docs_page(description)), docs_policy()
         refreshing = asyncio.create_task(_refresh(loop, credentials))
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankd.api.answers import Health
 from rankd.api.calls import Access, Call, Cost
-from rankd.api.exchange import Request, Response, json_response
+from rankd.api.exchange import JSON, Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
 
@@ -40,14 +40,14 @@ async def metrics(service: Service, _request: Request) -> Response:
     return Response(await service.scrapes.text(), [_METRICS, (b"cache-control", b"no-store")])
 
 
-def openapi(service: Service, _request: Request) -> Response:
+def openapi(service: Service, request: Request) -> Response:
     """Answer with the description of every call."""
-    return Response(service.description, [(b"content-type", b"application/json"), _MINUTES])
+    return service.description.response(request, [JSON, _MINUTES])
 
 
-def docs(service: Service, _request: Request) -> Response:
+def docs(service: Service, request: Request) -> Response:
     """Answer with the description for people."""
-    return Response(service.docs_page, [_HTML, _MINUTES, (b"content-security-policy", service.docs_policy)])
+    return service.docs_page.response(request, [_HTML, _MINUTES, (b"content-security-policy", service.docs_policy)])
 
 
 SERVER_CALLS: tuple[Call, ...] = (

@@ -228,7 +228,7 @@ class App:
             headers.append((b"vary", b"accept-encoding"))
         accepted = sent.get(b"accept-encoding")
         if accepted is not None and body:
-            body, encoding = self._compression.compress(accepted, body)
+            body, encoding = self._compression.compress(accepted, body, response.compressed)
             if encoding is not None:
                 headers.append((b"content-encoding", encoding))
         if status != 304 and not isinstance(response, Streaming):

@@ -120,11 +120,14 @@ def _piece(message: Mapping[str, Any]) -> bytes:
 class Response:
     """What is answered."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "compressed", "headers", "status")
 
-    def __init__(self, body: bytes, headers: list[Header], status: int = 200) -> None:
-        """The length is added when it is sent."""
+    def __init__(
+        self, body: bytes, headers: list[Header], status: int = 200, *, compressed: bytes | None = None
+    ) -> None:
+        """The length is added when it is sent; `compressed` is the body by gzip, where somebody has it."""
         self.body = body
+        self.compressed = compressed
         self.headers = headers
         self.status = status
 

@@ -18,7 +18,10 @@ from rankd.intake.sender import KEY_BYTES_MAX
 from rankd.reads.answers import Answer
 
 OPENAPI_VERSION = "3.1.0"
-CACHED = ("top", "range", "rank", "around", "distribution", "board_script", "page_file")  # those that carry an ETag
+CACHED = (  # those that carry an ETag
+    *("top", "range", "rank", "around", "distribution"),
+    *("openapi", "docs", "front_page", "board_page", "board_script", "page_file"),
+)
 SIGNED = ("submit", "submit_many")
 NDJSON = "application/x-ndjson"
 

@@ -23,6 +23,7 @@ from rankd.api.rates import Rates
 from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
 from rankd.api.signing import Signatures
+from rankd.api.static import StaticBody
 from rankd.api.streams import Streams, problem_data
 from rankd.api.tickets import Tickets
 from rankd.api.work_queue import WorkQueue
@@ -61,8 +62,8 @@ class Service:
         self.caching = Caching(boards, is_public=config.server.public_read)
         self.commits = Commits()
         self.committer = Committer(self._commit, config.limits.requests_max)
-        self.description = b""  # of every call, set by whoever knows them
-        self.docs_page = b""
+        self.description = StaticBody(b"")  # of every call, set by whoever knows them
+        self.docs_page = StaticBody(b"")
         self.docs_policy = b""
         self.rates: Rates | None = None
         self.live: Live | None = None  # until it is started

@@ -15,12 +15,23 @@ from rankd.errors import InvalidValue
 _definition = msgspec.json.Decoder(dict[str, object])
 _reset = msgspec.json.Decoder(bodies.Reset)
 HISTORY_LIMIT_DEFAULT = 100
+LIST_LIMIT_DEFAULT = 100
+LIST_BYTES_MAX = 128 * 1024  # a page ends with the board that exceeds it: compressing it holds the event loop up
 
 
-def list_boards(service: Service, _request: Request) -> Response:
-    """Answer with every board's definition."""
-    listed = [{"id": board, **service.boards.definition(board)} for board in service.boards.list()]
-    return json_response(encode({"boards": listed}))
+def list_boards(service: Service, request: Request) -> Response:
+    """Answer with definitions of some boards, as many as fit into a page; in a thread."""
+    query = request.query
+    limit = request.integer("limit", LIST_LIMIT_DEFAULT)
+    page = service.boards.boards_page(limit, cursor=query.get("cursor"), search=query.get("search"))
+    following, encoded, size = page.next, list[bytes](), 0
+    for listed in page.boards:
+        encoded.append(encode({"id": listed.board.id, **definition_of(listed.board)}))
+        size += len(encoded[-1])
+        if size >= LIST_BYTES_MAX and listed is not page.boards[-1]:
+            following = listed.cursor
+            break
+    return json_response(b'{"boards":[%s],"next":%s}' % (b",".join(encoded), encode(following)))
 
 
 def show_board(service: Service, request: Request) -> Response:

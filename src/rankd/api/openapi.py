@@ -95,6 +95,7 @@ _LINKS: dict[str, tuple[_Link, ...]] = {
         _Link("top", {"board": "$response.body#/board", "at_least": "$response.body#/position"}),
     ),
     "top": (_Link("top", {**_BOARD_OF_PATH, "cursor": "$response.body#/next"}),),
+    "list": (_Link("list", {"cursor": "$response.body#/next"}),),
     "set_player": (_Link("player", {"player": "$response.body#/player"}),),
     "set_friends": tuple(_Link(name, {"player": "$request.path.player"}) for name in ("stored_friends", "friends_of")),
 }

@@ -9,6 +9,7 @@ from rankd.api.calls import Access, Call, Cost, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.reads import BOARDS_LIMIT_MAX
 from rankd.reads.standings import LIMIT_MAX, NEIGHBOURS_MAX
 from rankd.registry.port import Profile
 
@@ -195,7 +196,15 @@ CALLS: tuple[Call, ...] = (
         path="/v1/boards",
         access=Access.READ,
         handler=defining.list_boards,
-        about="Every board with its definition.",
+        is_heavy=reading.always,
+        cost=Cost.DEAR,
+        about="Boards with their definitions, a page at a time: by id or, in a search, by id first and then by title. A"
+        " page may hold fewer than `limit` boards; it is the last when `next` is null.",
+        parameters=(
+            Parameter("limit", _integer(1, BOARDS_LIMIT_MAX, defining.LIST_LIMIT_DEFAULT), "how many boards at most"),
+            Parameter("cursor", _TEXT, "the `next` of an earlier page"),
+            Parameter("search", {**_TEXT, "example": "arc"}, "the start of an id or a title, whatever the case"),
+        ),
         answer=answers.BoardList,
     ),
     Call(

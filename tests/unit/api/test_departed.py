@@ -75,6 +75,7 @@ def test_every_call_that_reads_much_is_dear() -> None:
         "top",
         "range",
         "distribution",
+        "list",
         "delete",
         "reset",
         "history",

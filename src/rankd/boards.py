@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 
 from rankd.domain.board import Board, check_board_id
-from rankd.domain.definition import definition_of
 from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
 from rankd.domain.scope import check_attributes
@@ -115,14 +114,6 @@ class Boards(Reads):
         if definition is not None and options:
             raise InvalidValue("definition", "must be given as a mapping or as keywords, not both")
         return self._changes.define(board, options if definition is None else definition, sender_of(sender, key))
-
-    def definition(self, board: str) -> dict[str, object]:
-        """Return a board's whole definition."""
-        return definition_of(self.board(board))
-
-    def list(self) -> Sequence[str]:
-        """Return the ids of all boards."""
-        return sorted(self._writer.boards)
 
     def delete(self, board: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:
         """Delete a board with all its scores; defined again, it starts empty."""

@@ -20,7 +20,7 @@ from rankd.parts import Started
 from rankd.progress import progress_bar
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.engine import EngineStore
+from rankd.projection.counting import CountingStore
 from rankd.projection.snapshots import Snapshots
 from rankd.projection.state import State
 from rankd.running import Running
@@ -86,7 +86,7 @@ def _start(path: Path, lock: FolderLock, clock: Clock, progress: Progress, setti
                     "see that the clock is right",
                     (head.at - clock.now()) // 1_000,
                 )
-            store, saved = (EngineStore(), None) if loaded is None else loaded
+            store, saved = (CountingStore(), None) if loaded is None else loaded
             state = State() if saved is None else saved.state
             catalogue = Catalogue() if saved is None else Catalogue.of(saved.definitions)
             applier = Applier(store, state, catalogue, ledger.context)

@@ -92,7 +92,7 @@ class Writes(Protocol):
 class Read:
     """A read that is to be made with others: what it returned, or raised, or that it is to be made in a thread."""
 
-    __slots__ = ("done", "error", "needs_thread", "result", "work")
+    __slots__ = ("done", "error", "is_wanted", "needs_thread", "result", "work")
 
     def __init__(self, work: Callable[[], Any], done: Callable[[Read], None]) -> None:
         """`done` is for whoever put it in."""
@@ -101,13 +101,14 @@ class Read:
         self.result: Any = None
         self.error: Exception | None = None
         self.needs_thread = False
+        self.is_wanted = True  # until everybody who asked for it went away
 
 
 class ReadsTogether(Protocol):
     """Where reads are made that arrive together."""
 
     def put(self, reads: list[Read]) -> None:
-        """Make reads; from any thread."""
+        """Make reads; from any thread. One that nobody wants any more when its turn comes is told of, and not made."""
         ...
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from time import monotonic
 
 from rankd.background import be_nice
 from rankd.clock import Clock, SystemClock
-from rankd.domain.instance import InstanceKey
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.folder import FolderLock
 from rankd.intake.changes import Changes
@@ -22,7 +21,7 @@ from rankd.ledger.port import PastEvent
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.parts import Figures, Started
 from rankd.projection.applier import Applier
-from rankd.projection.engine import EngineStore
+from rankd.projection.counting import CountingStore
 from rankd.projection.snapshots import Snapshots, Taken
 from rankd.projection.verify import Report, digests, verify
 from rankd.reads.joined import Joined
@@ -54,7 +53,7 @@ class Running:
         lock: FolderLock,
         database: Database,
         ledger: SqliteLedger,
-        store: EngineStore,
+        store: CountingStore,
         applier: Applier,
         snapshots: Snapshots,
         archive: Archive,
@@ -98,21 +97,13 @@ class Running:
         return Figures(
             position=self.writer.position,
             snapshot=self._snapshot_at or None,
-            entries=sum(self.entries_by_board(len(self.writer.boards)).values()),
+            entries=self._store.entries,
             engine_bytes=self._store.memory().total_bytes,
         )
 
     def entries_by_board(self, boards_max: int) -> dict[str, int]:
         """Return how many entries the instances of each board have, of at most so many boards."""
-        entries = {}
-        for board_id, live in islice(list(self.applier.state.boards.items()), boards_max):
-            keys = [
-                InstanceKey(board_id, window, scope)
-                for window, scopes in list(live.windows.items())
-                for scope in list(scopes)
-            ]
-            entries[board_id] = sum(map(self._store.total, keys))
-        return entries
+        return {board_id: self._store.board_entries(board_id) for board_id in islice(self.writer.boards, boards_max)}
 
     # Snapshots and proof
 

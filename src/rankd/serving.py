@@ -31,6 +31,7 @@ from rankd.api.openapi import describe
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
+from rankd.api.static import StaticBody
 from rankd.api.streams import STOPPING
 from rankd.api.tokens import open_tokens
 from rankd.boards import Boards
@@ -114,8 +115,8 @@ class _Serving:
         metrics = Metrics(version("rankd"), self._app.routes, service.commits, self._sources(boards, service))
         service.exposition = metrics.text
         description = describe(CALLS, version("rankd"))
-        service.description = msgspec.json.encode(description)
-        service.docs_page, service.docs_policy = docs_page(description), docs_policy()
+        service.description = StaticBody(msgspec.json.encode(description))
+        service.docs_page, service.docs_policy = StaticBody(docs_page(description)), docs_policy()
         refreshing = asyncio.create_task(_refresh(loop, credentials))
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
@@ -160,18 +161,15 @@ class _Serving:
         return f"{self._server.scheme}://{host}:{self._server.port}"
 
     def _sources(self, boards: Boards, service: Service) -> Sources:
-        figures = boards.figures
         return Sources(
             requests_open=lambda: self._app.open,
-            position=lambda: figures().position,
-            snapshot_position=lambda: figures().snapshot,
+            figures=boards.figures,
             queue_depth=lambda: service.committer.waiting,
+            work_waiting=service.work_waiting,
             streams=lambda: 0 if service.live is None else len(service.live.streams),
             topics=lambda: 0 if service.live is None else service.live.hub.topics,
             boards=lambda: len(boards.list()),
-            entries=lambda: figures().entries,
             board_entries=boards.entries_by_board,
-            engine_bytes=lambda: figures().engine_bytes,
             replay_events=lambda: boards.started.replayed,
             replay_seconds=lambda: boards.started.seconds,
             rate_refusals=lambda: self._app.rates.refusals,

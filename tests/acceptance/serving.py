@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+ROOT = Path(__file__).resolve().parents[2]
 READY_S = 30.0
 STOP_S = 30.0
 
@@ -70,18 +71,25 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def start(folder: Path, *, port: int | None = None, config: str = "", environment: Mapping[str, str] = {}) -> Serving:
-    """Start a server; `config` is the text of its rankd.toml."""
+def start(
+    folder: Path,
+    *,
+    port: int | None = None,
+    config: str = "",
+    environment: Mapping[str, str] = {},
+    program: str = "rankd",
+) -> Serving:
+    """Start a server; `config` is the text of its rankd.toml, `program` the module that is run."""
     listen = free_port() if port is None else port
     folder.mkdir(parents=True, exist_ok=True)
     file = folder.with_name(f"{folder.name}.toml")
     file.write_text(config)
     log = folder.with_name(f"{folder.name}.log")
-    command = [sys.executable, "-m", "rankd", "serve", "--data", str(folder), "--port", str(listen)]
+    command = [sys.executable, "-m", program, "serve", "--data", str(folder), "--port", str(listen)]
     command += ["--config", str(file)]
     known = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
     with log.open("ab") as written:
-        process = subprocess.Popen(command, stdout=written, stderr=written, env={**known, **environment})
+        process = subprocess.Popen(command, stdout=written, stderr=written, env={**known, **environment}, cwd=ROOT)
     return Serving(process, f"http://127.0.0.1:{listen}", folder, log)
 
 

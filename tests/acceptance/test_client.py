@@ -146,6 +146,7 @@ def scenario(boards: Any, board: str, now: int) -> Iterator[Any]:
         lambda: boards.define(other, {"ties": "value", "score_min": 0, "score_max": 100, "global": True}),
         lambda: boards.definition(board),
         lambda: [one for one in boards.list() if one.startswith(f"{board}")],
+        lambda: [boards.list(board.upper()), list(boards.definitions(board))],
         lambda: boards.set_player("alice", name="Alice", country="BR", attributes={"guild": "red"}),
         lambda: boards.set_player("a/b %41?#+", name="Zoë"),
         lambda: boards.player("alice"),

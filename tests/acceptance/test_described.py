@@ -36,7 +36,7 @@ PLAYED = [
     *DESTRUCTIVE,
 ]
 SHOWN_ELSEWHERE = {"metrics", "openapi", "docs", *(call.name for call in PAGES)}
-GUARDED = [call for call in CALLS if call.access not in (Access.OPEN, Access.READ)]
+GUARDED = [call for call in CALLS if call.access not in (Access.OPEN, Access.READ, Access.METRICS)]
 GARBAGE = [
     b"",
     b"Bearer",

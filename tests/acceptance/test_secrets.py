@@ -15,8 +15,10 @@ from rankd.api.signing import sign
 from .serving import serving
 
 JWT_SECRET = "the-secret-that-signs-the-tokens-of-players"
+METRICS_TOKEN = "the-token-that-prometheus-sends"
 CONFIG = f"""
 [server]
+metrics_token = "{METRICS_TOKEN}"
 log_requests = "all"
 log_level = "debug"
 [auth]
@@ -48,6 +50,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
             "service key": made["token"],
             "signing secret": signing["secret"],
             "JWT secret": JWT_SECRET,
+            "token for figures": METRICS_TOKEN,
             "JWT": player,
         }
         server.wait_until_known(made["token"])
@@ -58,6 +61,11 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
             said.append(admin.get("/v1/boards/relayed").text)
             said.append(admin.get(f"/v1/boards/{server.admin_key}").text)
             said.append(admin.get("/metrics").text)
+        for sent in (METRICS_TOKEN, f"{METRICS_TOKEN}x"):
+            with server.client(sent) as prometheus:
+                said.append(prometheus.get("/metrics").text)
+                said.append(prometheus.get(f"/v1/boards/{sent[:20]}").text)
+        assert "rankd_position" in said[-4], "the token opens the figures"
         body = json.dumps({"board": "relayed", "score": 5}).encode()
         for token in (made["token"], player, player[:-3] + "abc", made["token"] + "x"):
             with server.client(token) as client:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,9 @@ from .serving import Serving, serving, start
 
 SENDERS = 8
 ACKNOWLEDGED_MIN = 200
+QUEUED = 300
+STOP_WAIT_MS = 1_000
+CLOSING_S = 5.0  # what a busy machine may need for the reads that have begun and the snapshot
 
 
 class Load:
@@ -97,6 +102,47 @@ def test_a_server_that_is_killed_loses_nothing_it_acknowledged(tmp_path: Path, a
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
 
     counted(server.folder, load)
+
+
+async def ask(server: Serving, target: str, answers: list[bytes], is_answered: asyncio.Event) -> None:
+    """Ask and note the first line of the answer; nothing where there is none."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    try:
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: rankd\r\n\r\n".encode())
+        answers.append(await reader.readline())
+    except OSError:
+        answers.append(b"")
+    finally:
+        is_answered.set()
+        writer.close()
+
+
+def test_a_server_with_a_long_queue_of_dear_work_stops_in_time(tmp_path: Path) -> None:
+    config = f"[server]\nstop_wait_ms = {STOP_WAIT_MS}\n"
+    server = start(tmp_path / "data", config=config, program="tests.acceptance.slow_searches")
+    server.wait_until_ready()
+    answers: list[bytes] = []
+
+    async def queue_and_stop() -> float:
+        is_full = asyncio.Event()  # those beyond the queue's limit are refused, and are the first to be answered
+        target = "/v1/players?search=ali"
+        asked = [asyncio.create_task(ask(server, target, answers, is_full)) for _ in range(QUEUED)]
+        async with asyncio.timeout(20):
+            await is_full.wait()
+        began = time.monotonic()
+        assert await asyncio.to_thread(server.stop, signal.SIGTERM) == 0
+        took_s = time.monotonic() - began
+        async with asyncio.timeout(20):
+            await asyncio.gather(*asked)
+        return took_s
+
+    try:
+        assert asyncio.run(queue_and_stop()) < STOP_WAIT_MS / 1_000 + CLOSING_S
+    finally:
+        if server.process.poll() is None:
+            server.stop(signal.SIGKILL)
+    assert {line.split(b" ")[1] for line in answers if line} <= {b"200", b"503"}
+    assert answers.count(b"") == 0, "whoever waits is told to come again"
 
 
 def test_a_server_that_does_nothing_stops_at_once_with_connections_open(tmp_path: Path) -> None:

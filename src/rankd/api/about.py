@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 from rankd.api.answers import Health
-from rankd.api.exchange import Request, Response, json_response
+from rankd.api.calls import Access, Call, Cost
+from rankd.api.exchange import JSON, Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
 
@@ -37,16 +39,67 @@ def ready(service: Service, _request: Request) -> Response:
     return json_response(encode(Health("ready", __version__, position)))
 
 
-def metrics(service: Service, _request: Request) -> Response:
-    """Answer with figures for Prometheus; in a thread."""
-    return Response(service.exposition(), [_METRICS, (b"cache-control", b"no-store")])
+async def metrics(service: Service, _request: Request) -> Response:
+    """Answer with figures for Prometheus."""
+    return Response(await service.scrapes.text(), [_METRICS, (b"cache-control", b"no-store")])
 
 
-def openapi(service: Service, _request: Request) -> Response:
+def openapi(service: Service, request: Request) -> Response:
     """Answer with the description of every call."""
-    return Response(service.description, [(b"content-type", b"application/json"), _MINUTES])
+    return service.description.response(request, [JSON, _MINUTES])
 
 
-def docs(service: Service, _request: Request) -> Response:
+def docs(service: Service, request: Request) -> Response:
     """Answer with the description for people."""
-    return Response(service.docs_page, [_HTML, _MINUTES, (b"content-security-policy", service.docs_policy)])
+    return service.docs_page.response(request, [_HTML, _MINUTES, (b"content-security-policy", service.docs_policy)])
+
+
+SERVER_CALLS: tuple[Call, ...] = (
+    Call(
+        name="health",
+        method="GET",
+        path="/healthz",
+        access=Access.OPEN,
+        handler=health,
+        about="The process is there.",
+        answer=Health,
+    ),
+    Call(
+        name="ready",
+        method="GET",
+        path="/readyz",
+        access=Access.OPEN,
+        handler=ready,
+        about="The boards have caught up with their ledger and take requests.",
+        answer=Health,
+    ),
+    Call(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        access=Access.METRICS,
+        handler=metrics,
+        cost=Cost.DEAR,
+        about="Figures for Prometheus.",
+        answer_media="text/plain",
+    ),
+    Call(
+        name="openapi",
+        method="GET",
+        path="/openapi.json",
+        access=Access.OPEN,
+        handler=openapi,
+        about="This description.",
+        answer=dict[str, Any],
+    ),
+    Call(
+        name="docs",
+        method="GET",
+        path="/docs",
+        access=Access.OPEN,
+        handler=docs,
+        about="This description, for people.",
+        answer_media="text/html",
+        is_page=True,
+    ),
+)

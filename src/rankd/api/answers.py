@@ -11,9 +11,10 @@ from rankd.registry.port import Profile
 
 
 class BoardList(msgspec.Struct, frozen=True):
-    """Every board, by its definition and `id`."""
+    """Boards by their definitions and ids; `next` is the `cursor` of the next page, null at the end."""
 
     boards: list[dict[str, Any]]
+    next: str | None
 
 
 class Found(msgspec.Struct, frozen=True):

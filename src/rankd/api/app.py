@@ -16,6 +16,7 @@ from typing import Any
 from rankd.api import about, logs
 from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
+from rankd.api.authentication import check_bearer
 from rankd.api.calls import Access, Call
 from rankd.api.exchange import (
     EVERY_ANSWER,
@@ -28,7 +29,7 @@ from rankd.api.exchange import (
     check_once,
     read_query,
 )
-from rankd.api.identity import Identity, require_identity, require_service
+from rankd.api.identity import require_identity, require_service
 from rankd.api.live import SSE_HEADERS
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
@@ -64,6 +65,7 @@ class App:
         self._cors = Cors(server.cors_origins)
         self._compression = Compression()
         self._public_read = server.public_read
+        self._metrics_token = server.metrics_token.encode()
         self._log_requests = server.log_requests
         self.open = 0
 
@@ -134,8 +136,15 @@ class App:
             if call.name not in PROBES:
                 self._count(call, request)
             return call.handler(service, request)  # type: ignore[return-value]
-        if b"authorization" in headers or "ticket" in request.query:
-            request.identity = self._identify(service, request, is_write=call.is_write)
+        authorization = headers.get(b"authorization")
+        try:
+            if call.access is Access.METRICS and self._metrics_token:
+                check_bearer(authorization, self._metrics_token)
+            elif authorization is not None or "ticket" in request.query:
+                request.identity = service.identify(request)
+        except Unauthenticated:
+            self._count_refusal(request, is_write=call.is_write)
+            raise
         self._check_access(call, request)
         self._count(call, request)
         if call.is_read and ("at_least" in request.query or service.boards.is_due()):
@@ -143,19 +152,15 @@ class App:
         if service.remote is not None and call.is_read and call.method == "GET":
             return await service.read_remotely(call, request)
         if call.is_heavy is not None and call.is_heavy(request):
-            found = await service.in_thread(lambda: call.handler(service, request))
+            found = await service.in_thread(lambda: call.handler(service, request), call.cost)
         else:
             found = call.handler(service, request)
         return found if isinstance(found, Response) else await found
 
-    def _identify(self, service: Service, request: Request, *, is_write: bool = False) -> Identity | None:
-        """Return who asks; a credential that does not hold counts against the address it comes from."""
-        try:
-            return service.identify(request)
-        except Unauthenticated:
-            self.routes.refused_credentials += 1
-            self.rates.take(is_write, None, False, None, request.address)
-            raise
+    def _count_refusal(self, request: Request, *, is_write: bool) -> None:
+        """Count a credential that does not hold, also against the address it comes from."""
+        self.routes.refused_credentials += 1
+        self.rates.take(is_write, None, False, None, request.address)
 
     def _count(self, call: Call, request: Request) -> None:
         """Count a request against the limits of whoever makes it."""
@@ -207,9 +212,11 @@ class App:
             request.check_query(WEBSOCKET_PARAMETERS)
             client = scope["client"]
             request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-            request.identity = self._identify(service, request)
+            request.identity = service.identify(request)
             stream = service.live.open(request)
         except RankdError as problem:
+            if isinstance(problem, Unauthenticated):
+                self._count_refusal(request, is_write=False)
             code = 1013 if isinstance(problem, Unavailable) else 1008
             await send({"type": "websocket.close", "code": code, "reason": problem.told[:120]})
             return
@@ -226,7 +233,9 @@ class App:
     def _check_access(self, call: Call, request: Request) -> None:
         """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
         access = call.access
-        if access is Access.READ:
+        if access is Access.METRICS and self._metrics_token:
+            return  # whoever is here has sent it
+        if access in (Access.READ, Access.METRICS):
             if self._public_read:
                 return
             if call.name == "stream":  # which topics somebody may watch is looked at one by one
@@ -249,7 +258,7 @@ class App:
             headers.append((b"vary", b"accept-encoding"))
         accepted = sent.get(b"accept-encoding")
         if accepted is not None and body:
-            body, encoding = self._compression.compress(accepted, body)
+            body, encoding = self._compression.compress(accepted, body, response.compressed)
             if encoding is not None:
                 headers.append((b"content-encoding", encoding))
         if status not in (204, 304) and not isinstance(response, Streaming):

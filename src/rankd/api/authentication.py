@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import sha256
+from hmac import compare_digest
 
 from rankd.api.identity import Identity, identity_of_key
 from rankd.api.token_keys import Keys
@@ -26,6 +27,14 @@ _SCHEME = b"bearer "
 _KEY_PREFIX = KEY_PREFIX.encode()
 
 Held = tuple[Identity, int | None]  # and the ms since 1970 at which it holds no longer
+
+
+def check_bearer(authorization: bytes | None, token: bytes) -> None:
+    """Refuse whoever does not send this very token; how long that takes says nothing of it."""
+    sent = b"" if authorization is None else authorization
+    is_bearer = sent[: len(_SCHEME)].lower() == _SCHEME
+    if not compare_digest(sent[len(_SCHEME) :].strip(b" \t"), token) or not is_bearer:
+        raise Unauthenticated("the header must be `Authorization: Bearer` with the token in server.metrics_token")
 
 
 class Authenticator:

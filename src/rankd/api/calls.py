@@ -20,10 +20,18 @@ class Access(StrEnum):
 
     OPEN = "open"  # anybody
     READ = "read"  # anybody where reads are public, else a credential
+    METRICS = "metrics"  # whoever sends server.metrics_token; where there is none, as READ
     OWN = "own"  # the player named, or a service
     SCORES = "scores:write"
     PLAYERS = "players:write"
     ADMIN = "boards:admin"
+
+
+class Cost(StrEnum):
+    """Which threads a call waits for where it needs one: those who ask for much do not keep others from a little."""
+
+    CHEAP = "cheap"  # a row or two from the disk, a change of one thing
+    DEAR = "dear"  # many rows, a long body, all boards
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class Call:
     about: str
     is_write: bool = False
     is_heavy: Callable[[Request], bool] | None = None  # whether it would hold the event loop up for milliseconds
+    cost: Cost = Cost.CHEAP
     parameters: tuple[Parameter, ...] = ()
     body: Any = None  # the struct it is decoded with
     answer: Any = None  # the struct it is encoded with

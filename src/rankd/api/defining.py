@@ -15,12 +15,23 @@ from rankd.errors import InvalidValue
 _definition = msgspec.json.Decoder(dict[str, object])
 _reset = msgspec.json.Decoder(bodies.Reset)
 HISTORY_LIMIT_DEFAULT = 100
+LIST_LIMIT_DEFAULT = 100
+LIST_BYTES_MAX = 128 * 1024  # a page ends with the board that exceeds it: compressing it holds the event loop up
 
 
-def list_boards(service: Service, _request: Request) -> Response:
-    """Answer with every board's definition."""
-    listed = [{"id": board, **service.boards.definition(board)} for board in service.boards.list()]
-    return json_response(encode({"boards": listed}))
+def list_boards(service: Service, request: Request) -> Response:
+    """Answer with definitions of some boards, as many as fit into a page; in a thread."""
+    query = request.query
+    limit = request.integer("limit", LIST_LIMIT_DEFAULT)
+    page = service.boards.boards_page(limit, cursor=query.get("cursor"), search=query.get("search"))
+    following, encoded, size = page.next, list[bytes](), 0
+    for listed in page.boards:
+        encoded.append(encode({"id": listed.board.id, **definition_of(listed.board)}))
+        size += len(encoded[-1])
+        if size >= LIST_BYTES_MAX and listed is not page.boards[-1]:
+            following = listed.cursor
+            break
+    return json_response(b'{"boards":[%s],"next":%s}' % (b",".join(encoded), encode(following)))
 
 
 def show_board(service: Service, request: Request) -> Response:
@@ -37,23 +48,24 @@ async def put_board(service: Service, request: Request) -> Response:
     if definition.pop("id", board) != board:  # as it was read
         raise InvalidValue("id", "must be the board in the path, or be left out")
     sender = sender_of(service, request, request.identity)
-    changed = await service.in_thread(lambda: service.boards.define(board, definition, sender=sender))
+    changed = await service.in_thread(lambda: service.boards.define(board, definition, sender=sender), request.cost)
     return json_response(encode(changed))
 
 
 async def delete_board(service: Service, request: Request) -> Response:
     """Delete a board with all its scores."""
     sender = sender_of(service, request, request.identity)
-    return json_response(
-        encode(await service.in_thread(lambda: service.boards.delete(request.arguments[0], sender=sender)))
-    )
+    board = request.arguments[0]
+    changed = await service.in_thread(lambda: service.boards.delete(board, sender=sender), request.cost)
+    return json_response(encode(changed))
 
 
 async def remove_player(service: Service, request: Request) -> Response:
     """Take a player out of a board."""
     board, player = request.arguments
     sender = sender_of(service, request, request.identity)
-    return json_response(encode(await service.in_thread(lambda: service.boards.remove(board, player, sender=sender))))
+    changed = await service.in_thread(lambda: service.boards.remove(board, player, sender=sender), request.cost)
+    return json_response(encode(changed))
 
 
 async def reset_board(service: Service, request: Request) -> Response:
@@ -62,9 +74,9 @@ async def reset_board(service: Service, request: Request) -> Response:
     body = await service.body(request)
     window = bodies.decode(_reset, body).window if body.strip() else None
     sender = sender_of(service, request, request.identity)
-    return json_response(
-        encode(await service.in_thread(lambda: service.boards.reset(request.arguments[0], window, sender=sender)))
-    )
+    board = request.arguments[0]
+    changed = await service.in_thread(lambda: service.boards.reset(board, window, sender=sender), request.cost)
+    return json_response(encode(changed))
 
 
 def events(service: Service, request: Request) -> Response:

@@ -209,7 +209,7 @@ EXAMPLES: dict[str, Example] = {
             },
         },
     ),
-    "list": Example(answer={"boards": [_BOARD]}),
+    "list": Example(query={"search": "arc"}, answer={"boards": [_BOARD], "next": None}),
     "definition": Example(_ARCADE, answer=_BOARD),
     "define": Example(_ARCADE, body=_DEFINITION, answer={"position": "0-1", "changed": True, "repeated": False}),
     "delete": Example(_ARCADE, answer={"position": "0-11", "changed": True, "repeated": False}),

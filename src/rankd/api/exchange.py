@@ -16,7 +16,7 @@ from rankd.errors import InvalidValue, MalformedRequest, TooLarge
 
 if TYPE_CHECKING:
     from rankd.api.body_limits import BodyBudget, BodyTimeouts
-    from rankd.api.calls import Call
+    from rankd.api.calls import Call, Cost
     from rankd.api.identity import Identity
     from rankd.api.streams import Stream
 
@@ -71,6 +71,13 @@ class Request:
         self.address = ""
         self.more_headers: Sequence[Header] = ()  # for the answer, whatever it is
 
+    @property
+    def cost(self) -> Cost:
+        """Which threads its call waits for."""
+        if self.call is None:
+            raise AssertionError("only a request that was routed has work to do")
+        return self.call.cost
+
     def check_query(self, known: tuple[str, ...]) -> None:
         """Refuse parameters that mean nothing here: a misspelled `window` would read another board."""
         for name in self.query:
@@ -120,11 +127,14 @@ def _piece(message: Mapping[str, Any]) -> bytes:
 class Response:
     """What is answered."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "compressed", "headers", "status")
 
-    def __init__(self, body: bytes, headers: list[Header], status: int = 200) -> None:
-        """The length is added when it is sent."""
+    def __init__(
+        self, body: bytes, headers: list[Header], status: int = 200, *, compressed: bytes | None = None
+    ) -> None:
+        """The length is added when it is sent; `compressed` is the body by gzip, where somebody has it."""
         self.body = body
+        self.compressed = compressed
         self.headers = headers
         self.status = status
 

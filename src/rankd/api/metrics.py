@@ -6,13 +6,15 @@ prometheus-client only when somebody asks. No label holds anything a request say
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import platform
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -27,8 +29,11 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from rankd.parts import Figures
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 BOARDS_SHOWN_MAX = 1_000
+TEXT_KEPT_S = 1.0  # how long the figures of one scrape are given to others
 UNMATCHED = -1  # the index of requests that no route was found for
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 EVENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
@@ -128,15 +133,13 @@ class Sources:
     """Where the figures come from that others keep; each is asked when somebody looks."""
 
     requests_open: Callable[[], int]
-    position: Callable[[], int]  # of the last event that is ranked
-    snapshot_position: Callable[[], int | None]  # of the newest snapshot, None when there is none
+    figures: Callable[[], Figures]  # of the boards
     queue_depth: Callable[[], int]  # requests that wait for a commit
+    work_waiting: Callable[[], Mapping[str, int]]  # requests that wait for a thread, by their cost
     streams: Callable[[], int]  # live connections
     topics: Callable[[], int]  # watched, or kept for those who come back
     boards: Callable[[], int]
-    entries: Callable[[], int]  # of all instances of all boards
     board_entries: Callable[[int], Mapping[str, int]]  # by board, of at most so many boards
-    engine_bytes: Callable[[], int]
     replay_events: Callable[[], int]  # at the start
     replay_seconds: Callable[[], float]
     rate_refusals: Callable[[], Mapping[str, int]]  # by the limit's setting
@@ -165,54 +168,93 @@ class Metrics(Collector):
         yield InfoMetricFamily("rankd", "What is running", value=about)
         yield from self._routes.collect()
         yield from self._commits.collect()
-        for make in self._figures():
+        for make in self._others():
             try:
-                family = make()
+                yield from make()
             except Exception as problem:
                 _log.warning("a metric is left out: %s", problem)
-            else:
-                if family is not None:
-                    yield family
 
-    def _figures(self) -> Iterator[Callable[[], Metric | None]]:
+    def _others(self) -> Iterator[Callable[[], Iterable[Metric]]]:
         sources = self._sources
         for name, text, source in (
             ("rankd_requests_open", "Requests under way", sources.requests_open),
-            ("rankd_position", "Position of the last event that is ranked", sources.position),
-            ("rankd_snapshot_position", "Position of the newest snapshot", sources.snapshot_position),
             ("rankd_queue_depth", "Requests that wait for a commit", sources.queue_depth),
             ("rankd_streams_open", "Live connections", sources.streams),
             ("rankd_topics", "Topics that are watched, or kept for those who come back", sources.topics),
             ("rankd_boards", "Boards defined", sources.boards),
-            ("rankd_entries", "Entries in all instances of all boards", sources.entries),
-            ("rankd_engine_bytes", "Bytes the engine holds", sources.engine_bytes),
             ("rankd_process_resident_bytes", "Bytes of memory the process has", resident_bytes),
             ("rankd_replay_events", "Events replayed at the start", sources.replay_events),
             ("rankd_replay_seconds", "Seconds the start took", sources.replay_seconds),
         ):
-            yield _gauge(name, text, source)
+            yield partial(_gauge, name, text, source)
+        yield self._figures
         yield self._board_entries
+        yield self._work_waiting
         yield self._rate_refusals
 
-    def _board_entries(self) -> Metric:
+    def _figures(self) -> list[Metric]:
+        figures = self._sources.figures()
+        return [
+            GaugeMetricFamily(name, text, value=value)
+            for name, text, value in (
+                ("rankd_position", "Position of the last event that is ranked", figures.position),
+                ("rankd_snapshot_position", "Position of the newest snapshot", figures.snapshot),
+                ("rankd_entries", "Entries in all instances of all boards", figures.entries),
+                ("rankd_engine_bytes", "Bytes the engine holds", figures.engine_bytes),
+            )
+            if value is not None
+        ]
+
+    def _board_entries(self) -> list[Metric]:
         family = GaugeMetricFamily("rankd_board_entries", "Entries in all instances of a board", labels=["board"])
         for board, entries in islice(self._sources.board_entries(BOARDS_SHOWN_MAX).items(), BOARDS_SHOWN_MAX):
             family.add_metric([board], entries)
-        return family
+        return [family]
 
-    def _rate_refusals(self) -> Metric:
+    def _work_waiting(self) -> list[Metric]:
+        family = GaugeMetricFamily("rankd_work_waiting", "Requests that wait for a thread", labels=["cost"])
+        for cost, count in self._sources.work_waiting().items():
+            family.add_metric([cost], count)
+        return [family]
+
+    def _rate_refusals(self) -> list[Metric]:
         family = CounterMetricFamily("rankd_rate_refusals", "Requests refused by a rate limit", labels=["limit"])
         for setting, count in self._sources.rate_refusals().items():
             family.add_metric([setting], count)
-        return family
+        return [family]
 
 
-def _gauge(name: str, text: str, source: Callable[[], float | None]) -> Callable[[], Metric | None]:
-    def make() -> Metric | None:
-        value = source()
-        return None if value is None else GaugeMetricFamily(name, text, value=value)
+class Scrapes:
+    """Answers those who scrape: one collection at a time, and its text to whoever asks soon; on the event loop."""
 
-    return make
+    def __init__(self, collect: Callable[[], Awaitable[bytes]]) -> None:
+        """`collect` returns the text of all figures."""
+        self._collect = collect
+        self._text = b""
+        self._collected_at_s: float | None = None  # by the event loop's clock
+        self._collecting: asyncio.Task[None] | None = None
+
+    async def text(self) -> bytes:
+        """Return the text of all figures, at most a second old."""
+        loop = asyncio.get_running_loop()
+        if self._collected_at_s is None or loop.time() - self._collected_at_s >= TEXT_KEPT_S:
+            if self._collecting is None:
+                self._collecting = loop.create_task(self._collect_once())
+            await asyncio.shield(self._collecting)  # one who leaves takes nothing from the others
+        return self._text
+
+    async def _collect_once(self) -> None:
+        began_s = asyncio.get_running_loop().time()
+        try:
+            self._text = await self._collect()
+            self._collected_at_s = began_s
+        finally:
+            self._collecting = None
+
+
+def _gauge(name: str, text: str, source: Callable[[], float | None]) -> list[Metric]:
+    value = source()
+    return [] if value is None else [GaugeMetricFamily(name, text, value=value)]
 
 
 def resident_bytes() -> int | None:

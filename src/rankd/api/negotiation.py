@@ -106,14 +106,17 @@ class Compression:
 
     bytes_min = COMPRESS_BYTES_MIN
 
-    def compress(self, accepted: bytes, body: bytes) -> tuple[bytes, bytes | None]:
+    def compress(self, accepted: bytes, body: bytes, compressed: bytes | None = None) -> tuple[bytes, bytes | None]:
         """Return a body as the header Accept-Encoding wants it, and its coding, None when it is as it was.
 
-        A short one is compressed only for those who take nothing else.
+        A short one is compressed only for those who take nothing else. `compressed` is the body by gzip, where it was
+        compressed before.
         """
         wanted = "identity" if len(accepted) > HEADER_BYTES_MAX else _coding(accepted)
         if wanted == "identity" or (wanted == "gzip" and len(body) < COMPRESS_BYTES_MIN):
             return body, None
+        if compressed is not None:
+            return compressed, b"gzip"
         compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS, GZIP_MEMORY_LEVEL)
         return compressor.compress(body) + compressor.flush(), b"gzip"
 

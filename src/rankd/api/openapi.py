@@ -18,7 +18,10 @@ from rankd.intake.sender import KEY_BYTES_MAX
 from rankd.reads.answers import Answer
 
 OPENAPI_VERSION = "3.1.0"
-CACHED = ("top", "range", "rank", "around", "distribution", "board_script", "page_file")  # those that carry an ETag
+CACHED = (  # those that carry an ETag
+    *("top", "range", "rank", "around", "distribution"),
+    *("openapi", "docs", "front_page", "board_page", "board_script", "page_file"),
+)
 SIGNED = ("submit", "submit_many")
 NDJSON = "application/x-ndjson"
 
@@ -41,6 +44,7 @@ stable `code`.
 WHO = {
     Access.OPEN: "Anybody.",
     Access.READ: "Anybody; where reads are not public, whoever has a credential with the scope `read`.",
+    Access.METRICS: "Whoever sends `server.metrics_token`; where that is not set, whoever may read.",
     Access.OWN: "The player named, by their own token, or a service with the scope `players:write`.",
     Access.SCORES: "A service with the scope `scores:write`; with their own token players too, where the board says"
     ' `writes = "players"`.',
@@ -92,6 +96,7 @@ _LINKS: dict[str, tuple[_Link, ...]] = {
         _Link("top", {"board": "$response.body#/board", "at_least": "$response.body#/position"}),
     ),
     "top": (_Link("top", {**_BOARD_OF_PATH, "cursor": "$response.body#/next"}),),
+    "list": (_Link("list", {"cursor": "$response.body#/next"}),),
     "set_player": (_Link("player", {"player": "$response.body#/player"}),),
     "set_friends": tuple(_Link(name, {"player": "$request.path.player"}) for name in ("stored_friends", "friends_of")),
 }
@@ -237,7 +242,7 @@ def _security(call: Call) -> list[dict[str, list[str]]]:
     bearer: dict[str, list[str]] = {"bearer": []}
     if call.access is Access.OPEN:
         return []
-    return [{}, bearer] if call.access is Access.READ else [bearer]
+    return [{}, bearer] if call.access in (Access.READ, Access.METRICS) else [bearer]
 
 
 def _headers(*names: str) -> dict[str, Any]:

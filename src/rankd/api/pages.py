@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from rankd.api.caching import matches
 from rankd.api.calls import Access, Call
 from rankd.api.exchange import Header, Request, Response
 from rankd.api.page import BOARD_SCRIPT, asset, board_page, front_page, page_policy
 from rankd.api.service import Service
+from rankd.api.static import StaticBody
 from rankd.errors import BoardUnknown, InvalidValue, RouteUnknown
 
 # Asked for each time, and answered with 304: after an update, no page runs on scripts of two versions.
 _ASK_AGAIN: Header = (b"cache-control", b"no-cache")
 
 
-def show_front(service: Service, _request: Request) -> Response:
+def show_front(service: Service, request: Request) -> Response:
     """Answer with the page that lists all boards."""
-    return _page(service, front_page(service.config.push.avatar_origins))
+    return _page(service, request, front_page(service.config.push.avatar_origins))
 
 
 def show_board(service: Service, request: Request) -> Response:
@@ -29,7 +29,7 @@ def show_board(service: Service, request: Request) -> Response:
             if b"text/html" not in request.headers.get(b"accept", b""):
                 raise
             status = 404
-    return _page(service, board_page(board, title, service.config.push.avatar_origins), status)
+    return _page(service, request, board_page(board, title, service.config.push.avatar_origins), status)
 
 
 def send_board_script(_service: Service, request: Request) -> Response:
@@ -42,24 +42,20 @@ def send_file(_service: Service, request: Request) -> Response:
     return _file(request, request.arguments[0])
 
 
-def _page(service: Service, body: bytes, status: int = 200) -> Response:
+def _page(service: Service, request: Request, page: StaticBody, status: int = 200) -> Response:
     headers = [
         (b"content-type", b"text/html; charset=utf-8"),
         (b"content-security-policy", page_policy(service.config.push.avatar_origins)),
         _ASK_AGAIN,
     ]
-    return Response(body, headers, status)
+    return page.response(request, headers, status)
 
 
 def _file(request: Request, name: str) -> Response:
     found = asset(name)
     if found is None:
         raise RouteUnknown("path: the pages have no such file")
-    headers = [(b"content-type", found.media), (b"etag", found.tag), _ASK_AGAIN]
-    known = request.headers.get(b"if-none-match")
-    if known is not None and matches(known, found.tag):
-        return Response(b"", headers, 304)
-    return Response(found.body, headers)
+    return found.body.response(request, [(b"content-type", found.media), _ASK_AGAIN])
 
 
 PAGES: tuple[Call, ...] = (

@@ -48,7 +48,8 @@ async def put_player(service: Service, request: Request) -> Response:
             attributes=sent.attributes,
             only_given=is_own,
             sender=sender,
-        )
+        ),
+        request.cost,
     )
     return json_response(encode(stored))
 
@@ -69,7 +70,9 @@ async def put_friends(service: Service, request: Request) -> Response:
     if request.identity is not None:
         service.count_list(request.identity)
     sender = sender_of(service, request, request.identity)
-    stored = await service.in_thread(lambda: service.boards.set_friends(player, group.players, sender=sender))
+    stored = await service.in_thread(
+        lambda: service.boards.set_friends(player, group.players, sender=sender), request.cost
+    )
     return json_response(encode(bodies.Players([*stored])))
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from rankd.api.caching import matches
 from rankd.api.exchange import Response
-from rankd.api.reader import settle
+from rankd.api.reader import Drop, settle
 from rankd.parts import Read
 
 ANSWERS_MAX = 10_000
@@ -42,6 +42,16 @@ class _Kept(NamedTuple):
     writes: int
 
 
+class _Shared:
+    """A read that is being made, and who waits for it."""
+
+    __slots__ = ("drop", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: dict[asyncio.Future[Response], None] = {}
+        self.drop: Drop = lambda: None
+
+
 class RemoteReads:
     """Answers that may be used again; on the event loop."""
 
@@ -51,7 +61,7 @@ class RemoteReads:
         self._loop = asyncio.get_running_loop()
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._bytes = 0
-        self._asked: dict[tuple[Key, int], list[asyncio.Future[Response]]] = {}  # who waits for the same
+        self._shared: dict[tuple[Key, int], _Shared] = {}  # by what is asked, and after how many writes
         self._writes: dict[str, int] = {}  # by board, through this process
         self.hits = 0
         self.misses = 0
@@ -60,33 +70,47 @@ class RemoteReads:
         """Note that a board was written to: what was read before is not given any more."""
         self._writes[board] = self._writes.get(board, 0) + 1
 
-    async def answer(self, key: Key, begin: Callable[[Callable[[Read], None]], None]) -> Response:
+    async def answer(self, key: Key, begin: Callable[[Callable[[Read], None]], Drop]) -> Response:
         """Return what a read answers: from memory, from somebody who asks the same now, or by asking.
 
-        `begin` begins the read, and tells on the event loop when it is made.
+        `begin` begins the read, calls back on the event loop when it is made, and returns how to drop it.
         """
         writes = self._writes.get(key[1], 0)
         kept = self._kept.get(key)
         if kept is not None and kept.writes == writes and kept.until > monotonic():
             self.hits += 1
             return kept.response
+        shared = self._shared.get((key, writes))
+        if shared is not None:
+            self.hits += 1
+        else:
+            shared = self._begin(key, writes, begin)
+            self.misses += 1
         # Everybody has a future of their own: one who goes away takes nothing from the others.
         waiting: asyncio.Future[Response] = self._loop.create_future()
-        same = self._asked.get((key, writes))
-        if same is not None:
-            self.hits += 1
-            same.append(waiting)
+        shared.waiters[waiting] = None
+        try:
             return await waiting
-        begin(lambda read: self._take(key, writes, read))
-        self.misses += 1
-        self._asked[key, writes] = [waiting]
-        return await waiting
+        finally:
+            del shared.waiters[waiting]
+            if not shared.waiters and self._shared.get((key, writes)) is shared:  # the last has left before it is made
+                del self._shared[key, writes]
+                shared.drop()
 
-    def _take(self, key: Key, writes: int, read: Read) -> None:
+    def _begin(self, key: Key, writes: int, begin: Callable[[Callable[[Read], None]], Drop]) -> _Shared:
+        shared = _Shared()
+        shared.drop = begin(lambda read: self._take(key, writes, shared, read))
+        self._shared[key, writes] = shared
+        return shared
+
+    def _take(self, key: Key, writes: int, shared: _Shared, read: Read) -> None:
+        if not read.is_wanted:
+            return
+        del self._shared[key, writes]
         if self._lifetime_s and read.error is None:
             lifetime_s = self._lifetime_s * uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nobody guesses it
             self._keep(key, _Kept(read.result, monotonic() + lifetime_s, writes))
-        for waiting in self._asked.pop((key, writes)):
+        for waiting in shared.waiters:
             settle(waiting, read)
 
     def _keep(self, key: Key, kept: _Kept) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rankd.api import about, answers, bodies, defining, pages, players, reading, streaming, writing
-from rankd.api.calls import Access, Call, Parameter
+from rankd.api.calls import Access, Call, Cost, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.reads import BOARDS_LIMIT_MAX
 from rankd.reads.standings import LIMIT_MAX, NEIGHBOURS_MAX
 from rankd.registry.port import Profile
 
@@ -59,6 +60,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.SCORES,
         handler=writing.submit_batch,
         is_write=True,
+        cost=Cost.DEAR,
         about="Count many scores, all or none: one bad event refuses the batch and is named by its index.",
         parameters=(
             Parameter(
@@ -79,6 +81,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.READ,
         handler=reading.top,
         is_heavy=reading.is_large_page,
+        cost=Cost.DEAR,
         about="The first entries, those behind an offset, or those behind an earlier page's `next`.",
         parameters=(
             LIMIT,
@@ -95,6 +98,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.READ,
         handler=reading.range_of,
         is_heavy=reading.is_large_range,
+        cost=Cost.DEAR,
         about="The entries from one place to another, both included; at most 1,000.",
         parameters=(
             Parameter("from", {**_integer(1), "example": 1}, "the first place", is_needed=True),
@@ -180,6 +184,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.READ,
         handler=reading.distribution,
         is_heavy=reading.always,
+        cost=Cost.DEAR,
         about="How the scores are spread: equal ranges and quantiles.",
         parameters=(Parameter("buckets", _integer(1, 1_000, 50), "how many ranges"), *WHERE),
         answer=Distribution,
@@ -191,7 +196,15 @@ CALLS: tuple[Call, ...] = (
         path="/v1/boards",
         access=Access.READ,
         handler=defining.list_boards,
-        about="Every board with its definition.",
+        is_heavy=reading.always,
+        cost=Cost.DEAR,
+        about="Boards with their definitions, a page at a time: by id or, in a search, by id first and then by title. A"
+        " page may hold fewer than `limit` boards; it is the last when `next` is null.",
+        parameters=(
+            Parameter("limit", _integer(1, BOARDS_LIMIT_MAX, defining.LIST_LIMIT_DEFAULT), "how many boards at most"),
+            Parameter("cursor", _TEXT, "the `next` of an earlier page"),
+            Parameter("search", {**_TEXT, "example": "arc"}, "the start of an id or a title, whatever the case"),
+        ),
         answer=answers.BoardList,
     ),
     Call(
@@ -221,6 +234,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.ADMIN,
         handler=defining.delete_board,
         is_write=True,
+        cost=Cost.DEAR,
         about="Delete a board with all its scores.",
         answer=Changed,
     ),
@@ -231,6 +245,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.ADMIN,
         handler=defining.reset_board,
         is_write=True,
+        cost=Cost.DEAR,
         about="Empty the current instances of one window, or of all.",
         body=bodies.Reset,
         answer=Changed,
@@ -252,6 +267,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.ADMIN,
         handler=defining.events,
         is_heavy=reading.always,
+        cost=Cost.DEAR,
         about="A player's submissions to a board, the newest first: who sent what, when, from where if that is kept.",
         parameters=(
             Parameter("limit", _integer(1, HISTORY_LIMIT_MAX, 100), "how many events"),
@@ -267,6 +283,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.READ,
         handler=players.search,
         is_heavy=reading.always,
+        cost=Cost.DEAR,
         about="Players whose id or name begins with a text.",
         parameters=(
             Parameter(
@@ -348,53 +365,6 @@ CALLS: tuple[Call, ...] = (
         about="A ticket that opens one stream within 60 s, for browsers that cannot send a credential with it.",
         answer=streaming.Ticket,
     ),
-    # The server itself
-    Call(
-        name="health",
-        method="GET",
-        path="/healthz",
-        access=Access.OPEN,
-        handler=about.health,
-        about="The process is there.",
-        answer=answers.Health,
-    ),
-    Call(
-        name="ready",
-        method="GET",
-        path="/readyz",
-        access=Access.OPEN,
-        handler=about.ready,
-        about="The boards have caught up with their ledger and take requests.",
-        answer=answers.Health,
-    ),
-    Call(
-        name="metrics",
-        method="GET",
-        path="/metrics",
-        access=Access.READ,
-        handler=about.metrics,
-        is_heavy=reading.always,
-        about="Figures for Prometheus.",
-        answer_media="text/plain",
-    ),
-    Call(
-        name="openapi",
-        method="GET",
-        path="/openapi.json",
-        access=Access.OPEN,
-        handler=about.openapi,
-        about="This description.",
-        answer=dict[str, Any],
-    ),
-    Call(
-        name="docs",
-        method="GET",
-        path="/docs",
-        access=Access.OPEN,
-        handler=about.docs,
-        about="This description, for people.",
-        answer_media="text/html",
-        is_page=True,
-    ),
+    *about.SERVER_CALLS,
     *pages.PAGES,
 )

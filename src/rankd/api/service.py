@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter, time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -14,33 +13,32 @@ from rankd.api.arrivals import Arrivals
 from rankd.api.authentication import Authenticator
 from rankd.api.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.caching import NO_STORE, Caching, matches
+from rankd.api.calls import Call, Cost
 from rankd.api.committer import Committer
 from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
 from rankd.api.live import Live
-from rankd.api.metrics import Commits
+from rankd.api.metrics import Commits, Scrapes
 from rankd.api.rates import Rates
 from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
 from rankd.api.signing import Signatures
+from rankd.api.static import StaticBody
 from rankd.api.streams import Streams, problem_data
 from rankd.api.tickets import Tickets
+from rankd.api.work_queue import WorkQueue
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.domain.position import parse_positions
-from rankd.errors import Overloaded
 from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
 from rankd.reads.meaning import Meant, not_ranked
 
-if TYPE_CHECKING:
-    from rankd.api.calls import Call
-
 Result = TypeVar("Result")
-THREADS_MAX = 4  # for what would hold the event loop up
-REMOTE_THREADS_MAX = 16  # where every read waits for another process
-WAITING_MAX = 256  # for one of those threads
+THREADS_MAX = {Cost.CHEAP: 4, Cost.DEAR: 2}  # for what would hold the event loop up
+REMOTE_THREADS_MAX = {Cost.CHEAP: 8, Cost.DEAR: 8}  # where every read waits for another process
+WAITING_MAX = 256  # for a thread of one kind
 AT_LEAST_POLL_S = 0.002
 
 encode = msgspec.json.Encoder().encode
@@ -64,22 +62,22 @@ class Service:
         self.caching = Caching(boards, is_public=config.server.public_read)
         self.commits = Commits()
         self.committer = Committer(self._commit, config.limits.requests_max)
-        self.description = b""  # of every call, set by whoever knows them
-        self.docs_page = b""
+        self.description = StaticBody(b"")  # of every call, set by whoever knows them
+        self.docs_page = StaticBody(b"")
         self.docs_policy = b""
         self.rates: Rates | None = None
         self.live: Live | None = None  # until it is started
-        self.exposition: Callable[[], bytes] = bytes
+        self.exposition: Callable[[], bytes] = bytes  # of all figures, set by whoever knows where they are
         self.is_stopping = False
-        self._threads = ThreadPoolExecutor(
-            THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX, thread_name_prefix="rankd-api"
-        )
-        self._waiting = 0
+        threads_max = THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX
+        self._queues = {cost: WorkQueue(f"rankd-{cost}", threads_max[cost], WAITING_MAX) for cost in Cost}
+        self.scrapes = Scrapes(lambda: self.in_thread(self.exposition, Cost.DEAR))
         self._loop = asyncio.get_running_loop()
         self.remote: RemoteReads | None = None
         if boards.remote is not None:
             self.remote = RemoteReads(config.ranks.cache_ms)
-            self.reader = Reader(boards.remote, self.in_thread)
+            # Alone are heavy reads, and those that Redis keeps waiting: neither may keep profiles waiting.
+            self.reader = Reader(boards.remote, self._queues[Cost.DEAR].run)
             self.arrivals = Arrivals(boards.remote)
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._body_timeouts.run())
@@ -117,13 +115,18 @@ class Service:
         return self.authenticator.identify(request.headers.get(b"authorization"))
 
     def stop(self) -> None:
-        """Finish what was handed in; blocks, so in a thread."""
+        """Commit what was handed in, finish the reads that have begun and refuse those that wait; blocks."""
         self._loop.call_soon_threadsafe(self._watching.cancel)
         self.committer.stop()
         if self.remote is not None:
             self.arrivals.stop()
             self.reader.stop()
-        self._threads.shutdown()
+        for work_queue in self._queues.values():
+            work_queue.stop()
+
+    def work_waiting(self) -> dict[str, int]:
+        """Return how many requests wait for a thread, by their cost."""
+        return {cost.value: work_queue.waiting for cost, work_queue in self._queues.items()}
 
     async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
         """Return a request's body."""
@@ -131,15 +134,9 @@ class Service:
         budget = self._anonymous_bodies if request.identity is None else self._bodies
         return await request.body(limit, self._body_timeouts, budget)
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Do what takes milliseconds, or waits for the disk, beside the event loop."""
-        if self._waiting >= WAITING_MAX:
-            raise Overloaded("the server has more to do than it takes; ask again in a moment")
-        self._waiting += 1
-        try:
-            return await self._loop.run_in_executor(self._threads, work)
-        finally:
-            self._waiting -= 1
+    async def in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
+        """Do what takes milliseconds, or waits for the disk, beside the event loop; see `WorkQueue.run`."""
+        return await self._queues[cost].run(work)
 
     async def commit(self, task: Task) -> object:
         """Commit scores and return the answer, once they are durable and ranked."""
@@ -202,7 +199,7 @@ class Service:
 
         is_heavy = call.is_heavy is not None and call.is_heavy(request)
         if "at_least" in request.query or call.name not in KEPT_CALLS:
-            return await (self.in_thread(read) if is_heavy else self.reader.read(read))
+            return await (self.in_thread(read, call.cost) if is_heavy else self.reader.read(read))
         begin = self.reader.begin_alone if is_heavy else self.reader.begin
         key = (call.name, request.arguments[0], request.target)
         answer = await self.remote.answer(key, lambda done: begin(read, done))

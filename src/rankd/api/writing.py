@@ -117,7 +117,7 @@ async def submit_batch(service: Service, request: Request) -> Response:
     identity = require_identity(request.identity)  # before anything is decoded for them
     if imported:
         require_service(identity, ADMIN)
-    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare)
+    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
     answer = await service.commit(task)

@@ -59,14 +59,28 @@ class Checked(msgspec.Struct, frozen=True):
     definition: dict[str, object]
 
 
-@app.command("list", epilog=examples("rankd boards list", "rankd boards list --url http://127.0.0.1:8080 --json"))
+Search = Annotated[
+    str | None,
+    typer.Option("--search", metavar="TEXT", help="Only boards whose id or title begins so.", show_default=False),
+]
+
+
+@app.command("list", epilog=examples("rankd boards list", "rankd boards list --search arc --url http://127.0.0.1:8080"))
 def list_boards(
-    *, data: Data = None, url: Url = None, token: Token = None, config: ConfigFile = None, as_json: Json = False
+    *,
+    search: Search = None,
+    data: Data = None,
+    url: Url = None,
+    token: Token = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
-    """List all boards."""
+    """List all boards, or those whose id or title begins with a text."""
     with Target.of(data, url, token, config).opened() as boards:
-        listed = [_shown(boards, board) for board in boards.list()]
-        answer({"boards": listed}, as_json, lambda: _boards_table(listed), lambda: map(_line, listed))
+        listed = list(boards.definitions(search))
+        answer(
+            {"boards": listed, "next": None}, as_json, lambda: _boards_table(listed, search), lambda: map(_line, listed)
+        )
 
 
 def _shown(boards: Boards | Client, board: str) -> dict[str, object]:
@@ -101,7 +115,9 @@ def _brief(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _boards_table(listed: list[dict[str, object]]) -> RenderableType:
+def _boards_table(listed: list[dict[str, object]], search: str | None) -> RenderableType:
+    if not listed and search:
+        return Text(f"No board's id or title begins with {escaped(search)}.", "dim")
     if not listed:
         return Text("There are no boards yet: rankd boards put arcade --set keep=best", "dim")
     drawn = table("board", "title", "keep", "windows", "scopes", "")
@@ -268,7 +284,7 @@ def _others(target: Target) -> dict[str, Board] | None:
             return None
     try:
         with target.opened() as boards:
-            return {name: define_board(name, _present(boards, name) or {}) for name in boards.list()}
+            return {name: define_board(name, one) for one in boards.definitions() for name in [str(one.pop("id"))]}
     except FolderLocked as problem:
         note(f"not compared with the board there is: {problem}", "yellow")
         return None

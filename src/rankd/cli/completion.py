@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -17,6 +18,7 @@ from rankd.ledger.database import FILE_NAME
 
 SERVER_WAIT_S = 0.5
 FOLDER_BUSY_MS = 200
+SHOWN_MAX = 100  # of a server's boards
 # Contexts are few, however many events there are; a board that was deleted is offered too.
 _DEFINED = "SELECT DISTINCT context ->> '$.board' FROM contexts WHERE context ->> '$.kind' = 'define' ORDER BY 1"
 
@@ -26,17 +28,22 @@ def complete_board(ctx: typer.Context, incomplete: str) -> list[str]:
     given = ctx.params
     with suppress(Exception):  # a completion has nobody to tell
         url = given.get("url") or (os.environ.get("RANKD_URL") if given.get("data") is None else None)
-        boards = _of_server(url, given.get("token")) if url else _of_folder(given.get("data"), given.get("config"))
+        boards = (
+            _of_server(url, given.get("token"), incomplete)
+            if url
+            else _of_folder(given.get("data"), given.get("config"))
+        )
         return [board for board in boards if board.startswith(incomplete) and is_name(board)]
     return []
 
 
-def _of_server(url: str, token: str | None) -> list[str]:
+def _of_server(url: str, token: str | None, incomplete: str) -> list[str]:
     from rankd.client import Client  # noqa: PLC0415 - it takes a while, and is not always wanted
 
     known = token or os.environ.get("RANKD_TOKEN") or None
     with Client(url, known, timeout_s=SERVER_WAIT_S, retries_max=0) as client:
-        return list(client.list())
+        found = client.definitions(incomplete or None)
+        return [str(definition["id"]) for definition in islice(found, SHOWN_MAX)]
 
 
 def _of_folder(data: Path | None, config_file: Path | None) -> Iterator[str]:

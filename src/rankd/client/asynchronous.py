@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -57,7 +57,6 @@ class AsyncClient(Connected):
 
     define = _sends(calls.define)
     definition = _sends(calls.definition)
-    list = _sends(calls.list_boards)
     delete = _sends(calls.delete)
 
     submit = _sends(calls.submit)
@@ -84,6 +83,20 @@ class AsyncClient(Connected):
     history = _sends(calls.history)
 
     ready = _sends(calls.ready)
+
+    async def definitions(self, search: str | None = None) -> AsyncIterator[dict[str, object]]:
+        """Go through the definitions of all boards, each with its `id`; or of those whose id or title begins so."""
+        cursor = None
+        while True:
+            page = await self._send(calls.boards_page(search, cursor))
+            for definition in page.boards:
+                yield definition
+            if (cursor := page.next) is None:
+                return
+
+    async def list(self, search: str | None = None) -> Sequence[str]:
+        """Return the ids of all boards, or of those whose id or title begins with a text, whatever the case."""
+        return [str(definition["id"]) async for definition in self.definitions(search)]
 
     async def pages(self, board: str, limit: int = 100, **where: Unpack[Where]) -> AsyncIterator[Page]:
         """Go through a whole instance, some entries at a time: who does not move meanwhile is seen exactly once."""

@@ -38,12 +38,11 @@ from rankd.registry.port import Profile
 T = TypeVar("T")
 
 
-class _Named(msgspec.Struct):
-    id: str
+class BoardPage(msgspec.Struct):
+    """Some boards, and where the others begin."""
 
-
-class _Boards(msgspec.Struct):
-    boards: list[_Named]
+    boards: list[dict[str, object]]
+    next: str | None = None
 
 
 class _Players(msgspec.Struct):
@@ -62,7 +61,7 @@ class _Ready(msgspec.Struct):
     position: str | None = None
 
 
-_boards = msgspec.json.Decoder(_Boards).decode
+_boards = msgspec.json.Decoder(BoardPage).decode
 _definition = msgspec.json.Decoder(dict[str, object]).decode
 _changed = msgspec.json.Decoder(Changed).decode
 _submitted = msgspec.json.Decoder(Submitted).decode
@@ -117,9 +116,9 @@ def definition(board: str) -> Call[dict[str, object]]:
     return Call(method="GET", target=target("boards", check_board_id(board)), decode=decode)
 
 
-def list_boards() -> Call[list[str]]:
-    """Return the ids of all boards."""
-    return Call(method="GET", target=target("boards"), decode=lambda body: [board.id for board in _boards(body).boards])
+def boards_page(search: str | None = None, cursor: str | None = None) -> Call[BoardPage]:
+    """Return some boards: those whose id or title begins with a text, behind those of an earlier page."""
+    return Call(method="GET", target=target("boards", query={"search": search, "cursor": cursor}), decode=_boards)
 
 
 def delete(board: str, *, key: str | None = None) -> Call[Changed]:

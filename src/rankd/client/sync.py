@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -60,7 +60,6 @@ class Client(Connected):
 
     define = _sends(calls.define)
     definition = _sends(calls.definition)
-    list = _sends(calls.list_boards)
     delete = _sends(calls.delete)
 
     submit = _sends(calls.submit)
@@ -87,6 +86,19 @@ class Client(Connected):
     history = _sends(calls.history)
 
     ready = _sends(calls.ready)
+
+    def definitions(self, search: str | None = None) -> Iterator[dict[str, object]]:
+        """Go through the definitions of all boards, each with its `id`; or of those whose id or title begins so."""
+        cursor = None
+        while True:
+            page = self._send(calls.boards_page(search, cursor))
+            yield from page.boards
+            if (cursor := page.next) is None:
+                return
+
+    def list(self, search: str | None = None) -> Sequence[str]:
+        """Return the ids of all boards, or of those whose id or title begins with a text, whatever the case."""
+        return [str(definition["id"]) for definition in self.definitions(search)]
 
     def pages(self, board: str, limit: int = 100, **where: Unpack[Where]) -> Iterator[Page]:
         """Go through a whole instance, some entries at a time: who does not move meanwhile is seen exactly once."""

@@ -114,6 +114,11 @@ def _check_server(server: Server, where: Where) -> None:
         _check_network(where("server.trusted_proxies"), network)
     for origin in server.cors_origins:
         _check_origin(where("server.cors_origins"), origin)
+    if not re.fullmatch(r"[!-~]*", server.metrics_token):
+        raise InvalidValue(
+            where("server.metrics_token"),
+            "must be letters, digits and signs of ASCII without spaces: it goes in a header",
+        )
     if "*" in server.cors_origins and len(server.cors_origins) > 1:
         raise InvalidValue(where("server.cors_origins"), 'must be "*" alone or a list of origins, not both')
 

@@ -27,6 +27,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_requests: Literal["none", "errors", "all"] = "errors"
+    metrics_token: str = ""  # whoever reads /metrics must send it as a bearer token; empty: as other reads
     stop_wait_ms: int = 10_000  # how long open requests may take to finish
     stale_after_ms: int = 1_000
 
@@ -137,4 +138,4 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     boards: dict[str, dict[str, object]] = {}  # definitions, put in force at the start
 
 
-SECRETS = frozenset({"auth.jwt_secret"})  # and passwords within URLs
+SECRETS = frozenset({"auth.jwt_secret", "server.metrics_token"})  # and passwords within URLs

@@ -21,6 +21,7 @@ from rankd.domain.window import Window
 from rankd.ledger.event import Context, Kind, Scored, Single, Stretch, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
+from rankd.projection.directory import Directory
 from rankd.projection.placement import Placement, Placements
 from rankd.projection.port import BATCH_ROWS_MAX, Batch, Change, RankStore, Verdict
 from rankd.projection.rows import send
@@ -45,6 +46,7 @@ class Applier:
         self.catalogue = catalogue
         self.context_of = context_of
         self.placements = Placements(catalogue, state)
+        self.directory = Directory(catalogue.board(one, live.version) for one, live in state.boards.items())
         self._kinds: dict[Kind, Callable[[Context, Scored], None]] = {
             Kind.REMOVE: self._remove,
             Kind.RESET: self._reset,
@@ -131,6 +133,7 @@ class Applier:
             live.version = version
             self._start_roll_ups(before, after, live)
         self.state.versions[context.board] = version
+        self.directory.put(self.catalogue.board(context.board, version))
         self._move_on(event)
 
     def _start_roll_ups(self, before: Board, after: Board, live: BoardState) -> None:
@@ -142,6 +145,7 @@ class Applier:
 
     def _delete(self, context: Context, event: Scored) -> None:
         state = self.state.boards.pop(context.board)
+        self.directory.remove(context.board)
         for instance in list(state.windows):
             self._drop(context.board, state, instance)
         self._move_on(event)

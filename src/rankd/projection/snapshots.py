@@ -20,7 +20,7 @@ import msgspec
 from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.ledger.port import Head
 from rankd.projection.catalogue import Catalogue, Definition
-from rankd.projection.engine import EngineStore
+from rankd.projection.counting import CountingStore
 from rankd.projection.saving import Saving
 from rankd.projection.state import State
 
@@ -97,7 +97,7 @@ class Snapshots:
             shutil.rmtree(old, ignore_errors=True)
         return path
 
-    def newest(self, head: Head, seal_at: Callable[[int], bytes | None]) -> tuple[EngineStore, Saved] | None:
+    def newest(self, head: Head, seal_at: Callable[[int], bytes | None]) -> tuple[CountingStore, Saved] | None:
         """Load the newest that verifies; None when there is none. `seal_at` is the ledger's seal at a commit's end."""
         for stale in self._folder.glob(f"{_DRAFT}*"):
             shutil.rmtree(stale, ignore_errors=True)
@@ -112,7 +112,7 @@ class Snapshots:
                     )
                 if seal_at(saved.sequence) != bytes.fromhex(saved.seal):
                     raise SnapshotDamaged("it is not of this ledger")
-                store = EngineStore.load(path / _ENGINE_FILE)
+                store = CountingStore.load(path / _ENGINE_FILE)
                 if store.position().sequence != saved.sequence:
                     raise SnapshotDamaged("its two files are of different instants")
             except (SnapshotUnreadable, OSError) as problem:

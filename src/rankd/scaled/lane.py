@@ -168,8 +168,11 @@ class Lane:
         elif isinstance(arrived, _Answered):
             self._go_on(arrived.reading, arrived.answer, arrived.problem)
         else:
-            self._under_way += len(arrived)
             for read in arrived:
+                if not read.is_wanted:
+                    self._made.append(read)
+                    continue
+                self._under_way += 1
                 reading = _Reading(_make)
                 reading.read = read
                 self._go_on(reading, read, None)

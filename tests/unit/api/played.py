@@ -53,7 +53,7 @@ def _read(boards: Boards, bodies_of: dict[str, Any]) -> dict[str, object]:
         "friends_of": boards.friends_of("arcade", "alice"),
         "rank_of_score": boards.rank_of_score("arcade", EXAMPLES["rank_of_score"].path["score"]),
         "distribution": boards.distribution("arcade", EXAMPLES["distribution"].query["buckets"]),
-        "list": answers.BoardList([defined]),
+        "list": answers.BoardList([defined], None),
         "definition": defined,
         "history": answers.Events(list(history), history[-1].sequence),
         "search": answers.Found(list(boards.search(EXAMPLES["search"].query["search"]))),

@@ -25,20 +25,20 @@ from rankd.api.metrics import (
     Sources,
     resident_bytes,
 )
+from rankd.parts import Figures
 
 OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 ROUTES = [("GET", "/v1/boards/{board}"), ("PUT", "/v1/boards/{board}"), ("POST", "/v1/scores")]
+FIGURES = Figures(position=41, snapshot=40, entries=30, engine_bytes=4_096)
 SOURCES = Sources(
     requests_open=lambda: 3,
-    position=lambda: 41,
-    snapshot_position=lambda: 40,
+    figures=lambda: FIGURES,
     queue_depth=lambda: 2,
+    work_waiting=lambda: {"cheap": 1, "dear": 4},
     streams=lambda: 0,
     topics=lambda: 0,
     boards=lambda: 2,
-    entries=lambda: 30,
     board_entries=lambda _most: {"arcade": 20, "words": 10},
-    engine_bytes=lambda: 4_096,
     replay_events=lambda: 7,
     replay_seconds=lambda: 0.25,
     rate_refusals=lambda: {"player_writes_per_s": 5, "address_reads_per_s": 0},
@@ -133,6 +133,10 @@ def test_the_other_figures_come_from_those_who_keep_them(routes: Routes, commits
     assert value(found, "rankd_replay_seconds") == 0.25
     assert value(found, "rankd_auth_refusals") == 9
     assert list(samples(found["rankd_board_entries"]).values()) == [20, 10]
+    assert samples(found["rankd_work_waiting"]) == {
+        ("rankd_work_waiting", ("cheap",)): 1,
+        ("rankd_work_waiting", ("dear",)): 4,
+    }
     assert samples(found["rankd_rate_refusals"]) == {
         ("rankd_rate_refusals_total", ("player_writes_per_s",)): 5,
         ("rankd_rate_refusals_total", ("address_reads_per_s",)): 0,
@@ -141,7 +145,8 @@ def test_the_other_figures_come_from_those_who_keep_them(routes: Routes, commits
 
 
 def test_what_is_not_there_is_not_told(routes: Routes, commits: Commits) -> None:
-    assert "rankd_snapshot_position" not in families(routes, commits, replace(SOURCES, snapshot_position=lambda: None))
+    new = Figures(position=1, snapshot=None, entries=0, engine_bytes=0)
+    assert "rankd_snapshot_position" not in families(routes, commits, replace(SOURCES, figures=lambda: new))
 
 
 def test_a_source_that_fails_takes_no_other_figure_with_it(

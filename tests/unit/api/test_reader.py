@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from rankd.api.exchange import Response
-from rankd.api.reader import Reader
+from rankd.api.reader import InThread, Reader
 from rankd.api.remote import RemoteReads
+from rankd.api.work_queue import WorkQueue
 from rankd.errors import Overloaded, RanksUnavailable
 from rankd.parts import Read, ReadsTogether, Remote
 
@@ -35,6 +36,8 @@ class Lane:
     def _make(self, reads: list[Read]) -> None:
         self.may_go_on.wait(10)
         for read in reads:
+            if not read.is_wanted:
+                continue
             if self.refuses:
                 read.needs_thread = True
                 continue
@@ -60,9 +63,9 @@ class Elsewhere:
         return self.opened[0]
 
 
-def reading(reads_max: int = 100) -> tuple[Reader, Lane]:
+def reading(reads_max: int = 100, in_thread: InThread = asyncio.to_thread) -> tuple[Reader, Lane]:
     elsewhere = Elsewhere()
-    reader = Reader(cast(Remote, elsewhere), asyncio.to_thread, reads_max)
+    reader = Reader(cast(Remote, elsewhere), in_thread, reads_max)
     return reader, elsewhere.opened[0]
 
 
@@ -147,6 +150,63 @@ def test_those_who_ask_the_same_share_an_answer_and_one_who_goes_away_takes_noth
         return bodies, remote.hits, remote.misses
 
     assert asyncio.run(run()) == ([b"first", b"first", b"after"], 2, 2)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_shared_read_is_dropped_with_the_last_of_those_who_asked_for_it(alone: bool) -> None:
+    async def run() -> list[str]:
+        threads = WorkQueue("rankd-test", 1, 10)
+        reader, lane = reading(in_thread=threads.run)
+        remote = RemoteReads(cache_ms=60_000)
+        lane.may_go_on.clear()
+        busy = asyncio.ensure_future(threads.run(lambda: lane.may_go_on.wait(10)))  # with something else
+        key, made = ("top", "arcade", 1), []
+
+        def ask(text: str) -> Any:
+            def read() -> Response:
+                made.append(text)
+                return Response(text.encode(), [])
+
+            begin = reader.begin_alone if alone else reader.begin
+            return asyncio.ensure_future(remote.answer(key, lambda done: begin(read, done)))
+
+        gone = [ask("nobody's") for _ in range(3)]
+        await asyncio.to_thread(int)
+        for one in gone[:2]:
+            one.cancel()
+        await asyncio.wait(gone[:2])
+        assert reader.under_way == 1
+        gone[2].cancel()
+        await asyncio.wait(gone)
+        stays = ask("somebody's")
+        lane.may_go_on.set()
+        assert (await asyncio.wait_for(stays, 10)).body == b"somebody's"
+        await asyncio.to_thread(reader.stop)
+        assert await busy
+        await asyncio.to_thread(threads.stop)
+        assert (reader.under_way, remote._shared) == (0, {})
+        return made
+
+    assert asyncio.run(run()) == ["somebody's"]
+
+
+def test_a_read_that_nobody_shares_is_dropped_with_who_asked_for_it() -> None:
+    async def run() -> list[int]:
+        reader, lane = reading()
+        lane.may_go_on.clear()
+        made: list[int] = []
+        gone = asyncio.ensure_future(reader.read(lambda: made.append(1)))
+        stays = asyncio.ensure_future(reader.read(lambda: made.append(2)))
+        await asyncio.to_thread(int)
+        gone.cancel()
+        await asyncio.wait([gone])
+        lane.may_go_on.set()
+        await asyncio.wait_for(stays, 10)
+        await asyncio.to_thread(reader.stop)
+        assert reader.under_way == 0
+        return made
+
+    assert asyncio.run(run()) == [2]
 
 
 def test_errors_are_not_kept() -> None:

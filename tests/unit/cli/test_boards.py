@@ -130,6 +130,15 @@ def test_boards_are_listed(done: Done, arcade: None) -> None:
     assert "all_time, weekly" in done("boards", "list", terminal=True)
 
 
+def test_boards_are_searched_for(done: Done, arcade: None) -> None:
+    done("boards", "put", "xp", "--set", "title=Arena")
+
+    assert [line.split("\t")[0] for line in done("boards", "list", "--search", "AR").splitlines()] == ["arcade", "xp"]
+    assert [line.split("\t")[0] for line in done("boards", "list", "--search", "aren").splitlines()] == ["xp"]
+    assert json.loads(done("boards", "list", "--search", "z", "--json")) == {"boards": [], "next": None}
+    assert words(done("boards", "list", "--search", "z", terminal=True)) == "No board's id or title begins with z."
+
+
 def test_a_definition_is_shown_whole(done: Done, arcade: None) -> None:
     lines = dict(line.split("\t") for line in done("boards", "show", "arcade").splitlines())
 

@@ -15,7 +15,7 @@ from rankd.client.call import Call
 from rankd.errors import InvalidValue, RankdError
 
 VERBS = {
-    *("define", "definition", "list", "delete", "submit", "submit_many", "remove", "reset"),
+    *("define", "definition", "definitions", "list", "delete", "submit", "submit_many", "remove", "reset"),
     *("top", "range", "rank", "around", "ranks", "friends", "friends_of", "rank_of_score", "distribution"),
     *("player", "set_player", "stored_friends", "set_friends", "search", "history"),
 }
@@ -33,7 +33,8 @@ WRITES: list[Call[Any]] = [
 ]
 READS: list[tuple[Call[Any], str, str]] = [
     (calls.definition("arcade"), "GET", "/v1/boards/arcade"),
-    (calls.list_boards(), "GET", "/v1/boards"),
+    (calls.boards_page(), "GET", "/v1/boards"),
+    (calls.boards_page("Ar c", "arcade:ar c"), "GET", "/v1/boards?search=Ar%20c&cursor=arcade%3Aar%20c"),
     (calls.top("arcade"), "GET", "/v1/boards/arcade/top?limit=10"),
     (calls.top("arcade", 5, offset=3), "GET", "/v1/boards/arcade/top?limit=5&offset=3"),
     (calls.top("arcade", 5, cursor="c+/="), "GET", "/v1/boards/arcade/top?limit=5&cursor=c%2B%2F%3D"),
@@ -205,7 +206,7 @@ def test_a_verb_says_what_it_does(kind: type) -> None:
     verbs = [value for name, value in vars(kind).items() if not name.startswith("_") and callable(value)]
 
     assert [verb for verb in verbs if not verb.__doc__] == []
-    assert str(inspect.signature(kind.list)) in ("(self, /) -> 'list[str]'", "(self, /) -> list[str]")  # type: ignore[attr-defined]
+    assert str(inspect.signature(kind.ready)) in ("(self, /) -> 'str'", "(self, /) -> str")  # type: ignore[attr-defined]
 
 
 def test_errors_are_those_of_the_library(boards: Boards) -> None:

@@ -202,6 +202,24 @@ def test_pages_follow_each_other_by_their_cursor(server: ScriptedServer, client:
     ]
 
 
+def test_boards_are_gone_through_page_by_page_to_the_end(server: ScriptedServer, client: Any) -> None:
+    server.does(
+        answer({"boards": [{"id": "a", "title": "A"}, {"id": "b"}], "next": "b"}),
+        answer({"boards": [], "next": "b:x y"}),
+        answer({"boards": [{"id": "c"}], "next": None}),
+        answer({"boards": [{"id": "d"}]}),
+    )
+
+    assert client.list("A b") == ["a", "b", "c"]
+    assert list(client.definitions()) == [{"id": "d"}]
+    assert [seen.target for seen in server.seen] == [
+        "/v1/boards?search=A%20b",
+        "/v1/boards?search=A%20b&cursor=b",
+        "/v1/boards?search=A%20b&cursor=b%3Ax%20y",
+        "/v1/boards",
+    ]
+
+
 def test_any_player_stands_in_a_path_as_they_are(server: ScriptedServer, client: Any) -> None:
     server.does(*[answer({"players": []})] * 4)
     for player in ("a/b", "100%41", "zoë +?#&", "..."):

@@ -176,6 +176,14 @@ def test_a_secret_is_long_and_never_repeated() -> None:
     assert loaded(auth_jwt_secret=SECRET).auth.jwt_secret == SECRET
 
 
+def test_a_token_for_figures_can_stand_in_a_header_and_is_never_repeated() -> None:
+    for spoilt in ("t0ken t0ken", "t0kén-t0ken", "t0ken-t0ken\n"):
+        assert refusal(server_metrics_token=spoilt) == (
+            "RANKD_SERVER_METRICS_TOKEN: must be letters, digits and signs of ASCII without spaces: it goes in a header"
+        )
+    assert loaded(server_metrics_token="t0ken-t0ken").server.metrics_token == "t0ken-t0ken"
+
+
 def test_tokens_are_signed_in_one_way() -> None:
     said = refusal(auth_jwt_secret=SECRET, auth_jwt_jwks="keys.json")
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rankd.config.masking import MASK, mask_text, masked_url, secrets_of, shown
-from rankd.config.model import SECRETS, Auth, Config, Ledger
+from rankd.config.model import SECRETS, Auth, Config, Ledger, Server
 
 SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
 
@@ -28,11 +28,15 @@ def test_a_url_keeps_everything_but_its_password(url: str, masked: str) -> None:
 
 
 def test_every_key_is_shown_and_no_secret() -> None:
-    config = Config(auth=Auth(jwt_secret=SECRET), ledger=Ledger(url="postgresql://rankd:hunter2@db"))
+    config = Config(
+        server=Server(metrics_token="t0ken-t0ken"),
+        auth=Auth(jwt_secret=SECRET),
+        ledger=Ledger(url="postgresql://rankd:hunter2@db"),
+    )
     sections = shown(config)
 
     assert set(sections) == set(Config.__struct_fields__)
-    assert sections["auth"]["jwt_secret"] == MASK
+    assert sections["auth"]["jwt_secret"] == sections["server"]["metrics_token"] == MASK
     assert sections["ledger"]["url"] == "postgresql://rankd:***@db"
     assert SECRET not in repr(sections)
 

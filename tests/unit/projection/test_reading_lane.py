@@ -125,6 +125,15 @@ def test_what_takes_long_holds_no_other_read_up(made: Made) -> None:
     assert slow.result is True
 
 
+def test_a_read_that_nobody_wants_any_more_is_told_of_and_not_made(made: Made) -> None:
+    begun: list[str] = []
+    gone, stays = (Read(lambda name=name: begun.append(name), lambda _: None) for name in ("gone", "stays"))  # type: ignore[misc]
+    gone.is_wanted = False
+    made.lane.put([gone, stays])
+    assert set(made.wait_for(2)) == {gone, stays}
+    assert begun == ["stays"]
+
+
 def test_a_slow_question_of_many_reads_is_asked_once_and_its_error_is_theirs(made: Made) -> None:
     asked: list[list[int]] = []
 

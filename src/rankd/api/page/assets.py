@@ -1,12 +1,13 @@
-"""The files that pages are made of, with a tag that changes when they do."""
+"""The files that pages are made of."""
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import NamedTuple
+
+from rankd.api.static import StaticBody
 
 BOARD_SCRIPT = "rankd-board.js"
 # One after the other, they are one module: each uses what stands before it.
@@ -22,9 +23,8 @@ _MEDIA = {
 class Asset(NamedTuple):
     """A file as it is sent."""
 
-    body: bytes
+    body: StaticBody
     media: bytes
-    tag: bytes
 
 
 def asset(name: str) -> Asset | None:
@@ -43,7 +43,7 @@ def _assets() -> dict[str, Asset]:
 
 
 def _made(body: bytes, ending: str) -> Asset:
-    return Asset(body, _MEDIA[ending], f'"{sha256(body).hexdigest()[:24]}"'.encode())
+    return Asset(StaticBody(body), _MEDIA[ending])
 
 
 def _board_script() -> str:

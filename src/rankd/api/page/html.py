@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from urllib.parse import quote
 
+from rankd.api.static import StaticBody
+
+PAGES_KEPT_MAX = 256
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?|\*")
 
 
-def front_page(avatar_origins: Iterable[str]) -> bytes:
+@lru_cache(PAGES_KEPT_MAX)
+def front_page(avatar_origins: tuple[str, ...]) -> StaticBody:
     """Return the page with all boards."""
     return _filled("index.html", avatars=_origins(avatar_origins))
 
 
-def board_page(board: str, title: str, avatar_origins: Iterable[str]) -> bytes:
+@lru_cache(PAGES_KEPT_MAX)
+def board_page(board: str, title: str, avatar_origins: tuple[str, ...]) -> StaticBody:
     """Return the page of one board; which board it is, the script takes from the address."""
     return _filled("board.html", avatars=_origins(avatar_origins), board=quote(board, safe=""), title=title)
 
@@ -43,9 +48,9 @@ def _origins(avatar_origins: Iterable[str]) -> str:
     return " ".join(origin for origin in avatar_origins if _ORIGIN.fullmatch(origin))
 
 
-def _filled(name: str, **values: str) -> bytes:
+def _filled(name: str, **values: str) -> StaticBody:
     escaped = {key: escape(value) for key, value in values.items()}
-    return _template(name).substitute(escaped, version=escape(version("rankd"))).encode()
+    return StaticBody(_template(name).substitute(escaped, version=escape(version("rankd"))).encode())
 
 
 @cache

@@ -1,14 +1,15 @@
-// The front page: every board, who leads it, how many stand there; live as far as one stream goes.
-import {
-  Feed, Source, boardPath, countText, insist, make, makeAvatar, makeCountry, makeName, peopleSheet, scoreText,
-  windowLabel, windowNames, write,
-} from "/rankd-board.js";
+// The front page: boards, who leads each, how many stand there; live as far as one stream goes.
+import { Feed, Source, insist, make, peopleSheet, write } from "/rankd-board.js";
 import { avatarOrigins, setUpTheme } from "/assets/chosen.js";
 import { Connection } from "/assets/connection.js";
+import { Tile, keyOf } from "/assets/tile.js";
 
 const TOPICS_MAX = 10; // of a stream
-const REFRESH_MS = 15_000; // of boards beyond that
+const REFRESH_MS = 15_000; // of boards beyond that, as far as they can be seen
 const READS_MAX = 4; // at the same time
+const PAGE_BOARDS = 60;
+const FEW_BOARDS = 9; // need no search
+const TYPING_MS = 180; // after the last letter
 
 document.adoptedStyleSheets = [peopleSheet];
 setUpTheme();
@@ -17,67 +18,17 @@ const origins = avatarOrigins().split(" ").filter(Boolean);
 const source = new Source(location.origin);
 const list = by("boards");
 let feed = null;
-let rest = []; // tiles that no stream tells about
+let streamed = []; // tiles that the feed tells about
+let tiles = [];
+let known = ""; // what the list shows
+let sought = ""; // how the ids or titles of the boards shown begin
+let room = PAGE_BOARDS; // for boards
+let asking = null; // for boards: whoever asks anew breaks it off
 const connection = new Connection(() => feed?.retry());
-
-class Tile {
-  constructor(definition) {
-    this.definition = definition;
-    this.isScoped = !definition.global; // there is no board of everybody to show
-    this.entries = new Map();
-    this.total = null; // not known yet
-    this.tell = () => {};
-    this.leader = make("p", { class: "leader" });
-    this.count = make("span", { class: "count" });
-    const [first, ...others] = windowNames(definition);
-    this.first = windowLabel(first);
-    const windows = others.slice(0, 3).map((name) => make("li", {}, windowLabel(name)));
-    const further = make("ul", { class: "windows", "aria-label": "Other windows" }, ...windows);
-    const link = make("a", { href: `/boards/${encodeURIComponent(definition.id)}` }, make("bdi", {}, definition.title));
-    this.element = make(
-      "li",
-      { class: "tile" },
-      make("h2", {}, link),
-      make("p", { class: "about" }, definition.description ?? ""),
-      this.leader,
-      make("div", { class: "line" }, this.count, further),
-    );
-    write(this.leader, this.isScoped ? `by ${definition.scopes.join(", ")}` : " ");
-  }
-
-  snapshot({ entries, total }) {
-    this.entries = new Map(entries.map((entry) => [entry.player, entry]));
-    this.show(total);
-  }
-  change({ set, gone, total }) {
-    for (const player of gone) this.entries.delete(player);
-    for (const entry of set) this.entries.set(entry.player, entry);
-    this.show(total);
-  }
-
-  show(total) {
-    this.total = total;
-    this.tell();
-    const first = [...this.entries.values()].sort((a, b) => a.rank - b.rank)[0];
-    write(this.count, `${countText(total, this.definition)} · ${this.first}`);
-    const shown = JSON.stringify([first?.player, String(first?.score), first?.name, first?.avatar_url, first?.country]);
-    if (shown === this.shown) return;
-    this.shown = shown;
-    if (!first) return void this.leader.replaceChildren("Nobody stands here yet.");
-    const score = make("span", { class: "points" }, scoreText(first.score, this.definition.decimals));
-    const says = make("span", { class: "unseen" }, "In the lead: ");
-    const face = makeAvatar(first, origins);
-    this.leader.replaceChildren(says, face, makeName(first), makeCountry(first.country) ?? "", score);
-  }
-
-  async read() {
-    if (!this.isScoped) this.snapshot(await source.get(boardPath(this.definition.id, "/top"), { limit: 1 }));
-  }
-}
 
 // Where nobody stands anywhere, how to change that; gone with the first score.
 const invite = (tiles) => {
-  const isEmpty = tiles.length > 0 && tiles.every((tile) => tile.total !== null && Number(tile.total) === 0);
+  const isEmpty = !sought && tiles.length > 0 && tiles.every((tile) => tile.total !== null && Number(tile.total) === 0);
   if (isEmpty === !by("first").hidden) return;
   by("first").hidden = !isEmpty;
   if (!isEmpty) return;
@@ -97,87 +48,178 @@ const invite = (tiles) => {
   );
 };
 
-const readAll = async (tiles) => {
-  const waiting = [...tiles];
+const readAll = async (those) => {
+  const waiting = [...those];
   const some = Array.from({ length: READS_MAX }, async () => {
     while (waiting.length) await waiting.shift().read();
   });
   await Promise.all(some);
 };
 
+// Boards that no stream tells about are read while they can be seen.
+const inView = new Set();
+const tileOf = new WeakMap();
+const refresh = (those) => readAll(those.filter((tile) => !tile.isLive)).catch(() => {});
+const watching = new IntersectionObserver((changes) => {
+  const seen = changes.filter((change) => change.isIntersecting).map((change) => tileOf.get(change.target));
+  for (const change of changes) inView.delete(tileOf.get(change.target));
+  for (const tile of seen) inView.add(tile);
+  refresh(seen.filter((tile) => tile.total === null));
+}, { rootMargin: "100px" });
+
 const wait = () => {
   const bone = () => make("li", { class: "tile waiting", "aria-hidden": "true" });
   list.replaceChildren(bone(), bone(), bone());
 };
 const miss = (title, text) => {
-  list.replaceChildren();
+  place([]);
   by("missing").replaceChildren(make("h2", {}, title), make("p", {}, text));
   by("missing").hidden = false;
 };
 
-const boards = async () => {
-  const ask = () => source.get("/v1/boards", {});
-  return (await insist(ask, { tell: (status) => connection.show(status), hold: (pause) => (feed = pause) })).boards;
+// As many boards as there is room for, and whether there are more.
+const find = async (signal) => {
+  const found = [];
+  let cursor = null;
+  do {
+    const query = { search: sought, limit: Math.min(room - found.length, PAGE_BOARDS), cursor };
+    const page = await source.get("/v1/boards", query, signal);
+    found.push(...page.boards);
+    cursor = page.next;
+  } while (cursor !== null && found.length < room);
+  return { found, isMore: cursor !== null };
 };
 
-let known = "";
-const isNews = (definitions) => {
-  const before = known;
-  known = JSON.stringify(definitions.map(({ id, title, description }) => [id, title, description]));
-  return known !== before;
+// Put tiles into the list; those that stay where they are keep the focus.
+const place = (next) => {
+  const [before, stays] = [tiles, new Set(next)];
+  tiles = next;
+  for (const tile of before.filter((one) => !stays.has(one))) {
+    watching.unobserve(tile.element);
+    inView.delete(tile);
+  }
+  const isLonger = before.length > 0 && before.every((tile, at) => tile === tiles[at]);
+  const fresh = isLonger ? tiles.slice(before.length) : tiles;
+  if (isLonger) list.append(...fresh.map((tile) => tile.element));
+  else list.replaceChildren(...fresh.map((tile) => tile.element));
+  for (const tile of fresh) {
+    tileOf.set(tile.element, tile);
+    watching.observe(tile.element);
+  }
+  stream(tiles.filter((tile) => !tile.isScoped));
+};
+
+const stream = (shown) => {
+  for (const tile of shown) tile.tell = () => invite(shown);
+  invite(shown);
+  const [before, live] = [streamed, shown.slice(0, TOPICS_MAX)];
+  shown.forEach((tile, at) => (tile.isLive = at < TOPICS_MAX));
+  if (live.length > 0 && live.length === before.length && live.every((tile, at) => tile === before[at])) return;
+  streamed = live;
+  feed?.stop?.();
+  feed = null;
+  if (!live.length) return;
+  const byTopic = new Map(live.map((tile) => [`top:${tile.definition.id}`, tile]));
+  feed = new Feed(source, [...byTopic.keys()], {
+    poll: () => readAll(live),
+    take(type, data) {
+      if (type === "snapshot" || type === "change") byTopic.get(data.topic)?.[type](data);
+      else if (data.code) look();
+    },
+    tell: (status) => connection.show(status),
+  });
+  feed.start();
+};
+
+const countOf = (count, isMore) => {
+  const what = `${isMore ? "The first " : ""}${count} ${count === 1 ? "board" : "boards"}`;
+  return sought ? `${what} whose name begins with “${sought}”` : `${what}, as they stand now`;
+};
+
+const news = ({ found, isMore }) => JSON.stringify([sought, isMore, found.map(keyOf)]);
+
+const show = (answer) => {
+  const { found, isMore } = answer;
+  known = news(answer);
+  list.removeAttribute("aria-busy");
+  by("more").hidden = !isMore;
+  by("find").hidden = !sought && !isMore && found.length <= FEW_BOARDS;
+  write(by("about"), found.length ? countOf(found.length, isMore) : "");
+  if (!found.length && sought) {
+    return miss(`No board’s name begins with “${sought}”.`, "Ids and titles are found by how they begin.");
+  }
+  if (!found.length) {
+    return miss("There is no board yet.", "Define one: PUT /v1/boards/arcade, or [boards.arcade] in rankd.toml.");
+  }
+  by("missing").hidden = true;
+  const before = new Map(tiles.map((tile) => [tile.key, tile]));
+  place(found.map((definition) => before.get(keyOf(definition)) ?? new Tile(definition, source, origins)));
+};
+
+const begin = async () => {
+  asking?.abort();
+  const { signal } = (asking = new AbortController());
+  const hold = (pause) => {
+    feed?.stop?.();
+    [feed, streamed] = [pause, []];
+  };
+  try {
+    const answer = await insist(() => find(signal), { tell: (status) => connection.show(status), hold, signal });
+    connection.show({ state: "live" });
+    show(answer);
+  } catch {
+    if (signal.aborted) return;
+    connection.show({ state: "refused" });
+    miss("These boards are not public.", "The server asks for a credential, which this page does not have.");
+  }
 };
 
 // Boards come and go: now and then, and when the stream says that one is gone, they are asked for again.
 const look = async () => {
+  const { signal } = asking;
   try {
-    if (!document.hidden && isNews((await source.get("/v1/boards", {})).boards)) await begin();
+    if (document.hidden) return;
+    const answer = await find(signal);
+    if (!signal.aborted && news(answer) !== known) show(answer);
   } catch {
     // The feed says when the connection is lost.
   }
 };
 
-const begin = async () => {
-  feed?.stop?.();
-  let definitions;
-  try {
-    definitions = await boards();
-  } catch {
-    connection.show({ state: "refused" });
-    return miss("These boards are not public.", "The server asks for a credential, which this page does not have.");
-  }
-  isNews(definitions);
-  by("missing").hidden = true;
-  list.removeAttribute("aria-busy");
-  connection.show({ state: "live" });
-  if (!definitions.length) {
-    return miss("There is no board yet.", "Define one: PUT /v1/boards/arcade, or [boards.arcade] in rankd.toml.");
-  }
-  write(by("about"), `${definitions.length} ${definitions.length === 1 ? "board" : "boards"}, as they stand now`);
-  const tiles = definitions.map((definition) => new Tile(definition));
-  list.replaceChildren(...tiles.map((tile) => tile.element));
-  const shown = tiles.filter((tile) => !tile.isScoped);
-  for (const tile of shown) tile.tell = () => invite(shown);
-  const [live, others] = [shown.slice(0, TOPICS_MAX), shown.slice(TOPICS_MAX)];
-  const byTopic = new Map(live.map((tile) => [`top:${tile.definition.id}`, tile]));
-  if (byTopic.size) {
-    feed = new Feed(source, [...byTopic.keys()], {
-      poll: () => readAll(live),
-      take(type, data) {
-        if (type === "snapshot" || type === "change") byTopic.get(data.topic)?.[type](data);
-        else if (data.code) look();
-      },
-      tell: (status) => connection.show(status),
-    });
-    feed.start();
-  }
-  rest = others;
-  if (rest.length) readAll(rest).catch(() => {});
+const seek = async (text) => {
+  if (text === sought) return;
+  [sought, room] = [text, PAGE_BOARDS];
+  await begin();
+  scrollTo({ top: 0 });
 };
+let typing = null;
+by("search").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => seek(by("search").value.trim()), TYPING_MS);
+});
+addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches?.("input") || event.ctrlKey || event.metaKey || event.altKey;
+  if (event.key !== "/" || isTyping || by("find").hidden) return;
+  event.preventDefault();
+  by("search").select();
+});
+by("more").addEventListener("click", async () => {
+  const count = tiles.length;
+  by("more").disabled = true;
+  room = count + PAGE_BOARDS;
+  await begin();
+  by("more").disabled = false;
+  tiles[count]?.element.querySelector("a").focus({ preventScroll: true });
+});
 setInterval(() => {
   look();
-  if (!document.hidden && rest.length) readAll(rest).catch(() => {});
+  if (!document.hidden) refresh([...inView]);
 }, REFRESH_MS);
 addEventListener("pagehide", () => feed?.stop?.());
-addEventListener("pageshow", (event) => event.persisted && begin());
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  streamed = []; // the stream was stopped
+  begin();
+});
 wait();
 begin();

@@ -1,0 +1,122 @@
+"""The boards that are defined, by id and by title, in order: a page costs the same however many there are.
+
+Orders are kept as boards come and go. A search goes through the ids that begin with a text, and then through the titles
+that do; a page ends after so many titles whether or not it is full, since those of boards whose ids begin so too are
+left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
+
+from rankd.domain.board import Board
+
+TITLES_LOOKED_AT_MAX = 5_000  # for one page
+_Titled = tuple[str, str]  # title and id
+CURSOR_SEPARATOR = ":"  # in a cursor, between an id, which cannot hold it, and a title
+
+
+class Listed(NamedTuple):
+    """A board on a page, and the cursor that goes on behind it."""
+
+    board: Board
+    cursor: str
+
+
+class BoardPage(NamedTuple):
+    """Boards in order; `next` is the cursor of the next page, None at the end."""
+
+    boards: list[Listed]
+    next: str | None
+
+
+class Directory:
+    """All boards; changed by one thread at a time, read by any."""
+
+    def __init__(self, boards: Iterable[Board] = ()) -> None:
+        """Sort these, once."""
+        self._lock = threading.Lock()
+        self._boards = {board.id: board for board in boards}
+        self._ids = sorted(self._boards)
+        self._titles = sorted(_title_of(board) for board in self._boards.values() if _has_title(board))
+
+    def __len__(self) -> int:
+        """Return how many boards there are."""
+        return len(self._ids)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all boards, in order."""
+        return self._ids.copy()
+
+    def put(self, board: Board) -> None:
+        """Note a board, in place of the one with its id."""
+        with self._lock:
+            before = self._boards.get(board.id)
+            self._boards[board.id] = board
+            if before is None:
+                insort(self._ids, board.id)
+            elif _has_title(before):
+                _take_out(self._titles, _title_of(before))
+            if _has_title(board):
+                insort(self._titles, _title_of(board))
+
+    def remove(self, board_id: str) -> None:
+        """Forget a board."""
+        with self._lock:
+            board = self._boards.pop(board_id)
+            _take_out(self._ids, board_id)
+            if _has_title(board):
+                _take_out(self._titles, _title_of(board))
+
+    def page(self, limit: int, cursor: str | None = None, search: str = "") -> BoardPage:
+        """Return boards behind a cursor, those whose id or title begins with a text, whatever the case.
+
+        A page may have fewer than `limit` boards and a `next` all the same.
+        """
+        start = search.casefold()
+        after, is_among_titles, title = (cursor or "").partition(CURSOR_SEPARATOR)
+        following = None
+        with self._lock:
+            found = [] if is_among_titles else self._by_id(start, after, limit + 1)
+            if start and len(found) <= limit:
+                looked_at, following = self._titles_of(start, (title, after) if is_among_titles else None)
+                others = (self._listed(*one) for one in looked_at if not one[1].startswith(start))
+                found += islice(others, limit + 1 - len(found))
+        if len(found) > limit:
+            return BoardPage(found[:limit], found[limit - 1].cursor)
+        return BoardPage(found, following)
+
+    def _by_id(self, start: str, after: str, count: int) -> list[Listed]:
+        begin = max(bisect_left(self._ids, start), bisect_right(self._ids, after))
+        ids = takewhile(lambda one: one.startswith(start), self._ids[begin : begin + count])
+        return [Listed(self._boards[one], one) for one in ids]
+
+    def _titles_of(self, start: str, after: _Titled | None) -> tuple[list[_Titled], str | None]:
+        """Return the titles to look at for a page, and the cursor behind them if there are more."""
+        titles = self._titles
+        begin = bisect_left(titles, (start,))
+        end = bisect_left(titles, True, lo=begin, key=lambda one: not one[0].startswith(start))
+        if after is not None:
+            begin = max(begin, bisect_right(titles, after))
+        looked_at = titles[begin : min(end, begin + TITLES_LOOKED_AT_MAX)]
+        return looked_at, self._listed(*looked_at[-1]).cursor if begin + len(looked_at) < end else None
+
+    def _listed(self, title: str, board_id: str) -> Listed:
+        return Listed(self._boards[board_id], f"{board_id}{CURSOR_SEPARATOR}{title}")
+
+
+def _has_title(board: Board) -> bool:
+    """Tell whether a title can be searched for that is not the id."""
+    return board.title.casefold() != board.id
+
+
+def _title_of(board: Board) -> _Titled:
+    return board.title.casefold(), board.id
+
+
+def _take_out(ordered: list[Any], item: object) -> None:
+    del ordered[bisect_left(ordered, item)]

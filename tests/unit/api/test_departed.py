@@ -1,0 +1,84 @@
+"""One client does not stop the others: dear work has a queue of its own, and that of departed clients is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from rankd.api.calls import Cost
+from rankd.api.routes import CALLS
+from rankd.api.service import THREADS_MAX, WAITING_MAX
+
+from .in_process import DEADLINE_S, InProcess, in_process
+
+DEAR_THREADS = THREADS_MAX[Cost.DEAR]
+
+
+class Searches:
+    """Searches that wait until they are let through."""
+
+    def __init__(self, app: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: list[str] = []
+        self.may_go_on = threading.Event()
+        monkeypatch.setattr(app.boards, "search", self._search)
+
+    def _search(self, start: str, _limit: int) -> list[object]:
+        self.begun.append(start)
+        assert self.may_go_on.wait(DEADLINE_S)
+        return []
+
+
+async def all_threads_busy(searches: Searches) -> None:
+    while len(searches.begun) < DEAR_THREADS:
+        await asyncio.to_thread(int)
+
+
+def test_the_work_of_departed_clients_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(app: InProcess) -> None:
+        searches = Searches(app, monkeypatch)
+        left = [asyncio.ensure_future(app.get("/v1/players?search=gone")) for _ in range(DEAR_THREADS + WAITING_MAX)]
+        await all_threads_busy(searches)
+        assert (await app.get("/v1/players?search=refused")).status == 503
+        for one in left:
+            one.cancel()
+        await asyncio.wait(left)
+        stays = asyncio.ensure_future(app.get("/v1/players?search=stays"))
+        await asyncio.to_thread(int)
+        searches.may_go_on.set()
+        assert (await stays).status == 200
+        assert searches.begun == ["gone"] * DEAR_THREADS + ["stays"]
+        assert app.app.open == 0
+
+    in_process(tmp_path, test)
+
+
+def test_what_is_cheap_does_not_wait_for_what_is_dear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(app: InProcess) -> None:
+        app.boards.set_player("alice", name="Alice")
+        searches = Searches(app, monkeypatch)
+        asked = [asyncio.ensure_future(app.get("/v1/players?search=ali")) for _ in range(WAITING_MAX)]
+        await all_threads_busy(searches)
+        assert (await app.get("/v1/players/alice")).json()["name"] == "Alice"
+        searches.may_go_on.set()
+        assert {(await one).status for one in asked} == {200}
+
+    in_process(tmp_path, test)
+
+
+def test_every_call_that_reads_much_is_dear() -> None:
+    dear = {call.name for call in CALLS if call.cost is Cost.DEAR}
+    assert dear == {
+        "submit_many",
+        "top",
+        "range",
+        "distribution",
+        "list",
+        "delete",
+        "reset",
+        "history",
+        "search",
+        "metrics",
+    }

@@ -19,7 +19,7 @@ VERBS = {
     *("top", "range", "rank", "around", "ranks", "friends", "friends_of", "rank_of_score", "distribution"),
     *("player", "set_player", "stored_friends", "set_friends", "search", "history"),
 }
-OF_THE_LIBRARY = {"sender", "imported", "only_given"}  # parameters that the server decides on
+OF_THE_LIBRARY = {"sender", "imported", "only_given", "only_mutual"}  # parameters that the server decides on
 WRITES: list[Call[Any]] = [
     calls.define("arcade"),
     calls.delete("arcade"),
@@ -206,7 +206,7 @@ def test_a_verb_says_what_it_does(kind: type) -> None:
     verbs = [value for name, value in vars(kind).items() if not name.startswith("_") and callable(value)]
 
     assert [verb for verb in verbs if not verb.__doc__] == []
-    assert str(inspect.signature(kind.ready)) in ("(self, /) -> 'str'", "(self, /) -> str")  # type: ignore[attr-defined]
+    assert str(inspect.signature(kind.ready)) in ("(self, /) -> 'str | None'", "(self, /) -> str | None")  # type: ignore[attr-defined]
 
 
 def test_errors_are_those_of_the_library(boards: Boards) -> None:

@@ -20,6 +20,7 @@ import rankd
 from rankd.cli.exits import ExitCode
 from rankd.ledger.event import PAYLOAD_VERSION
 from rankd.ledger.postgres.ledger import known_scripts
+from rankd.ledger.postgres.migrations import scripts_of
 from rankd.projection.redis.keys import LAYOUT_VERSION
 from rankd.projection.redis.library import LIBRARY_VERSION
 from rankd.scaled.checkpoints import FORMAT
@@ -31,6 +32,7 @@ from .serving import STOP_S, Serving
 
 SEED = int(os.environ.get("RANKD_SEED", "20"))
 SCHEMA = len(known_scripts())
+REGISTRY_SCHEMA = len(scripts_of("rankd.registry", "postgres_schema"))
 
 
 @pytest.fixture
@@ -166,7 +168,8 @@ def test_a_schema_too_far_ahead_is_refused_by_every_command(installation: Instal
     for command in (("serve",), ("project",), ("migrate",), ("verify",), ("rebuild",), ("token", "list")):
         ended = installation.run(*command)
         assert ended.returncode == ExitCode.DAMAGED, (command, ended.stderr)
-        refusal = f"has version {SCHEMA + 2}, and this rankd knows versions up to {SCHEMA}: upgrade rankd"
+        known = REGISTRY_SCHEMA if command[0] == "token" else SCHEMA
+        refusal = f"has version {known + 2}, and this rankd knows versions up to {known}: upgrade rankd"
         assert refusal in ended.stderr + ended.stdout
 
     serving = installation.serve(**newest)

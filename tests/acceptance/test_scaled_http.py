@@ -135,6 +135,23 @@ def test_a_signed_submission_counts_once_whoever_sends_it_to_whichever_process(
     assert read.json()["score"] == 100
 
 
+def test_a_player_sees_mutual_friends_only_where_reads_are_not_public(
+    installation: Installation, one: Serving, board: str
+) -> None:
+    with PostgresCredentials(installation.ledger_url, SystemClock()) as credentials:
+        _, token = credentials.create("mia", [], player="mia")
+    private = installation.serve(RANKD_SERVER_PUBLIC_READ="false")
+    with private.client(installation.admin) as admin, private.client(token) as mia:
+        for player, friends in (("mia", ["noa", "zoe"]), ("noa", ["mia"])):
+            assert admin.put(f"/v1/players/{player}/friends", json={"players": friends}).status_code == 200
+        for player in ("mia", "noa", "zoe"):
+            submit_ranked(one, installation, board=board, player=player, score=5)
+        path = f"/v1/boards/{board}/players/mia/friends"
+        for client, shown in ((mia, ["mia", "noa"]), (admin, ["mia", "noa", "zoe"])):
+            assert [entry["player"] for entry in client.get(path).json()["entries"]] == shown
+        assert mia.get(f"/v1/boards/{board}/players/mia/around").status_code == 403
+
+
 def test_a_repeat_counts_once_whichever_process_it_comes_to(
     installation: Installation, one: Serving, other: Serving, board: str
 ) -> None:

@@ -245,6 +245,24 @@ def test_friends_are_mutual_when_each_has_stored_the_other(registry: Registry, o
     assert registry.mutual_friends("alice") == ["bob", "alice"]
 
 
+@pytest.mark.parametrize("profiles_cached_max", [2, 100])
+def test_mutual_friends_are_right_in_a_memory_of_any_size(
+    open_registry: OpenRegistry, profiles_cached_max: int
+) -> None:
+    registry = open_registry(profiles_cached_max=profiles_cached_max)
+    rng = random.Random(7)
+    players = [f"p{number}" for number in range(12)]
+    lists: dict[str, list[str]] = {player: [] for player in players}
+    for _ in range(60):
+        changed = rng.choice(players)
+        lists[changed] = rng.sample(players, rng.randrange(len(players)))
+        registry.set_friends(changed, lists[changed])
+        for player in rng.sample(players, 4):
+            expected = [friend for friend in lists[player] if player in lists[friend]]
+            assert registry.mutual_friends(player) == expected
+            assert registry.mutual_friends(player) == expected
+
+
 def test_any_id_can_be_a_friend(registry: Registry) -> None:
     odd = ['x"alice', 'x,"alice', "alice,", "ali\\ce", "{alice}", "NULL", "日本", "al ice", "%s"]
     registry.set_friends("alice", odd)

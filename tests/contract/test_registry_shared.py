@@ -57,6 +57,15 @@ def test_others_notice_a_change(open_shared: OpenShared) -> None:
     assert other.changes > between
 
 
+def test_others_notice_who_is_a_mutual_friend_no_longer(open_shared: OpenShared) -> None:
+    one, other = open_shared(), open_shared()
+    one.set_friends("alice", ["bob"])
+    one.set_friends("bob", ["alice"])
+    wait_until(lambda: other.mutual_friends("alice") == ["bob"])
+    one.set_friends("bob", ["carol"])
+    wait_until(lambda: other.mutual_friends("alice") == [])
+
+
 def test_others_notice_within_about_a_second(open_shared: OpenShared) -> None:
     assert LOOK_EVERY_MS <= 1_000
     one, other = open_shared(), open_shared(look_every_ms=LOOK_EVERY_MS)

@@ -160,7 +160,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.OWN,
         handler=reading.friends_of,
         is_heavy=reading.always,
-        about="A player among their stored friends.",
+        about="A player among their stored friends; to a player's token on a private server, among mutual ones.",
         parameters=WHERE,
         answer=Friends,
     ),

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 FORGOTTEN_MAX = 10_000
+FRIENDS_PER_PROFILE = 4  # memory for ids of friends, against that for profiles
 
 
 class Memory(Generic[V]):
@@ -100,3 +101,36 @@ class Memory(Generic[V]):
     def _drop(self, key: str) -> None:
         if key in self._held:
             self._weight -= self._weigh(self._held.pop(key))
+
+
+class DerivedLists:
+    """Lists of ids that were worked out from a registry, until it changes. For any thread."""
+
+    def __init__(self, ids_max: int) -> None:
+        """`ids_max` are held together; a list more empties the memory."""
+        self._ids_max = ids_max
+        self._lock = Lock()
+        self._changes = -1  # of the registry, when these were worked out
+        self._held: dict[str, tuple[str, ...]] = {}
+        self._ids = 0
+
+    def get(self, key: str, changes: int, find: Callable[[], Iterable[str]]) -> list[str]:
+        """Return a list, worked out by `find` where it is not held; `changes` is how often the registry changed."""
+        with self._lock:
+            if changes != self._changes:
+                self._empty(changes)
+            held = self._held.get(key)
+        if held is None:
+            held = tuple(find())
+            with self._lock:
+                if self._ids + 1 + len(held) > self._ids_max:
+                    self._empty(self._changes)
+                if changes == self._changes and key not in self._held and 1 + len(held) <= self._ids_max:
+                    self._held[key] = held
+                    self._ids += 1 + len(held)
+        return list(held)
+
+    def _empty(self, changes: int) -> None:
+        self._changes = changes
+        self._held.clear()
+        self._ids = 0

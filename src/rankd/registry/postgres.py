@@ -20,7 +20,7 @@ import msgspec
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.postgres.connections import Connection, Connections
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
-from rankd.registry.memory import Memory
+from rankd.registry.memory import FRIENDS_PER_PROFILE, DerivedLists, Memory
 from rankd.registry.port import COUNTRY, Profile, too_many_friends
 from rankd.registry.postgres_statements import (
     BY_ID,
@@ -37,7 +37,6 @@ from rankd.registry.postgres_watch import Watch
 from rankd.settings import FRIENDS_BYTES_MAX
 
 LOOK_EVERY_MS = 1_000
-FRIENDS_PER_PROFILE = 4  # memory for ids of friends, against that for profiles
 READ_WAIT_S = 2.0  # for PostgreSQL to answer
 WRITE_WAIT_S = 10.0
 COMPONENT = "registry"
@@ -77,6 +76,7 @@ class PostgresRegistry:
         self._friends: Memory[tuple[str, ...]] = Memory(
             profiles_cached_max * FRIENDS_PER_PROFILE, lambda friends: 1 + len(friends)
         )
+        self._mutual = DerivedLists(profiles_cached_max * FRIENDS_PER_PROFILE)
         self._readers = Connections(url, answer_wait_s=READ_WAIT_S)
         self._writers = Connections(url, answer_wait_s=WRITE_WAIT_S)
         try:
@@ -155,9 +155,13 @@ class PostgresRegistry:
 
     def mutual_friends(self, player: str) -> list[str]:
         """Return those of a player's friends in whose own list the player is, in the order they were given."""
-        friends = self.friends(player)
-        lists = self._lists(friends)
-        return [friend for friend in friends if player in lists[friend]]
+
+        def find() -> list[str]:
+            friends = self.friends(player)
+            lists = self._lists(friends)
+            return [friend for friend in friends if player in lists[friend]]
+
+        return self._mutual.get(player, self.changes, find)
 
     def _lists(self, players: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the list of friends of each."""

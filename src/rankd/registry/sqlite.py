@@ -11,6 +11,7 @@ import msgspec
 
 from rankd.ledger.checksum import check, checksum
 from rankd.ledger.database import Database
+from rankd.registry.memory import FRIENDS_PER_PROFILE, DerivedLists
 from rankd.registry.port import COUNTRY, Profile, filled, too_many_friends
 from rankd.settings import FRIENDS_BYTES_MAX
 
@@ -54,6 +55,7 @@ class SqliteRegistry:
         with database.reading() as reader:
             self._has_profiles = reader.execute("SELECT 1 FROM profiles LIMIT 1").get is not None
         self._cached: dict[str, Profile | None] = {}
+        self._mutual = DerivedLists(profiles_cached_max * FRIENDS_PER_PROFILE)
 
     def profile(self, player: str) -> Profile | None:
         """Return a player's profile."""
@@ -135,10 +137,14 @@ class SqliteRegistry:
 
     def mutual_friends(self, player: str) -> list[str]:
         """Return those of a player's friends in whose own list the player is, in the order they were given."""
-        friends = self.friends(player)
-        with self._database.reading() as reader:
-            rows: list[Any] = reader.executemany(_FRIENDS, ((friend,) for friend in friends)).fetchall()
-        return [row[0] for row in rows if player in _friends(row)]
+
+        def find() -> list[str]:
+            friends = self.friends(player)
+            with self._database.reading() as reader:
+                rows: list[Any] = reader.executemany(_FRIENDS, ((friend,) for friend in friends)).fetchall()
+            return [row[0] for row in rows if player in _friends(row)]
+
+        return self._mutual.get(player, self.changes, find)
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:
         """Store a player's friends."""

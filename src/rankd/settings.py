@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ def read_settings(given: dict[str, object]) -> Settings:
     known = {field.name for field in msgspec.structs.fields(Settings)}
     for name, value in given.items():
         if name not in known:
-            raise InvalidValue(name, f"is no setting; there are {', '.join(sorted(known))}")
+            raise InvalidValue(name, f"is no setting; there are {list_names(sorted(known))}")
         if name == "vfs":
             if value is not None and not isinstance(value, str):
                 raise InvalidValue(name, f"must be the name of a VFS; got {type(value).__name__}")

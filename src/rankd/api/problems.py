@@ -6,8 +6,8 @@ import msgspec
 
 from rankd import errors
 from rankd.api.exchange import Header, Response
-from rankd.api.logs import masking
 from rankd.api.rates import refused_headers
+from rankd.config.masking import masking
 from rankd.errors import RankdError
 
 PROBLEM = (b"content-type", b"application/problem+json")

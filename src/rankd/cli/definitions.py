@@ -17,6 +17,7 @@ from rankd.domain.order import SCORE_BOUND_DEFAULT, Ranking
 from rankd.domain.window import Kind
 from rankd.errors import InvalidValue
 from rankd.projection.redis.forms import explain_form
+from rankd.shortening import list_names
 
 STANDARD_INPUT = "-"
 _LISTS = ("windows", "scopes", "feeds")
@@ -106,7 +107,7 @@ def notes(board: Board, boards: Mapping[str, Board], *, in_redis: bool = False) 
     said = [f"a score counts in up to {counted(total, 'place')}: {windows} × {each} ({scopes}){fed_places}"]
     kept = [name for name in board.all_windows if name != Kind.ALL_TIME and name not in board.retention_ms]
     if kept:
-        said.append(f"{', '.join(kept)}: past windows stay in memory for ever; retention lets them go to the archive")
+        said.append(f"{list_names(kept)}: past windows stay in memory for ever; retention lets them go to the archive")
     if board.writes is Writes.PLAYERS and board.signing is None:
         said.append("players may send scores, and nothing signs them: a modified game can send any score")
     if board.writes is Writes.PLAYERS and board.score_max == SCORE_BOUND_DEFAULT:

@@ -13,7 +13,10 @@ from rich.text import Text
 from rankd import errors
 from rankd.cli.output import error_console
 from rankd.cli.texts import escaped
-from rankd.config.masking import mask_text
+from rankd.config.masking import masking
+
+TRACE_CHARACTERS_MAX = 100_000  # of a trace that is shown
+_mask = masking(characters_max=TRACE_CHARACTERS_MAX)
 
 
 class ExitCode(IntEnum):
@@ -59,6 +62,6 @@ def is_debugging() -> bool:
 def complain(problem: BaseException, said: str | None = None) -> None:
     """Say in one sentence on standard error what went wrong, secrets masked."""
     if is_debugging():
-        sys.stderr.write(mask_text("".join(traceback.format_exception(problem))))
-    sentence = mask_text(" ".join((said or str(problem)).split()))
+        sys.stderr.write(_mask("".join(traceback.format_exception(problem))))
+    sentence = _mask(" ".join((said or str(problem)).split()))
     error_console().print(Text.assemble(("error: ", "bold red"), escaped(sentence)), soft_wrap=True)

@@ -9,6 +9,7 @@ from rankd.domain.order import Keep, Order, Ties
 from rankd.domain.rollup import RollUp, WindowKeep, why_not_nested
 from rankd.domain.team import TeamBy
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names
 
 _DECAYING_KEEPS = (Keep.BEST, Keep.LATEST, Keep.FIRST)
 
@@ -37,7 +38,7 @@ def check_feeds(boards: Mapping[str, Board]) -> None:
             if fed.feeds:
                 raise InvalidValue(
                     "feeds",
-                    f"{board.id} feeds {fed_id}, which feeds {', '.join(fed.feeds)}; feeds do not chain: "
+                    f"{board.id} feeds {fed_id}, which feeds {list_names(fed.feeds)}; feeds do not chain: "
                     f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
                 )
 

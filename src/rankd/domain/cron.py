@@ -15,6 +15,7 @@ from cronsim import CronSim, CronSimError
 from rankd.domain.zone import OFFSET_S_MAX, Zone
 from rankd.errors import InvalidValue
 
+EXPRESSION_CHARACTERS_MAX = 200
 _SECOND = timedelta(seconds=1)
 _LOCAL_ZERO = datetime(1970, 1, 1)  # a wall clock's reading, which has no offset
 _FIELDS = "minute hour day-of-month month day-of-week"
@@ -28,8 +29,8 @@ def check_cron(field: str, value: object) -> str:
     """
     if not isinstance(value, str):
         raise InvalidValue(field, f'must be a cron expression such as "0 18 * * 5"; got {type(value).__name__}')
-    parts = value.upper().split()
-    if len(parts) != 5 or len(value) > 200:
+    parts = value.upper().split() if len(value) <= EXPRESSION_CHARACTERS_MAX else []
+    if len(parts) != 5:
         raise InvalidValue(field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5"; got {value!r:.80}')
     expression = " ".join(parts)
     try:

@@ -15,6 +15,7 @@ from rankd.domain.rollup import RollUp, WindowKeep
 from rankd.domain.text import check_name
 from rankd.domain.window import NAMED_BY_KIND, Kind
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names
 
 WINDOWS_MAX = 16
 PERIODS_MAX = 1_000
@@ -90,7 +91,7 @@ def _one_keep(field: str, value: object) -> WindowKeep:
     words = [*Keep, *RollUp]
     if not isinstance(value, str) or value not in words:
         got = repr(value)[:80] if isinstance(value, str) else type_name(value)
-        raise InvalidValue(field, f"must be one of {', '.join(words)}, or an object by window; got {got}")
+        raise InvalidValue(field, f"must be one of {list_names(words)}, or an object by window; got {got}")
     return Keep(value) if value in tuple(Keep) else RollUp(value)
 
 

@@ -8,6 +8,7 @@ from rankd.domain.board import Board
 from rankd.domain.text import is_name
 from rankd.domain.window import FIELD, Kind, Window
 from rankd.errors import InvalidValue, WindowGone, WindowUnknown
+from rankd.shortening import list_names
 
 PREVIOUS = "previous"
 
@@ -78,4 +79,4 @@ def _current(window: Window, now: int) -> Resolved:
 
 
 def _declared(board: Board) -> str:
-    return ", ".join(board.all_windows)
+    return list_names(board.all_windows)

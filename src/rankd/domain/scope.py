@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rankd.domain.text import check_name, check_text, is_name
 from rankd.errors import InvalidValue, ScopeUnknown
+from rankd.shortening import list_names
 
 GLOBAL = "global"
 SCOPE_VALUES_MAX = 10_000  # per attribute and board; enforced where the values seen so far are known
@@ -68,4 +69,4 @@ def check_scope(value: object, declared: Sequence[str], with_global: bool, field
 
 
 def _listed(declared: Sequence[str]) -> str:
-    return ", ".join(declared) if declared else "no attributes"
+    return list_names(declared) or "no attributes"

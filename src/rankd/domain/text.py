@@ -18,10 +18,12 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
     """Return the text as it is, or say why it cannot be taken; `lines` allows tabs and line feeds."""
     # Most text is plain: a look tells it from what needs the whole check.
-    if type(value) is str and value.isascii() and value.isprintable() and bytes_min <= len(value) <= bytes_max:
+    if type(value) is str and bytes_min <= len(value) <= bytes_max and value.isascii() and value.isprintable():
         return value
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text; got {type(value).__name__}")
+    if len(value) > bytes_max:  # before anybody looks at each of its characters
+        raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {len(value)} characters")
     if found := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):
         raise InvalidValue(field, f"must not hold control characters; U+{ord(found[0]):04X} stands at {found.start()}")
     if found := _SURROGATE.search(value):

@@ -23,6 +23,7 @@ from rankd.intake.writer import Writer
 from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
+from rankd.shortening import list_names
 
 
 class Changes:
@@ -76,7 +77,7 @@ class Changes:
             board = self._writer.board(board_id)
             if window is not None and window not in board.all_windows:
                 raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
+                    f"window: {board_id} has no window {window!r:.80}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
             commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.RESET, commit.at), detail=detail)
@@ -124,5 +125,5 @@ class Changes:
         board = self._writer.board(board_id)
         feeding = [other.id for other in self._writer.boards.values() if board_id in other.feeds]
         if feeding:
-            raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
+            raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
         commit.add_event(self._writer.acceptances.at(board, sender, Kind.DELETE, commit.at))

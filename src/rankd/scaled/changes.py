@@ -22,6 +22,7 @@ from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedLedger
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.writer import SharedWriter
+from rankd.shortening import list_names
 
 Draft = Callable[[], ControlEvent | None]
 IsThere = Callable[[str, str], bool]
@@ -70,7 +71,7 @@ class SharedChanges:
             feeding = [other.id for other in self._definitions.boards.values() if board_id in other.feeds]
             board = self._writer.board(board_id)
             if feeding:
-                raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
+                raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
             return self._event(Kind.DELETE, board, sender.name)
 
         return self._once(sender, (Kind.DELETE, board_id), delete)
@@ -82,7 +83,7 @@ class SharedChanges:
             board = self._writer.board(board_id)
             if window is not None and window not in board.all_windows:
                 raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
+                    f"window: {board_id} has no window {window!r:.80}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
             return self._event(Kind.RESET, board, sender.name, detail)

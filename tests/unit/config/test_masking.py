@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rankd.config.masking import MASK, mask_text, masked_url, secrets_of, shown
+from rankd.config.masking import MASK, masked_url, masking, secrets_of, shown
 from rankd.config.model import SECRETS, Auth, Config, Ledger
 
 SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
@@ -54,7 +54,7 @@ def test_secrets_are_found_wherever_they_turn_up() -> None:
     secrets = secrets_of(config)
 
     assert set(secrets) == {SECRET, "hunter%402", "hunter@2"}
-    assert mask_text(f"cannot log in with hunter@2 nor {SECRET}!", secrets) == "cannot log in with *** nor ***!"
+    assert masking(secrets)(f"cannot log in with hunter@2 nor {SECRET}!") == "cannot log in with *** nor ***!"
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_secrets_are_found_wherever_they_turn_up() -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_masked_in_any_text(text: str, masked: str) -> None:
-    assert mask_text(text) == masked
+    assert masking()(text) == masked
 
 
 def test_a_short_secret_does_not_tear_holes_into_every_word() -> None:
-    assert mask_text("arcade", ["a"]) == "arcade"
+    assert masking(["a"])("arcade") == "arcade"

@@ -21,7 +21,7 @@ from rankd.api.exchange import Disconnected, Header, Receive, Request, Response,
 from rankd.api.identity import require_identity, require_service
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
-from rankd.api.problems import made_response, problem_response
+from rankd.api.problems import closing_reason, made_response, problem_response
 from rankd.api.rates import Rates
 from rankd.api.router import Router
 from rankd.api.routes import CALLS
@@ -181,7 +181,7 @@ class App:
             stream = service.live.open(request)
         except RankdError as problem:
             code = 1013 if isinstance(problem, Unavailable) else 1008
-            await send({"type": "websocket.close", "code": code, "reason": problem.told[:120]})
+            await send({"type": "websocket.close", "code": code, "reason": closing_reason(problem)})
             return
         stream.task = asyncio.current_task()
         try:

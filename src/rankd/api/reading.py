@@ -105,19 +105,23 @@ def distribution(service: Service, request: Request) -> Response:
 async def ranks(service: Service, request: Request) -> Response:
     """Answer with where several players stand."""
     check_media(request, (JSON,))
-    group = bodies.decode(_players, await service.body(request))
-    return json_response(
-        await service.in_thread(lambda: encode(service.boards.ranks_in(service.meant(request), group.players)))
-    )
+    body = await service.body(request)
+
+    def read() -> bytes:
+        return encode(service.boards.ranks_in(service.meant(request), bodies.decode(_players, body).players))
+
+    return json_response(await service.in_thread(read))
 
 
 async def friends(service: Service, request: Request) -> Response:
     """Answer with a group in standing order."""
     check_media(request, (JSON,))
-    group = bodies.decode(_players, await service.body(request))
-    return json_response(
-        await service.in_thread(lambda: encode(service.boards.friends_in(service.meant(request), group.players)))
-    )
+    body = await service.body(request)
+
+    def read() -> bytes:
+        return encode(service.boards.friends_in(service.meant(request), bodies.decode(_players, body).players))
+
+    return json_response(await service.in_thread(read))
 
 
 def friends_of(service: Service, request: Request) -> Response:

@@ -20,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes: int = 32 * 1024 * 1024  # of the log, after which it is moved into the file
     checkpoint_bytes_max: int = 256 * 1024 * 1024  # of the log, after which commits wait until it is
     scope_values_max: int = 10_000  # values of one attribute on one board
+    instances_per_event_max: int = 1_000  # instances that one event may touch, by a board's definition
     profiles_cached_max: int = 100_000
     metadata_cached_max: int = 100_000
     at_least_wait_ms: int = 1_000

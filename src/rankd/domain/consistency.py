@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 from rankd.domain.board import Board
 from rankd.domain.order import Keep, Order, Ties
@@ -41,6 +42,49 @@ def check_feeds(boards: Mapping[str, Board]) -> None:
                     f"{board.id} feeds {fed_id}, which feeds {list_names(fed.feeds)}; feeds do not chain: "
                     f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
                 )
+
+
+def instances_per_event(board: Board, fed: Iterable[Board] = ()) -> int:
+    """Return how many instances one event can touch at most, those of the boards it feeds included.
+
+    An event counts in every window, and of the periods in those that last at its one instant: the most that ever last
+    together are counted, on all of these boards at a time, and not their sum.
+    """
+    reached = (board, *fed)
+    recurring = sum(len(one.windows) * one.scope_count for one in reached)
+    # An end is exclusive: of two edges at one instant it comes first, being less than any beginning.
+    edges = sorted(
+        edge
+        for one in reached
+        for period in one.periods
+        for edge in ((period.start, one.scope_count), (period.end, -one.scope_count))
+    )
+    return recurring + max(accumulate(count for _, count in edges), default=0)
+
+
+def check_instances_per_event(board: Board, boards: Mapping[str, Board], instances_max: int) -> None:
+    """Refuse a definition that lets one event touch more than it may: of the board, or of one that feeds it.
+
+    `boards` are those there are, by id. What is beyond the limit already may change, and not grow.
+    """
+    changed = {**boards, board.id: board}
+    feeding = [other for other in boards.values() if board.id in other.feeds and other.id != board.id]
+    for one in (board, *feeding):
+        touched = _touched(one, changed)
+        if touched > instances_max and (one.id not in boards or touched > _touched(boards[one.id], boards)):
+            fields = [name for name in ("windows", "periods", "scopes", "feeds") if getattr(board, name)]
+            overlapping = instances_per_event(one) // one.scope_count - len(one.windows)
+            fed = f", and those of {list_names(one.feeds)}, which it feeds" if one.feeds else ""
+            raise InvalidValue(
+                ", ".join(fields),
+                f"let one event of {one.id} touch {touched} instances, and {instances_max} is the most: {one.id} has "
+                f"({len(one.windows)} windows + {overlapping} periods that overlap) × {one.scope_count} scopes{fed}; "
+                "declare fewer, or periods that do not overlap, or raise instances_per_event_max",
+            )
+
+
+def _touched(board: Board, boards: Mapping[str, Board]) -> int:
+    return instances_per_event(board, [boards[fed_id] for fed_id in board.feeds if fed_id in boards])
 
 
 def can_only_improve(board: Board, keep: WindowKeep) -> bool:

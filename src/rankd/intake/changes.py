@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from rankd.domain.board import Board
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
+from rankd.domain.consistency import check_feeds, check_instances_per_event
 from rankd.domain.definition import define_board, definition_of
 from rankd.errors import BoardInUse, WindowUnknown
 from rankd.intake.accept import Acceptance
@@ -29,11 +29,12 @@ from rankd.shortening import list_names
 class Changes:
     """Makes changes, each in a commit of its own and once under its key."""
 
-    def __init__(self, writer: Writer, ledger: SqliteLedger, applier: Applier) -> None:
+    def __init__(self, writer: Writer, ledger: SqliteLedger, applier: Applier, instances_per_event_max: int) -> None:
         """They are committed by the writer, between scores."""
         self._writer = writer
         self._ledger = ledger
         self._applier = applier
+        self._instances_per_event_max = instances_per_event_max
 
     def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
         """Change the registry: that may number players, as commits do."""
@@ -115,6 +116,7 @@ class Changes:
         if old is not None and not change(old, board):
             return
         check_feeds({**boards, board.id: board})
+        check_instances_per_event(board, boards, self._instances_per_event_max)
         version = self._applier.state.versions.get(board.id, 0) + 1
         accepted = self._writer.acceptances.accepted(board, commit.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from rankd.domain.board import Board
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
+from rankd.domain.consistency import check_feeds, check_instances_per_event
 from rankd.domain.definition import define_board, definition_of
 from rankd.domain.order import Ranking
 from rankd.domain.position import tokens
@@ -32,13 +32,19 @@ class SharedChanges:
     """Makes changes, each once under its key."""
 
     def __init__(
-        self, writer: SharedWriter, ledger: PartitionedLedger, definitions: Definitions, is_there: IsThere
+        self,
+        writer: SharedWriter,
+        ledger: PartitionedLedger,
+        definitions: Definitions,
+        is_there: IsThere,
+        instances_per_event_max: int,
     ) -> None:
         """`is_there` tells whether a player stands on a board, as far as it is ranked."""
         self._writer = writer
         self._ledger = ledger
         self._definitions = definitions
         self._is_there = is_there
+        self._instances_per_event_max = instances_per_event_max
 
     def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
         """Change the registry, in the caller's own thread: scores do not wait for it."""
@@ -141,6 +147,7 @@ class SharedChanges:
         if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
             raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
         check_feeds({**boards, board.id: board})
+        check_instances_per_event(board, boards, self._instances_per_event_max)
         version = self._definitions.next_version(board.id)
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})

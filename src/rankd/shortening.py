@@ -23,6 +23,15 @@ def shorten(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
     return text if len(text) <= characters_max else text[: characters_max - 1] + CUT
 
 
+def quote(value: object) -> str:
+    """Return what was sent as a message repeats it, in quotes; nothing is made of more than is shown.
+
+    >>> quote("weekly"), quote("w" * 1000)[-3:]
+    ("'weekly'", 'ww…')
+    """
+    return shorten(repr(value[: NAME_CHARACTERS_MAX + 1] if isinstance(value, str) else value))
+
+
 def list_names(names: Collection[str]) -> str:
     """Return names as a message lists them: the first twenty, and how many more there are.
 

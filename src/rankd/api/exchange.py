@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from rankd.domain.fields import nearest
 from rankd.errors import InvalidValue, MalformedRequest, TooLarge
-from rankd.shortening import shorten
+from rankd.shortening import quote, shorten
 
 if TYPE_CHECKING:
     from rankd.api.calls import Call
@@ -185,7 +185,7 @@ def read_query(raw: bytes, repeated: tuple[str, ...] = ()) -> Mapping[str, str]:
 def read_integer_text(field: str, text: str) -> int:
     """Return an integer written in digits, and nothing that merely looks like one."""
     if not _INTEGER.fullmatch(text):
-        raise InvalidValue(field, f"must be an integer such as 10; got {text!r:.40}")
+        raise InvalidValue(field, f"must be an integer such as 10; got {quote(text)}")
     return int(text)
 
 

@@ -23,7 +23,7 @@ from rankd.errors import InvalidValue, RankdError, Unavailable
 from rankd.push.hub import Hub
 from rankd.push.messages import NO_OFFSET
 from rankd.push.topics import Kind, Topic, parse_topic
-from rankd.shortening import shorten
+from rankd.shortening import quote, shorten
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 FRAME_BYTES_MAX = 4_096  # of a client
@@ -261,5 +261,5 @@ def _read(text: str) -> Asked:
             "frame", f'must be such as {{"op": "subscribe", "topic": "top:arcade"}}: {shorten(str(problem))}'
         ) from None
     if asked.op not in ("subscribe", "unsubscribe"):
-        raise InvalidValue("op", f"must be subscribe or unsubscribe; got {asked.op!r:.40}")
+        raise InvalidValue("op", f"must be subscribe or unsubscribe; got {quote(asked.op)}")
     return asked

@@ -14,6 +14,7 @@ from rankd.api.writing import sender_of
 from rankd.domain.player import check_player
 from rankd.errors import Forbidden, InvalidValue, PlayerAbsent
 from rankd.registry.port import Profile
+from rankd.shortening import quote
 
 PLAYERS = "players:write"
 SEARCH_LIMIT_DEFAULT = 20
@@ -25,7 +26,7 @@ def show_player(service: Service, request: Request) -> Response:
     """Answer with a player's profile; in a thread."""
     profile = service.boards.player(request.arguments[0])
     if profile is None:
-        raise PlayerAbsent(f"player: {request.arguments[0]!r:.160} has no profile")
+        raise PlayerAbsent(f"player: {quote(request.arguments[0])} has no profile")
     return json_response(encode(profile))
 
 

@@ -22,6 +22,7 @@ from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
 from rankd.parts import NEW_WAIT_MS, RANKED, Before, Remote
+from rankd.shortening import quote
 
 SCORES = "scores:write"
 ADMIN = "boards:admin"
@@ -161,7 +162,7 @@ def read_imported(request: Request) -> bool:
     """Tell whether an administrator imports: instants may go back as far as windows are open."""
     text = request.query.get("imported", "false")
     if text not in ("true", "false"):
-        raise InvalidValue("imported", f"must be true or false; got {text!r:.40}")
+        raise InvalidValue("imported", f"must be true or false; got {quote(text)}")
     return text == "true"
 
 

@@ -14,6 +14,7 @@ from cronsim import CronSim, CronSimError
 
 from rankd.domain.zone import OFFSET_S_MAX, Zone
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 EXPRESSION_CHARACTERS_MAX = 200
 _SECOND = timedelta(seconds=1)
@@ -31,14 +32,14 @@ def check_cron(field: str, value: object) -> str:
         raise InvalidValue(field, f'must be a cron expression such as "0 18 * * 5"; got {type(value).__name__}')
     parts = value.upper().split() if len(value) <= EXPRESSION_CHARACTERS_MAX else []
     if len(parts) != 5:
-        raise InvalidValue(field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5"; got {value!r:.80}')
+        raise InvalidValue(field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5"; got {quote(value)}')
     expression = " ".join(parts)
     try:
         next(CronSim(expression, _LOCAL_ZERO))
     except (CronSimError, AssertionError) as problem:
-        raise InvalidValue(field, f"is no cron expression ({problem}): {_FIELDS}; got {value!r:.80}") from None
+        raise InvalidValue(field, f"is no cron expression ({problem}): {_FIELDS}; got {quote(value)}") from None
     except StopIteration:
-        raise InvalidValue(field, f"never resets; give it a date that exists; got {value!r:.80}") from None
+        raise InvalidValue(field, f"never resets; give it a date that exists; got {quote(value)}") from None
     return expression
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rankd.errors import InvalidValue
-from rankd.shortening import list_names, shorten
+from rankd.shortening import list_names, quote, shorten
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -60,7 +60,7 @@ def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be one of {list_names(words)}; got {type_name(value)}")
     if value not in words:
-        raise InvalidValue(field, f"must be one of {list_names(words)}; got {value!r:.80}")
+        raise InvalidValue(field, f"must be one of {list_names(words)}; got {quote(value)}")
     return choices(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 NAME_RULE = "1 to 64 of a-z, 0-9, '_', '.' and '-', beginning with a letter or a digit"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
@@ -40,7 +41,7 @@ def check_url(field: str, value: object, bytes_max: int) -> str:
     """Return the address of something on the web; a page may show it, so nothing else can stand there."""
     text = check_text(field, value, bytes_max)
     if not _URL.fullmatch(text):
-        raise InvalidValue(field, f"must be an address that begins with https:// or http://; got {text!r:.80}")
+        raise InvalidValue(field, f"must be an address that begins with https:// or http://; got {quote(text)}")
     return text
 
 
@@ -49,7 +50,7 @@ def check_name(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text: {NAME_RULE}; got {type(value).__name__}")
     if not is_name(value):
-        raise InvalidValue(field, f"must be {NAME_RULE}; got {value!r:.80}")
+        raise InvalidValue(field, f"must be {NAME_RULE}; got {quote(value)}")
     return value
 
 

@@ -23,7 +23,7 @@ from rankd.intake.writer import Writer
 from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
-from rankd.shortening import list_names
+from rankd.shortening import list_names, quote
 
 
 class Changes:
@@ -78,7 +78,7 @@ class Changes:
             board = self._writer.board(board_id)
             if window is not None and window not in board.all_windows:
                 raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {list_names(board.all_windows)}"
+                    f"window: {board_id} has no window {quote(window)}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
             commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.RESET, commit.at), detail=detail)

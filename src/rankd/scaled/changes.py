@@ -22,7 +22,7 @@ from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedLedger
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.writer import SharedWriter
-from rankd.shortening import list_names
+from rankd.shortening import list_names, quote
 
 Draft = Callable[[], ControlEvent | None]
 IsThere = Callable[[str, str], bool]
@@ -89,7 +89,7 @@ class SharedChanges:
             board = self._writer.board(board_id)
             if window is not None and window not in board.all_windows:
                 raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {list_names(board.all_windows)}"
+                    f"window: {board_id} has no window {quote(window)}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
             return self._event(Kind.RESET, board, sender.name, detail)

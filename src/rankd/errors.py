@@ -47,12 +47,19 @@
         ├── SnapshotDamaged      a checksum does not hold                               snapshot_damaged
         └── SnapshotNewer        written by a newer version                             snapshot_newer
 
-Each error has a stable `code` and a message that ends with what to do.
+Each error has a stable `code` and a message that ends with what to do. Messages may repeat what was sent: they are cut
+when they are made.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from rankd.shortening import FIELD_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, shorten
+
+
+def _cut(message: str) -> str:
+    return shorten(message, MESSAGE_CHARACTERS_MAX)
 
 
 class RankdError(Exception):
@@ -62,8 +69,8 @@ class RankdError(Exception):
 
     def __init__(self, *said: object, told: str | None = None) -> None:
         """`told` is what anybody may be told, where the message is only for whoever runs the servers."""
-        super().__init__(*said)
-        self._told = told
+        super().__init__(*(_cut(one) if isinstance(one, str) else one for one in said))
+        self._told = None if told is None else _cut(told)
 
     @property
     def told(self) -> str:
@@ -84,9 +91,9 @@ class InvalidValue(Refused, ValueError):
 
     def __init__(self, field: str, problem: str) -> None:
         """`problem` continues the sentence that begins with the field's name."""
-        super().__init__(f"{field}: {problem}")
-        self.field = field
-        self.problem = problem
+        self.field = shorten(field, FIELD_CHARACTERS_MAX)
+        self.problem = shorten(problem, MESSAGE_CHARACTERS_MAX - FIELD_CHARACTERS_MAX - len(": "))
+        super().__init__(f"{self.field}: {self.problem}")
 
 
 class MalformedRequest(Refused):
@@ -150,9 +157,9 @@ class DefinitionConflict(Conflict):
 
     def __init__(self, field: str, problem: str) -> None:
         """`problem` continues the sentence that begins with the field's name."""
-        super().__init__(f"{field}: {problem}")
-        self.field = field
-        self.problem = problem
+        self.field = shorten(field, FIELD_CHARACTERS_MAX)
+        self.problem = shorten(problem, MESSAGE_CHARACTERS_MAX - FIELD_CHARACTERS_MAX - len(": "))
+        super().__init__(f"{self.field}: {self.problem}")
 
 
 class MalformedBatch(Refused, ValueError):
@@ -162,9 +169,9 @@ class MalformedBatch(Refused, ValueError):
 
     def __init__(self, row: int | None, problem: str) -> None:
         """`problem` says what is wrong with the row and what would be right."""
-        super().__init__(problem if row is None else f"row {row}: {problem}")
         self.row = row
-        self.problem = problem
+        self.problem = _cut(problem)
+        super().__init__(self.problem if row is None else f"row {row}: {self.problem}")
 
 
 class BoardClosed(Conflict):

@@ -70,7 +70,7 @@ class Running:
             database, settings.profiles_cached_max, ledger.tell_changes, settings.friends_bytes_max
         )
         self.writer = Writer(ledger, applier, self.registry, clock, settings)
-        self.changes = Changes(self.writer, ledger, applier)
+        self.changes = Changes(self.writer, ledger, applier, settings.instances_per_event_max)
         self.looking = LookHere(store, lambda: self.writer.position)
         self.joined = Joined(applier.state, ledger, self.registry, settings.metadata_cached_max)
         self._lock = lock

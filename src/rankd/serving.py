@@ -36,7 +36,7 @@ from rankd.api.streams import STOPPING
 from rankd.api.tokens import open_tokens
 from rankd.boards import Boards
 from rankd.clock import SystemClock
-from rankd.config.masking import secrets_of
+from rankd.config.masking import masking, secrets_of
 from rankd.config.model import Config
 from rankd.installation import OpenCredentials, installation_of
 
@@ -56,7 +56,7 @@ def serve(config: Config, beside: Beside | None = None) -> None:
 
     `beside` runs in a thread of its own once the boards are open, and ends when its event is set.
     """
-    logs.set_up_logs(config.server.log_format, config.server.log_level, logs.masking(secrets_of(config)))
+    logs.set_up_logs(config.server.log_format, config.server.log_level, masking(secrets_of(config)))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _keep_memory_small()
     uvloop.run(_Serving(config, beside).run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names
 
 FRIENDS_BYTES_MAX = 1024 * 1024 * 1024
 
@@ -21,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes: int = 32 * 1024 * 1024  # of the log, after which it is moved into the file
     checkpoint_bytes_max: int = 256 * 1024 * 1024  # of the log, after which commits wait until it is
     scope_values_max: int = 10_000  # values of one attribute on one board
+    instances_per_event_max: int = 1_000  # instances that one event may touch, by a board's definition
     profiles_cached_max: int = 100_000
     friends_bytes_max: int = FRIENDS_BYTES_MAX  # of all lists of friends together
     metadata_cached_max: int = 100_000
@@ -36,7 +38,7 @@ def read_settings(given: dict[str, object]) -> Settings:
     known = {field.name for field in msgspec.structs.fields(Settings)}
     for name, value in given.items():
         if name not in known:
-            raise InvalidValue(name, f"is no setting; there are {', '.join(sorted(known))}")
+            raise InvalidValue(name, f"is no setting; there are {list_names(sorted(known))}")
         if name == "vfs":
             if value is not None and not isinstance(value, str):
                 raise InvalidValue(name, f"must be the name of a VFS; got {type(value).__name__}")

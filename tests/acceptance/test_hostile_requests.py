@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,23 @@ def test_many_connections_that_say_nothing_keep_nobody_from_being_served(server:
     finally:
         for link in silent:
             link.close()
+
+
+@pytest.mark.parametrize("piece", ["http://", "_", "://user:", "bearer "])
+def test_a_name_of_a_megabyte_keeps_nobody_waiting(server: Serving, piece: str) -> None:
+    hostile = b'{"' + piece.encode() * (1_000_000 // len(piece)) + b'":1}'
+    with server.client() as mallory, server.client() as anybody, ThreadPoolExecutor(1) as beside:
+        refused = beside.submit(lambda: [post(mallory, hostile, "/v1/boards/arcade/ranks") for _ in range(5)])
+        waited_s = []
+        while not refused.done():
+            began = time.monotonic()
+            assert anybody.get("/v1/boards/arcade/players/alice").status_code == 200
+            waited_s.append(time.monotonic() - began)
+
+    for answer in refused.result():
+        assert answer.status_code == 422
+        assert len(answer.json()["errors"][0]["field"]) <= 80
+    assert max(waited_s) < 1  # 3 s and more, when a name was masked before it was cut
 
 
 def test_another_kind_of_body_is_refused(admin: httpx.Client) -> None:

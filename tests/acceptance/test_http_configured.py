@@ -147,3 +147,16 @@ def test_boards_of_the_configuration_are_there_and_stay(tmp_path: Path) -> None:
     server = start(tmp_path / "data", config='[boards.arcade]\nkeep = "best"\n')
     assert server.process.wait(20) == 1
     assert "keep" in server.log.read_text()
+
+
+def test_what_one_score_may_touch_is_limited(tmp_path: Path) -> None:
+    config = "[limits]\ninstances_per_event_max = 4\n"
+    fits = {"windows": ["all_time", "daily"], "scopes": ["country"]}
+    with serving(tmp_path / "data", config=config) as server, server.client(server.admin_key) as admin:
+        assert admin.put("/v1/boards/arcade", json=fits).status_code == 200
+        refused = admin.put("/v1/boards/arcade", json={**fits, "scopes": ["country", "level"]})
+
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "windows, scopes"
+    assert "touch 6 instances, and 4 is the most" in refused.json()["detail"]
+    assert "raise instances_per_event_max" in refused.json()["detail"]

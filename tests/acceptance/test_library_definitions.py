@@ -186,3 +186,23 @@ def test_a_deleted_board_is_gone_and_starts_empty_when_it_is_defined_anew(
     with rankd.open(tmp_path, clock=clock) as again:
         assert [(one.player, one.score) for one in again.top("arcade").entries] == [("alice", 7)]
         again.verify()
+
+
+def test_what_one_event_may_touch_is_limited_and_what_was_stored_before_is_replayed(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    with rankd.open(tmp_path, clock=clock, instances_per_event_max=6) as boards:
+        boards.define("xp", windows=["all_time", "daily"])
+        boards.define("frame", windows=["all_time", "daily"], scopes=["country"], feeds=["xp"])
+        with pytest.raises(InvalidValue, match="one event of frame touch 8 instances, and 6 is the most"):
+            boards.define("xp", windows=["all_time", "daily"], scopes=["country"])
+        boards.submit("frame", "alice", 5, attributes={"country": "BR"})
+
+    with rankd.open(tmp_path, clock=clock, instances_per_event_max=2) as boards:
+        assert boards.top("frame", 1, scope="country:BR").total == 1
+        assert boards.top("xp", 1).total == 1
+        boards.define("frame", boards.definition("frame") | {"title": "Frame"})
+        boards.submit("frame", "bob", 6, attributes={"country": "BR"})
+        with pytest.raises(InvalidValue, match="touch 8 instances, and 2 is the most"):
+            boards.define("frame", boards.definition("frame") | {"scopes": ["country", "level"]})
+        boards.verify()

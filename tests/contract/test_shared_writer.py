@@ -34,6 +34,7 @@ from rankd.settings import read_settings
 
 NOON = 1_777_896_000_000
 ADMIN = Sender("admin", "admin")
+INSTANCES_MAX = 6  # that one event may touch
 
 
 class CountingLedger(PostgresLedger):
@@ -63,7 +64,7 @@ class Process:
         opened.callback(self.registry.close)
         self.writer = SharedWriter(self.ledger, self.definitions, self.registry, clock, read_settings({}))
         self.asked_whether_there = threading.Event()
-        self.changes = SharedChanges(self.writer, self.ledger, self.definitions, self._is_there)
+        self.changes = SharedChanges(self.writer, self.ledger, self.definitions, self._is_there, INSTANCES_MAX)
 
     def _is_there(self, _board: str, _player: str) -> bool:
         self.asked_whether_there.set()
@@ -187,6 +188,21 @@ def test_definitions_are_read_in_pages(processes: tuple[Process, Process], monke
     assert other.definitions.catch_up()
     assert len(other.definitions.boards) == 6
     assert not other.definitions.catch_up()
+
+
+def test_what_one_event_may_touch_is_limited_whoever_defined_the_board_that_is_fed(
+    processes: tuple[Process, Process],
+) -> None:
+    one, other = processes
+    windows = ["all_time", "daily"]
+    one.changes.define("xp", {"windows": windows}, ADMIN)
+    other.changes.define("frame", {"windows": windows, "scopes": ["country"], "feeds": ["xp"]}, ADMIN)
+
+    for definition in ({"windows": windows, "scopes": ["country"]}, {"windows": [*windows, "weekly"]}):
+        with pytest.raises(InvalidValue, match=r"one event of frame touch [78] instances, and 6 is the most"):
+            one.changes.define("xp", definition, ADMIN)
+    with pytest.raises(InvalidValue, match="one event of frame touch 8 instances, and 6 is the most"):
+        one.changes.define("frame", {"windows": windows, "scopes": ["country", "level"], "feeds": ["xp"]}, ADMIN)
 
 
 def test_profiles_are_stored_and_players_looked_for_while_scores_are_committed(

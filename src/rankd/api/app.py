@@ -33,7 +33,7 @@ from rankd.api.identity import require_identity, require_service
 from rankd.api.live import SSE_HEADERS
 from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.negotiation import Compression, Cors
-from rankd.api.problems import made_response, problem_response
+from rankd.api.problems import closing_reason, made_response, problem_response
 from rankd.api.rates import Rates
 from rankd.api.router import Router
 from rankd.api.routes import CALLS
@@ -218,7 +218,7 @@ class App:
             if isinstance(problem, Unauthenticated):
                 self._count_refusal(request, is_write=False)
             code = 1013 if isinstance(problem, Unavailable) else 1008
-            await send({"type": "websocket.close", "code": code, "reason": problem.told[:120]})
+            await send({"type": "websocket.close", "code": code, "reason": closing_reason(problem)})
             return
         stream.task = asyncio.current_task()
         try:

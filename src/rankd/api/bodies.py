@@ -11,6 +11,7 @@ import msgspec
 
 from rankd.api.exchange import not_json
 from rankd.errors import InvalidValue, RankdError
+from rankd.shortening import shorten
 
 Integer = Annotated[
     Any, msgspec.Meta(description="An integer; 976.0 and 1e3 are refused.", extra_json_schema={"type": "integer"})
@@ -23,6 +24,9 @@ Attribute = Annotated[
     ),
 ]
 DEPTH = "is nested too deeply"
+OBJECT_BYTES_MAX = 256 * 1024  # of one score or one profile: while it is decoded, no other thread runs
+_AT = " - at `$"  # between what is wrong and where, in a message of msgspec's
+_PLACE_CHARACTERS_MAX = 200  # of where: our own names and indices
 
 
 class Score(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -41,6 +45,12 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """Many scores, counted all or none."""
 
     events: list[Score]
+
+
+class RawBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """The same as it is decoded: one score after the other, so that other threads run in between."""
+
+    events: list[msgspec.Raw]
 
 
 class Players(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,9 +75,10 @@ class ProfileBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 Body = TypeVar("Body")
+Raw = bytes | msgspec.Raw
 
 
-def decode(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], body: bytes) -> Body:
+def decode(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], body: Raw) -> Body:
     """Read a body, or say what is wrong with it and where."""
     try:
         return decoder.decode(body)
@@ -80,13 +91,25 @@ def decode(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], 
 
 
 def unfit(problem: msgspec.ValidationError) -> RankdError:
-    """Say in our words what does not fit: `Expected `str`, got `int` - at `$.player``."""
-    said, _, where = str(problem).partition(" - at `$")
-    path = where.rstrip("`").lstrip(".")
+    """Say in our words what does not fit: `Expected `str`, got `int` - at `$.player``.
+
+    A name that is not known stands in the message as it was sent, in front of where it was.
+    """
+    text = str(problem)
+    begin = text.rfind(_AT, max(0, len(text) - _PLACE_CHARACTERS_MAX))
+    said, path = (text, "") if begin < 0 else (text[:begin], text[begin + len(_AT) :].rstrip("`").lstrip("."))
     if said.startswith("Object contains unknown field"):
-        name = said.split("`")[1]
+        name = shorten(said.removeprefix("Object contains unknown field `").removesuffix("`"))
         return InvalidValue(f"{path}.{name}" if path else name, "is not known here")
     if said.startswith("Object missing required field"):
         name = said.split("`")[1]
         return InvalidValue(f"{path}.{name}" if path else name, "must be given")
     return InvalidValue(path or "body", said.replace("Expected", "must be", 1).replace("`", ""))
+
+
+def decode_object(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], body: Raw) -> Body:
+    """Read one score or one profile, if it is no larger than any could be."""
+    size = memoryview(body).nbytes
+    if size > OBJECT_BYTES_MAX:
+        raise InvalidValue("body", f"must be at most {OBJECT_BYTES_MAX} bytes; got {size}")
+    return decode(decoder, body)

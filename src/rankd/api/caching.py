@@ -16,6 +16,7 @@ from rankd.reads.meaning import Meant
 NO_STORE = [JSON, (b"cache-control", b"no-store")]
 _CURRENT = (b"cache-control", b"public, max-age=1")
 _FINAL = (b"cache-control", b"public, max-age=3600, stale-while-revalidate=86400")
+TAGS_BYTES_MAX = 4_096  # of If-None-Match; a longer one is not looked at
 _DECAY_STEP_MS = 1_000
 _HASH_BITS = 0xFFFFFFFF
 
@@ -46,5 +47,7 @@ class Caching:
 
 def matches(if_none_match: bytes, tag: bytes) -> bool:
     """Tell whether a client has what it would get: any of its tags is this one, compared weakly."""
+    if len(if_none_match) > TAGS_BYTES_MAX:
+        return False
     opaque = tag.removeprefix(b"W/")
     return any(one.strip().removeprefix(b"W/") == opaque for one in if_none_match.split(b","))

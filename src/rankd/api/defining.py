@@ -11,6 +11,7 @@ from rankd.api.service import Service, encode
 from rankd.api.writing import sender_of
 from rankd.domain.definition import definition_of
 from rankd.errors import InvalidValue
+from rankd.intake.results import Changed
 
 _definition = msgspec.json.Decoder(dict[str, object])
 _reset = msgspec.json.Decoder(bodies.Reset)
@@ -43,13 +44,17 @@ def show_board(service: Service, request: Request) -> Response:
 async def put_board(service: Service, request: Request) -> Response:
     """Define a board or change it."""
     check_media(request, ("application/json",))
-    definition = bodies.decode(_definition, await service.body(request))
+    body = await service.body(request)
     board = request.arguments[0]
-    if definition.pop("id", board) != board:  # as it was read
-        raise InvalidValue("id", "must be the board in the path, or be left out")
     sender = sender_of(service, request, request.identity)
-    changed = await service.in_thread(lambda: service.boards.define(board, definition, sender=sender), request.cost)
-    return json_response(encode(changed))
+
+    def define() -> Changed:
+        definition = bodies.decode(_definition, body)
+        if definition.pop("id", board) != board:  # as it was read
+            raise InvalidValue("id", "must be the board in the path, or be left out")
+        return service.boards.define(board, definition, sender=sender)
+
+    return json_response(encode(await service.in_thread(define, request.cost)))
 
 
 async def delete_board(service: Service, request: Request) -> Response:
@@ -72,11 +77,13 @@ async def reset_board(service: Service, request: Request) -> Response:
     """Empty a board's current instances."""
     check_media(request, ("application/json",))
     body = await service.body(request)
-    window = bodies.decode(_reset, body).window if body.strip() else None
     sender = sender_of(service, request, request.identity)
-    board = request.arguments[0]
-    changed = await service.in_thread(lambda: service.boards.reset(board, window, sender=sender), request.cost)
-    return json_response(encode(changed))
+
+    def reset() -> Changed:
+        window = bodies.decode(_reset, body).window if body.strip() else None
+        return service.boards.reset(request.arguments[0], window, sender=sender)
+
+    return json_response(encode(await service.in_thread(reset, request.cost)))
 
 
 def events(service: Service, request: Request) -> Response:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from rankd.api.body_limits import UnfinishedBody
 from rankd.domain.fields import nearest
 from rankd.errors import InvalidValue, MalformedRequest, TooLarge
+from rankd.shortening import quote, shorten
 
 if TYPE_CHECKING:
     from rankd.api.body_limits import BodyBudget, BodyTimeouts
@@ -24,7 +25,9 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Header = tuple[bytes, bytes]
 
 QUERY_FIELDS_MAX = 32
+QUERY_BYTES_MAX = 32 * 1024  # ten topics of 512 bytes or the positions of 1,024 partitions, %-escaped
 PATH_BYTES_MAX = 8_192
+LENGTH_DIGITS_MAX = 18  # of a body, as its header says
 _NOTHING: Mapping[str, str] = {}
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _ONCE = frozenset((b"authorization", b"content-type", b"idempotency-key", b"x-rankd-signature", b"x-rankd-timestamp"))
@@ -82,7 +85,7 @@ class Request:
         """Refuse parameters that mean nothing here: a misspelled `window` would read another board."""
         for name in self.query:
             if name not in known:
-                raise InvalidValue(name, f"is no parameter of this call; {nearest(name, known)}")
+                raise InvalidValue(shorten(name), f"is no parameter of this call; {nearest(name, known)}")
 
     def integer(self, name: str, default: int) -> int:
         """Return a parameter that is an integer."""
@@ -99,9 +102,12 @@ class Request:
     async def body(self, bytes_max: int, timeouts: BodyTimeouts, budget: BodyBudget) -> bytes:
         """Return the body, no larger than a limit, no slower than its sender may be, within a budget for all."""
         declared = self.headers.get(b"content-length")
-        length = int(declared) if declared is not None and declared.isdigit() else None
-        if length is not None and length > bytes_max:
-            raise TooLarge(f"body: has {length} bytes, and may have {bytes_max}; send less at a time")
+        length = None
+        if declared is not None and declared.isdigit():
+            # Python reads no more than some thousand digits.
+            length = int(declared) if len(declared) <= LENGTH_DIGITS_MAX else 10**LENGTH_DIGITS_MAX
+            if length > bytes_max:
+                raise TooLarge(f"body: has {length} bytes, and may have {bytes_max}; send less at a time")
         with UnfinishedBody(timeouts, budget) as unfinished:
             message = await self.receive()
             piece = _piece(message)
@@ -175,6 +181,8 @@ def decode_segment(segment: bytes) -> str:
 
 def read_query(raw: bytes, repeated: tuple[str, ...] = ()) -> Mapping[str, str]:
     """Return the parameters of a query; those that may be repeated are joined by line feeds, the others come once."""
+    if len(raw) > QUERY_BYTES_MAX:
+        raise TooLarge(f"query: must be at most {QUERY_BYTES_MAX} bytes")
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict")
     except UnicodeDecodeError:
@@ -186,7 +194,7 @@ def read_query(raw: bytes, repeated: tuple[str, ...] = ()) -> Mapping[str, str]:
         names = [name for name, _ in pairs]
         for name in query:
             if names.count(name) > 1 and name not in repeated:
-                raise InvalidValue(f"{name:.64}", "must be given once")
+                raise InvalidValue(shorten(name), "must be given once")
             query[name] = "\n".join(value for other, value in pairs if other == name)
     return query
 
@@ -194,7 +202,7 @@ def read_query(raw: bytes, repeated: tuple[str, ...] = ()) -> Mapping[str, str]:
 def read_integer_text(field: str, text: str) -> int:
     """Return an integer written in digits, and nothing that merely looks like one."""
     if not _INTEGER.fullmatch(text):
-        raise InvalidValue(field, f"must be an integer such as 10; got {text!r:.40}")
+        raise InvalidValue(field, f"must be an integer such as 10; got {quote(text)}")
     return int(text)
 
 

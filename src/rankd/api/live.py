@@ -14,15 +14,16 @@ from typing import Any
 import msgspec
 
 from rankd.api.access import require_own, require_reader, sees_everybody
-from rankd.api.exchange import Header, Receive, Request
+from rankd.api.exchange import Header, Receive, Request, read_integer_text
 from rankd.api.identity import Identity, require_identity
-from rankd.api.problems import problem_body
+from rankd.api.problems import closing_reason, problem_body
 from rankd.api.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
 from rankd.api.tickets import Tickets
 from rankd.errors import InvalidValue, RankdError, RateExceeded, Unavailable
 from rankd.push.hub import Hub
 from rankd.push.messages import NO_OFFSET
 from rankd.push.topics import Kind, Topic, parse_topic
+from rankd.shortening import quote, shorten
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 CountRead = Callable[[Identity | None, str], None]  # who reads, and from which address
@@ -40,7 +41,6 @@ NO_TEXT = Ending(1003, "frames are JSON text")
 FAULT = Ending(1011, "a fault of the server; its log tells more")
 GOODBYE = Ending(1000, "")
 TOLD_TOO_SLOW_S = 1.0  # how long somebody who does not read may take to be told so
-_REASON_CHARACTERS_MAX = 120  # a close frame holds 123 bytes
 _log = logging.getLogger("rankd")
 
 
@@ -100,9 +100,10 @@ class Live:
         text = query.get("interval_ms")
         if text is None:
             return 0.0
-        if not text.isascii() or not text.isdigit() or not self._interval_ms <= int(text[:9]) <= INTERVAL_MS_MAX:
+        interval_ms = read_integer_text("interval_ms", text)
+        if not self._interval_ms <= interval_ms <= INTERVAL_MS_MAX:
             raise InvalidValue("interval_ms", f"must be from {self._interval_ms} to {INTERVAL_MS_MAX}")
-        return int(text) / 1_000
+        return interval_ms / 1_000
 
     def open(self, request: Request) -> Stream:
         """Give a WebSocket connection its place, or let it end at once and say why; `close` gives the place back."""
@@ -115,7 +116,7 @@ class Live:
             # Refused before it is accepted, a browser would not learn the code.
             stream = Stream(self.hub, request.address, request.identity, 0.0)
             code = 1013 if isinstance(problem, Unavailable | RateExceeded) else 1008
-            stream.end(Ending(code, problem.told[:_REASON_CHARACTERS_MAX]))
+            stream.end(Ending(code, closing_reason(problem)))
             return stream
 
     def _open(self, request: Request) -> Stream:
@@ -269,8 +270,8 @@ def _read(text: str) -> Asked:
         asked = _decode(text)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise InvalidValue(
-            "frame", f'must be such as {{"op": "subscribe", "topic": "top:arcade"}}: {problem}'
+            "frame", f'must be such as {{"op": "subscribe", "topic": "top:arcade"}}: {shorten(str(problem))}'
         ) from None
     if asked.op not in ("subscribe", "unsubscribe"):
-        raise InvalidValue("op", f"must be subscribe or unsubscribe; got {asked.op!r:.40}")
+        raise InvalidValue("op", f"must be subscribe or unsubscribe; got {quote(asked.op)}")
     return asked

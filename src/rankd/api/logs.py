@@ -1,9 +1,9 @@
 """What a server writes to stderr: a line per event, as JSON for programs or aligned for people.
 
-    logger.info("message", extra={"fields": {"board": "arcade"}}) → masked → control characters escaped → one line
+    logger.info("message", extra={"fields": {"board": "arcade"}}) → cut, masked → control characters escaped → one line
 
 Whatever comes from outside may hold a secret or try to look like a line of its own, so nothing is written before it
-went through both. The patterns below take a time that grows with the text, not with its square.
+went through both.
 """
 
 from __future__ import annotations
@@ -13,79 +13,35 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from secrets import randbits
 from typing import Literal, TextIO
 
 import msgspec
 
-from rankd.config.masking import MASK
+from rankd.config.masking import MASK, NAMES, Mask, masking
 from rankd.domain.text import escaped
 
 SLOW_S = 1.0  # a request that takes longer is worth a line
-TEXT_CHARACTERS_MAX = 8_192  # of one message or field
 TRACE_LINES_MAX = 200  # of one failure
 PATH_CHARACTERS_MAX = 512  # of a request
 MESSAGE_COLUMNS = 44
-SECRET_CHARACTERS_MIN = 4  # a shorter one stands in too many other words
 
-Mask = Callable[[str], str]
 Format = Literal["auto", "json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 Which = Literal["none", "errors", "all"]
 
 # Secrets
 
-_NAMES = "authorization|password|passwd|pwd|secret|token|ticket|signature|sig|api[_-]?key|credential"
-_SECRET_FIELD = re.compile(rf"(?:.*[_.-])?(?:{_NAMES})", re.IGNORECASE)
-_SECRETS = tuple(
-    re.compile(pattern, re.IGNORECASE if insensitive else 0)
-    for insensitive, pattern in (
-        # An API key, a signing secret, a ticket. Short ones only as words: `mark_up` is none.
-        (False, r"()(?:r[kst]_[\w-]{32,}|(?<![A-Za-z0-9])(?:rk_[\w-]+|r[st]_[\w-]{16,}))"),
-        # A JSON Web Token: base64 of `{"`, and what follows.
-        (False, r"()eyJ[\w-]{6,}(?:\.[\w-]*){0,4}"),
-        (True, r"\b((?:bearer|basic)[ \t]{1,4})[\w.~+/=-]+"),
-        # Of a URL: as far as the last @, since a broken one may hold that too; not a port with a path behind it.
-        (False, r"(://[^\s:/@\"']{0,128}:)(?![0-9]{1,5}/)[^\s\"']{0,256}@"),
-        # name=value in a query; "name": "value" in JSON and in Python. A sentence that begins with `token:` is none.
-        (True, rf"((?:{_NAMES})=|(?:{_NAMES})[\"'][ \t]{{0,4}}:[ \t]{{0,4}}b?[\"'])[^\s&\"',;)]+"),
-        # A header in a message.
-        (True, r"((?:authorization|signature|ticket|x-rankd-signature): )[\w.~+/=-]{16,}"),
-        # A signature by itself: HMAC-SHA256 or longer, in hexadecimal.
-        (False, r"()(?<![0-9a-fA-F])[0-9a-fA-F]{64,}"),
-    )
-)
-
-
-def masking(secrets: Iterable[str] = ()) -> Mask:
-    """Return what takes these secrets out of a text, and all that looks like one.
-
-    >>> masking(["hunter2"])("GET /v1/stream?ticket=k3J9x of redis://:pw@cache with hunter2")
-    'GET /v1/stream?ticket=*** of redis://:***@cache with ***'
-    """
-    known = sorted({secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN}, key=len, reverse=True)
-
-    def mask(text: str) -> str:
-        for secret in known:  # a longer one may hold a shorter one
-            text = text.replace(secret, MASK)
-        for pattern in _SECRETS:
-            text = pattern.sub(_masked, text)
-        return text
-
-    return mask
-
-
-def _masked(found: re.Match[str]) -> str:
-    return f"{found[1]}{MASK}{'@' if found[0].endswith('@') else ''}"
+_SECRET_FIELD = re.compile(rf"(?:.*[_.-])?(?:{NAMES})", re.IGNORECASE)
 
 
 # Lines
 
 
 class _Lines(logging.Formatter):
-    """What both formats share: every text is masked, escaped and cut."""
+    """What both formats share: every text is cut, masked and escaped."""
 
     kept = ""  # control characters that are left to the format
 
@@ -95,10 +51,7 @@ class _Lines(logging.Formatter):
 
     def text(self, text: str) -> str:
         """Return a text as it may be written."""
-        text = self._mask(text)  # before it is cut, so that no half of a secret is left
-        if len(text) > TEXT_CHARACTERS_MAX:
-            text = f"{text[:TEXT_CHARACTERS_MAX]}… and {len(text) - TEXT_CHARACTERS_MAX} characters more"
-        return escaped(text, self.kept)
+        return escaped(self._mask(text), self.kept)
 
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
         """Return what a record carries beside its message."""

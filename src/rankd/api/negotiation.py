@@ -10,6 +10,7 @@ from typing import Literal
 
 from rankd.api.exchange import Header, Request, Response
 from rankd.errors import Forbidden, InvalidValue, MediaUnsupported
+from rankd.shortening import quote
 
 # A smaller body travels in one packet, compressed or not.
 COMPRESS_BYTES_MIN = 1_024
@@ -50,7 +51,7 @@ class Cors:
             if origin != "*" and not re.fullmatch(r"https?://[a-z0-9.:\[\]_-]+", origin):
                 raise InvalidValue(
                     "server.cors_origins",
-                    f'must be origins in small letters such as "https://game.example"; got {origin!r:.80}',
+                    f'must be origins in small letters such as "https://game.example"; got {quote(origin)}',
                 )
         self._any = "*" in origins
         self._headers: dict[bytes, tuple[Header, ...]] = {
@@ -175,7 +176,7 @@ def _read_media_type(content_type: bytes) -> str:
     for parameter in parameters:
         key, _, value = parameter.partition("=")
         if key == "charset" and value not in _UTF_8:
-            raise MediaUnsupported(f"content-type: the charset must be utf-8; got {value!r:.40}")
+            raise MediaUnsupported(f"content-type: the charset must be utf-8; got {quote(value)}")
     return _SAME.get(name, name)
 
 

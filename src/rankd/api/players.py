@@ -13,6 +13,8 @@ from rankd.api.service import Service, encode
 from rankd.api.writing import sender_of
 from rankd.domain.player import check_player
 from rankd.errors import Forbidden, InvalidValue, PlayerAbsent
+from rankd.registry.port import Profile
+from rankd.shortening import quote
 
 PLAYERS = "players:write"
 SEARCH_LIMIT_DEFAULT = 20
@@ -24,7 +26,7 @@ def show_player(service: Service, request: Request) -> Response:
     """Answer with a player's profile; in a thread."""
     profile = service.boards.player(request.arguments[0])
     if profile is None:
-        raise PlayerAbsent(f"player: {request.arguments[0]!r:.160} has no profile")
+        raise PlayerAbsent(f"player: {quote(request.arguments[0])} has no profile")
     return json_response(encode(profile))
 
 
@@ -33,14 +35,15 @@ async def put_player(service: Service, request: Request) -> Response:
     check_media(request, ("application/json",))
     player = check_player(request.arguments[0])
     require_player_or_service(request.identity, player, PLAYERS)
-    sent = bodies.decode(_profile, await service.body(request))
+    body = await service.body(request)
     sender = sender_of(service, request, request.identity)
     is_own = request.identity is not None and not request.identity.is_service
-    if is_own and (sent.country is not None or sent.attributes is not None):
-        raise Forbidden("country, attributes: a player's own credential may not set them; a service may")
 
-    stored = await service.in_thread(
-        lambda: service.boards.set_player(
+    def store() -> Profile:
+        sent = bodies.decode_object(_profile, body)
+        if is_own and (sent.country is not None or sent.attributes is not None):
+            raise Forbidden("country, attributes: a player's own credential may not set them; a service may")
+        return service.boards.set_player(
             player,
             name=sent.name,
             avatar_url=sent.avatar_url,
@@ -48,10 +51,9 @@ async def put_player(service: Service, request: Request) -> Response:
             attributes=sent.attributes,
             only_given=is_own,
             sender=sender,
-        ),
-        request.cost,
-    )
-    return json_response(encode(stored))
+        )
+
+    return json_response(encode(await service.in_thread(store, request.cost)))
 
 
 def show_friends(service: Service, request: Request) -> Response:
@@ -66,14 +68,16 @@ async def put_friends(service: Service, request: Request) -> Response:
     check_media(request, ("application/json",))
     player = check_player(request.arguments[0])
     require_player_or_service(request.identity, player, PLAYERS)
-    group = bodies.decode(_players, await service.body(request))
+    body = await service.body(request)
     if request.identity is not None:
         service.count_list(request.identity)
     sender = sender_of(service, request, request.identity)
-    stored = await service.in_thread(
-        lambda: service.boards.set_friends(player, group.players, sender=sender), request.cost
-    )
-    return json_response(encode(bodies.Players([*stored])))
+
+    def store() -> bytes:
+        stored = service.boards.set_friends(player, bodies.decode(_players, body).players, sender=sender)
+        return encode(bodies.Players([*stored]))
+
+    return json_response(await service.in_thread(store, request.cost))
 
 
 def search(service: Service, request: Request) -> Response:

@@ -6,12 +6,14 @@ import msgspec
 
 from rankd import errors
 from rankd.api.exchange import Header, Response
-from rankd.api.logs import masking
 from rankd.api.rates import refused_headers
+from rankd.config.masking import masking
 from rankd.errors import RankdError
+from rankd.shortening import shorten
 
 PROBLEM = (b"content-type", b"application/problem+json")
 RETRY_AFTER_S = 1  # what is unavailable may be back in a moment
+REASON_BYTES_MAX = 123  # of a close frame
 
 # The first class that fits decides.
 STATUSES: tuple[tuple[type[RankdError], int], ...] = (
@@ -88,7 +90,7 @@ def problem_response(error: RankdError, request_id: str = "") -> Response:
     status = status_of(error)
     fields = []
     if isinstance(error, errors.InvalidValue | errors.DefinitionConflict):
-        fields = [FieldProblem(error.field, error.problem)]
+        fields = [FieldProblem(_mask(shorten(error.field)), _mask(error.problem))]
     headers: list[Header] = []
     if isinstance(error, errors.MethodUnknown):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
@@ -98,12 +100,24 @@ def problem_response(error: RankdError, request_id: str = "") -> Response:
         headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     elif status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    return made_response(status, error.told, error.code, fields=fields, headers=headers, request_id=request_id)
+    return made_response(status, detail_of(error), error.code, fields=fields, headers=headers, request_id=request_id)
+
+
+def detail_of(error: RankdError) -> str:
+    """Return an error's message as it may be sent: without secrets, since a key in the wrong place is still a key."""
+    if isinstance(error, errors.InvalidValue | errors.DefinitionConflict):
+        return _mask(f"{shorten(error.field)}: {error.problem}")
+    return _mask(error.told)
 
 
 def problem_body(error: RankdError) -> dict[str, object]:
     """Return what a live connection is told of an error."""
-    return {"status": status_of(error), "code": error.code, "detail": _mask(error.told)}
+    return {"status": status_of(error), "code": error.code, "detail": detail_of(error)}
+
+
+def closing_reason(error: RankdError) -> str:
+    """Return what a WebSocket connection is told that ends for an error."""
+    return detail_of(error).encode(errors="replace")[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
 def made_response(
@@ -115,7 +129,6 @@ def made_response(
     headers: list[Header] | None = None,
     request_id: str = "",
 ) -> Response:
-    """Answer with problem details; what was sent may stand in them, and a key in the wrong place is still a key."""
-    masked = [FieldProblem(_mask(one.field), _mask(one.problem)) for one in fields or []]
-    problem = Problem(f"/docs#{code}", TITLES[status], status, _mask(detail), code, masked, request_id)
+    """Answer with problem details, in which nothing is secret."""
+    problem = Problem(f"/docs#{code}", TITLES[status], status, detail, code, fields or [], request_id)
     return Response(_encode(problem), [PROBLEM, (b"cache-control", b"no-store"), *(headers or [])], status)

@@ -12,6 +12,7 @@ from rankd.api.service import Service, encode
 from rankd.errors import InvalidValue, PlayerAbsent
 from rankd.reads.cursor import read_cursor
 from rankd.reads.meaning import Meant, Where
+from rankd.shortening import quote
 
 LIGHT_ENTRIES_MAX = 100  # a page of more is made beside the event loop
 _players = msgspec.json.Decoder(bodies.Players)
@@ -85,7 +86,7 @@ def around(service: Service, request: Request) -> Response:
 
 def absent(meant: Meant, player: str) -> PlayerAbsent:
     """Return the error for a player who does not stand there."""
-    return PlayerAbsent(f"player: {player!r:.160} does not stand in {meant.key.text}")
+    return PlayerAbsent(f"player: {quote(player)} does not stand in {meant.key.text}")
 
 
 def what_if(service: Service, request: Request) -> Response:
@@ -105,10 +106,10 @@ def distribution(service: Service, request: Request) -> Response:
 async def ranks(service: Service, request: Request) -> Response:
     """Answer with where several players stand."""
     check_media(request, (JSON,))
-    group = bodies.decode(_players, await service.body(request))
+    body = await service.body(request)
 
     def read() -> bytes:
-        return encode(service.boards.ranks_in(service.meant(request), group.players))
+        return encode(service.boards.ranks_in(service.meant(request), bodies.decode(_players, body).players))
 
     return json_response(await service.in_thread(read, request.cost))
 
@@ -116,10 +117,10 @@ async def ranks(service: Service, request: Request) -> Response:
 async def friends(service: Service, request: Request) -> Response:
     """Answer with a group in standing order."""
     check_media(request, (JSON,))
-    group = bodies.decode(_players, await service.body(request))
+    body = await service.body(request)
 
     def read() -> bytes:
-        return encode(service.boards.friends_in(service.meant(request), group.players))
+        return encode(service.boards.friends_in(service.meant(request), bodies.decode(_players, body).players))
 
     return json_response(await service.in_thread(read, request.cost))
 

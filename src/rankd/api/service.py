@@ -177,10 +177,11 @@ class Service:
 
     async def _wait_for(self, at_least: str, board: str) -> bool:
         wait_ms = self.config.ranks.at_least_wait_ms
+        wanted = parse_positions(at_least)
         if self.remote is not None:
-            return await self.arrivals.wait(parse_positions(at_least), board, wait_ms)
+            return await self.arrivals.wait(wanted, board, wait_ms)
         deadline = self._loop.time() + wait_ms / 1_000
-        while not self.boards.has_ranked(at_least, board):
+        while not self.boards.has_ranked(wanted, board):
             if self._loop.time() >= deadline:
                 return False
             await asyncio.sleep(AT_LEAST_POLL_S)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rankd.api.addresses import limited_as
 from rankd.api.identity import Identity
+from rankd.api.problems import detail_of
 from rankd.errors import InvalidValue, Overloaded, RankdError
 from rankd.push.hub import Hub
 from rankd.push.messages import NO_OFFSET, Message, events
@@ -255,4 +256,4 @@ def parse_since(text: str | None, epoch: str) -> int | None:
 
 def problem_data(problem: RankdError) -> dict[str, object]:
     """Return what the last message of a topic says that is no more."""
-    return {"code": problem.code, "detail": problem.told}
+    return {"code": problem.code, "detail": detail_of(problem)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
 from time import monotonic
 
 import msgspec
@@ -12,7 +13,7 @@ from rankd.api import bodies
 from rankd.api.answers import Waiting
 from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import Identity, require_identity, require_service
-from rankd.api.negotiation import JSON, MSGPACK, NDJSON, check_media
+from rankd.api.negotiation import HEADER_BYTES_MAX, JSON, MSGPACK, NDJSON, check_media
 from rankd.api.service import Service, encode
 from rankd.api.signing import signing_account
 from rankd.domain.board import Writes
@@ -22,10 +23,11 @@ from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
 from rankd.parts import NEW_WAIT_MS, RANKED, Before, Remote
+from rankd.shortening import quote
 
 SCORES = "scores:write"
 ADMIN = "boards:admin"
-LIGHT_BYTES_MAX = 16 * 1024  # a larger batch is decoded beside the event loop
+LIGHT_BYTES_MAX = 16 * 1024  # a larger body is decoded beside the event loop
 WAIT_S_MAX = 10  # for a rank
 WAIT_DIGITS_MAX = 9
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
@@ -33,17 +35,21 @@ BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 Answer = Callable[[], Submitted | None]
 _log = logging.getLogger("rankd")
 _score = msgspec.json.Decoder(bodies.Score)
-_batch = msgspec.json.Decoder(bodies.Batch)
-_lines = msgspec.json.Decoder(bodies.Score)
-_packed = msgspec.msgpack.Decoder(bodies.Batch)
+_packed_score = msgspec.msgpack.Decoder(bodies.Score)
+_batch = msgspec.json.Decoder(bodies.RawBatch)
+_packed_batch = msgspec.msgpack.Decoder(bodies.RawBatch)
 
 
 async def submit(service: Service, request: Request) -> Response:
     """Count one score."""
     body = await service.body(request)
     check_media(request, (JSON,))
-    sent = bodies.decode(_score, body)
-    task = service.boards.prepare_score(sent, submitter(service, request, (sent,), body))
+
+    def prepare() -> ScoreTask:
+        sent = bodies.decode_object(_score, body)
+        return service.boards.prepare_score(sent, submitter(service, request, (sent,), body))
+
+    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
     if service.boards.remote is not None:
         return await _submit_remotely(service, service.boards.remote, request, task)
     return json_response(encode(await service.commit(task)))
@@ -91,7 +97,10 @@ async def _ranked(service: Service, accepted: Accepted, board: str, wait_ms: int
 
 def read_wait_ms(request: Request) -> int | None:
     """Return how long the sender wants to wait for a rank (`Prefer: wait=1`, in seconds); None for not at all."""
-    for preference in request.headers.get(b"prefer", b"").split(b","):
+    preferences = request.headers.get(b"prefer", b"")
+    if len(preferences) > HEADER_BYTES_MAX:
+        return None
+    for preference in preferences.split(b","):
         name, _, value = preference.partition(b";")[0].partition(b"=")
         seconds = value.strip(b' "')
         if name.strip().lower() == b"wait" and seconds.isdigit():
@@ -108,9 +117,7 @@ async def submit_batch(service: Service, request: Request) -> Response:
     imported = read_imported(request)
 
     def prepare() -> ScoreTask:
-        events = read_events(media, body)
-        if len(events) > limits.batch_events_max:
-            raise TooLarge(f"events: must be at most {limits.batch_events_max}; got {len(events)}: send them in parts")
+        events = read_events(media, body, limits.batch_events_max)
         sender = submitter(service, request, events, body, is_batch=True, is_import=imported)
         return service.boards.prepare_events(events, sender)
 
@@ -127,21 +134,26 @@ async def submit_batch(service: Service, request: Request) -> Response:
     return json_response(encode(answer))
 
 
-def read_events(media: str, body: bytes) -> Sequence[bodies.Score]:
-    """Return the scores of a batch; a bad one is named by its index."""
-    if media == JSON:
-        return bodies.decode(_batch, body).events
-    if media == MSGPACK:
-        return bodies.decode(_packed, body).events
-    events = []
-    for index, line in enumerate(body.split(b"\n")):
-        if line.strip():
-            try:
-                events.append(bodies.decode(_lines, line))
-            except InvalidValue as problem:
-                raise InvalidValue(f"events[{index}].{problem.field}", problem.problem) from None
-            except MalformedRequest as problem:
-                raise MalformedRequest(f"events[{index}], on line {index + 1}: {problem}") from None
+def read_events(media: str, body: bytes, events_max: int) -> Sequence[bodies.Score]:
+    """Return the scores of a batch, decoded one by one; a bad one is named by its index."""
+    sent: Iterable[tuple[int, bodies.Raw]]
+    if media == NDJSON:
+        sent = ((index, line) for index, line in enumerate(BytesIO(body)) if line.strip())
+    else:
+        sent = enumerate(bodies.decode(_packed_batch if media == MSGPACK else _batch, body).events)
+    decoder = _packed_score if media == MSGPACK else _score
+    events: list[bodies.Score] = []
+    for index, raw in sent:
+        if len(events) == events_max:
+            raise TooLarge(f"events: must be at most {events_max}; send them in parts")
+        try:
+            events.append(bodies.decode_object(decoder, raw))
+        except InvalidValue as problem:
+            inner = "" if problem.field == "body" else f".{problem.field}"
+            raise InvalidValue(f"events[{index}]{inner}", problem.problem) from None
+        except MalformedRequest as problem:
+            line = f", on line {index + 1}" if media == NDJSON else ""
+            raise MalformedRequest(f"events[{index}]{line}: {problem}") from None
     return events
 
 
@@ -149,7 +161,7 @@ def read_imported(request: Request) -> bool:
     """Tell whether an administrator imports: instants may go back as far as windows are open."""
     text = request.query.get("imported", "false")
     if text not in ("true", "false"):
-        raise InvalidValue("imported", f"must be true or false; got {text!r:.40}")
+        raise InvalidValue("imported", f"must be true or false; got {quote(text)}")
     return text == "true"
 
 

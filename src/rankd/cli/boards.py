@@ -24,7 +24,7 @@ from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.domain.board import Board
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
+from rankd.domain.consistency import check_feeds, check_instances_per_event, instances_per_event
 from rankd.domain.definition import define_board, definition_of
 from rankd.domain.text import escaped
 from rankd.errors import BoardUnknown, FolderLocked, InvalidValue
@@ -229,7 +229,7 @@ def _changes(board: str, old: Mapping[str, object], made: Board) -> list[str]:
 def _put_text(made: Board, is_new: bool, changes: list[str]) -> Text:
     said = Text.assemble((made.id, "bold"))
     if is_new:
-        return said.append(f" is defined; a score counts in up to {counted(definitions.places(made), 'place')}")
+        return said.append(f" is defined; a score counts in up to {counted(instances_per_event(made), 'place')}")
     return said.append(f" has changed: {', '.join(changes)}" if changes else " is as it was")
 
 
@@ -263,6 +263,8 @@ def check(
     changes = [] if old is None else list(change(old, made))
     if others is not None:
         check_feeds(made, others)
+    if target.url is None:
+        check_instances_per_event(made, others or {}, target.config().limits.instances_per_event_max)
     found = Checked(
         board,
         None if others is None else old is None,

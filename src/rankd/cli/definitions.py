@@ -11,12 +11,14 @@ import msgspec
 
 from rankd.cli.texts import counted
 from rankd.domain.board import Board, Writes
+from rankd.domain.consistency import instances_per_event
 from rankd.domain.definition import NAMES
 from rankd.domain.fields import nearest
 from rankd.domain.order import SCORE_BOUND_DEFAULT, Ranking
 from rankd.domain.window import Kind
 from rankd.errors import InvalidValue
 from rankd.projection.redis.forms import explain_form
+from rankd.shortening import list_names
 
 STANDARD_INPUT = "-"
 _LISTS = ("windows", "scopes", "feeds")
@@ -90,23 +92,18 @@ def _value(name: str, text: str) -> object:
         return text
 
 
-def places(board: Board) -> int:
-    """Return in how many instances one score with all attributes counts, without the boards it feeds."""
-    return len(board.all_windows) * (board.with_global + len(board.scopes))
-
-
 def notes(board: Board, boards: Mapping[str, Board], *, in_redis: bool = False) -> list[str]:
     """Return what is worth knowing before a board is defined; `boards` are the others, as far as they are known."""
     scopes = ", ".join(["global"] * board.with_global + list(board.scopes))
     fed = [boards[other] for other in board.feeds if other in boards]
-    total = places(board) + sum(places(other) for other in fed)
-    windows = counted(len(board.all_windows), "window")
-    each = counted(board.with_global + len(board.scopes), "scope")
-    fed_places = "".join(f", and {places(other)} of {other.id}" for other in fed)
+    total = instances_per_event(board, fed)
+    windows = counted(instances_per_event(board) // board.scope_count, "window")
+    each = counted(board.scope_count, "scope")
+    fed_places = "".join(f", and {instances_per_event(other)} of {other.id}" for other in fed)
     said = [f"a score counts in up to {counted(total, 'place')}: {windows} × {each} ({scopes}){fed_places}"]
     kept = [name for name in board.all_windows if name != Kind.ALL_TIME and name not in board.retention_ms]
     if kept:
-        said.append(f"{', '.join(kept)}: past windows stay in memory for ever; retention lets them go to the archive")
+        said.append(f"{list_names(kept)}: past windows stay in memory for ever; retention lets them go to the archive")
     if board.writes is Writes.PLAYERS and board.signing is None:
         said.append("players may send scores, and nothing signs them: a modified game can send any score")
     if board.writes is Writes.PLAYERS and board.score_max == SCORE_BOUND_DEFAULT:

@@ -12,8 +12,11 @@ from rich.text import Text
 
 from rankd import errors
 from rankd.cli.output import error_console
-from rankd.config.masking import mask_text
+from rankd.config.masking import masking
 from rankd.domain.text import escaped
+
+TRACE_CHARACTERS_MAX = 100_000  # of a trace that is shown
+_mask = masking(characters_max=TRACE_CHARACTERS_MAX)
 
 
 class ExitCode(IntEnum):
@@ -59,6 +62,6 @@ def is_debugging() -> bool:
 def complain(problem: BaseException, said: str | None = None) -> None:
     """Say in one sentence on standard error what went wrong, secrets masked."""
     if is_debugging():
-        sys.stderr.write(escaped(mask_text("".join(traceback.format_exception(problem))), kept="\n"))
-    sentence = mask_text(" ".join((said or str(problem)).split()))
+        sys.stderr.write(escaped(_mask("".join(traceback.format_exception(problem))), kept="\n"))
+    sentence = _mask(" ".join((said or str(problem)).split()))
     error_console().print(Text.assemble(("error: ", "bold red"), escaped(sentence)), soft_wrap=True)

@@ -21,7 +21,7 @@ from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
 from rankd.config.checks import is_shared, listen_address
 from rankd.config.loading import data_folder
-from rankd.config.masking import masked_url, secrets_of
+from rankd.config.masking import masked_url, masking, secrets_of
 from rankd.config.model import Config
 from rankd.errors import LedgerUnavailable, Refused
 from rankd.installation import installation_of
@@ -150,7 +150,7 @@ def project(*, config: ConfigFile = None) -> None:
     from rankd.scaled.listening import Listening  # noqa: PLC0415
     from rankd.scaled.projector import ProjectorSettings  # noqa: PLC0415
 
-    logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, logs.masking(secrets_of(loaded)))
+    logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, masking(secrets_of(loaded)))
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -75,7 +75,7 @@ def open_settings(config: Config) -> dict[str, object]:
     names = {field.name for field in msgspec.structs.fields(Settings)}
     return {
         name: value
-        for section in (config.ledger, config.registry, config.ranks)
+        for section in (config.ledger, config.registry, config.ranks, config.limits)
         for name, value in msgspec.structs.asdict(section).items()
         if name in names
     }

@@ -1,28 +1,61 @@
-"""What may be shown: passwords in URLs, keys, signatures and tickets become `***`."""
+"""What may be shown: passwords in URLs, keys, signatures and tickets become `***`.
+
+    text → cut, never within a secret that is known → known secrets → what looks like one
+
+A text is cut before it is masked, so that masking takes a bounded time however long the text was. No half of a secret
+is left: the cut moves in front of a secret of the configuration, and what only looks like a secret may end with the
+mark of the cut, here or where an error was made of it. All patterns take a time that grows with the text, not with its
+square: none of them can begin again within what it has looked at.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
 import msgspec
 
 from rankd.config.model import SECRETS, Config
+from rankd.shortening import CUT
 
 MASK = "***"
 SECRET_CHARACTERS_MIN = 4  # a shorter text stands in too many others to be replaced there
-# scheme://user:password@host; a password may hold a colon or a slash, and in a broken URL an @ too.
-_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@\"']*:)(?P<secret>[^\s\"'<>]*)(?=@)", re.IGNORECASE)
-# name=value in a query, or "name": "value" in JSON. Not `token: …`, which is how a sentence about one begins.
+TEXT_CHARACTERS_MAX = 8_192  # of what is masked at one time
+
+Mask = Callable[[str], str]
+
+NAMES = "authorization|password|passwd|pwd|secret|token|ticket|signature|sig|api[_-]?key|credential"
+# name=value in a query; "name": "value" in JSON and in Python. A sentence that begins with `token:` is none.
 _NAMED = re.compile(
-    r"(?P<before>\b[\w.-]*(?:password|passwd|secret|token|ticket|signature|api[_-]?key)(?:=|\"\s*:\s*\"))"
-    r"(?P<secret>[^\s&\"',;)]+)",
+    rf"((?:{NAMES})=|(?:{NAMES})[\"'][ \t]{{0,4}}:[ \t]{{0,4}}b?[\"'])[^\s&\"',;)]+",
     re.IGNORECASE,
 )
-# API keys and signing secrets, wherever they stand.
-_KEY = re.compile(r"(?P<before>\br[ks]_)(?P<secret>[\w-]{16,})")
-_BEARER = re.compile(r"(?P<before>\bbearer\s+)(?P<secret>[\w.~+/=-]+)", re.IGNORECASE)
+_SECRETS = tuple(
+    re.compile(pattern, re.IGNORECASE if insensitive else 0)
+    for insensitive, pattern in (
+        # An API key, a signing secret, a ticket. Short ones only as words or cut: `mark_up` is none.
+        (
+            False,
+            rf"()(?:r[kst]_[\w-]{{32,}}|(?<![A-Za-z0-9])(?:rk_[\w-]+|r[st]_[\w-]{{16,}})|r[kst]_[\w-]{{1,31}}(?={CUT}))",
+        ),
+        # A JSON Web Token: base64 of `{"`, and what follows.
+        (False, r"()eyJ[\w-]{6,}(?:\.[\w-]*){0,4}"),
+        (True, r"\b((?:bearer|basic)[ \t]{1,4})[\w.~+/=-]+"),
+        # A header in a message.
+        (
+            True,
+            rf"((?:authorization|signature|ticket|x-rankd-signature): )"
+            rf"(?:[\w.~+/=-]{{16,}}|[\w.~+/=-]{{1,15}}(?={CUT}))",
+        ),
+        # A signature by itself: HMAC-SHA256 or longer, in hexadecimal.
+        (False, rf"()(?<![0-9a-fA-F])(?:[0-9a-fA-F]{{64,}}|[0-9a-fA-F]{{16,63}}(?={CUT}))"),
+    )
+)
+# Of a URL, from its `://` on; and the user before a password there.
+_ADDRESS = re.compile(r"://[^\s\"']*")
+_USER = re.compile(r"://[^:/@]*:")
+_PORT_AND_PATH = re.compile(r"[0-9]{1,5}/")
 
 
 def shown(config: Config) -> dict[str, dict[str, object]]:
@@ -53,7 +86,8 @@ def masked_url(url: str) -> str:
     >>> masked_url("postgresql://rankd:hunter2@db.example/rankd?sslpassword=x")
     'postgresql://rankd:***@db.example/rankd?sslpassword=***'
     """
-    return _replaced(_NAMED, _replaced(_PASSWORD, url))
+    password = _password_in(url)
+    return _NAMED.sub(_masked, url if password is None else f"{url[: password[0]]}{MASK}{url[password[1] :]}")
 
 
 def secrets_of(config: Config) -> tuple[str, ...]:
@@ -68,24 +102,62 @@ def secrets_of(config: Config) -> tuple[str, ...]:
                 continue
             if f"{section}.{name}" in SECRETS:
                 found.append(value)
-            elif password := _PASSWORD.search(value):
-                found += [password["secret"], unquote(password["secret"])]
+            elif password := _password_in(value):
+                text = value[password[0] : password[1]]
+                found += [text, unquote(text)]
     return tuple(dict.fromkeys(found))
 
 
-def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a message without known secrets, passwords in URLs, bearer tokens, signatures and tickets.
+def masking(secrets: Iterable[str] = (), characters_max: int = TEXT_CHARACTERS_MAX) -> Mask:
+    """Return what cuts a text and takes these secrets out of it, and all that looks like one.
 
-    >>> mask_text("GET /v1/stream?ticket=k3J9x for postgres://u:pw@db")
-    'GET /v1/stream?ticket=*** for postgres://u:***@db'
+    >>> masking(["hunter2"])("GET /v1/stream?ticket=k3J9x of redis://:pw@cache with hunter2")
+    'GET /v1/stream?ticket=*** of redis://:***@cache with ***'
     """
-    for secret in sorted(secrets, key=len, reverse=True):  # a longer one may hold a shorter one
-        if len(secret) >= SECRET_CHARACTERS_MIN:
+    known = sorted({secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN}, key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        if len(text) > characters_max:
+            text = _cut(text, known, characters_max)
+        for secret in known:  # a longer one may hold a shorter one
             text = text.replace(secret, MASK)
-    for pattern in (_PASSWORD, _BEARER, _NAMED, _KEY):
-        text = _replaced(pattern, text)
-    return text
+        text = _ADDRESS.sub(_masked_address, text)
+        for pattern in (_NAMED, *_SECRETS):
+            text = pattern.sub(_masked, text)
+        return text
+
+    return mask
 
 
-def _replaced(pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(lambda found: f"{found['before']}{MASK}", text)
+def _cut(text: str, known: Iterable[str], end: int) -> str:
+    """Cut a text at `end`, or where the secret begins that reaches over it."""
+    is_within = True
+    while is_within:
+        is_within = False
+        for secret in known:
+            start = text.find(secret, max(0, end - len(secret) + 1), end + len(secret) - 1)
+            if start >= 0:
+                end, is_within = start, True
+    return f"{text[:end]}{CUT} and {len(text) - end} characters more"
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found[1]}{MASK}"
+
+
+def _masked_address(found: re.Match[str]) -> str:
+    """Mask up to the last @, since a password may hold one too, or to the cut; a port with a path is no password."""
+    address = found[0]
+    end = max(address.rfind("@"), address.rfind(CUT))
+    for user in _USER.finditer(address):
+        if end < user.end():
+            break
+        if not _PORT_AND_PATH.match(address, user.end()):
+            return f"{address[: user.end()]}{MASK}{address[end:]}"
+    return address
+
+
+def _password_in(url: str) -> tuple[int, int] | None:
+    """Return where the password of a URL begins and ends."""
+    user, end = _USER.search(url), url.rfind("@")
+    return None if user is None or end < user.end() else (user.end(), end)

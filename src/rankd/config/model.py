@@ -97,6 +97,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body_bytes_max: int = MIB
     batch_bytes_max: int = 16 * MIB
     batch_events_max: int = 10_000
+    instances_per_event_max: int = 1_000  # that a board's definition may let one event touch
     header_bytes_max: int = 64 * 1024
     header_read_ms: int = 10_000
     keep_alive_ms: int = 75_000  # between two requests of a connection

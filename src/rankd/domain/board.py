@@ -107,6 +107,11 @@ class Board:
         made += [Period(period.name, period.start, period.end) for period in self.periods]
         return {window.name: window for window in made}
 
+    @property
+    def scope_count(self) -> int:
+        """In how many scopes an event with all attributes counts."""
+        return self.with_global + len(self.scopes)
+
     @cached_property
     def first_window(self) -> Window:
         """The window that a read means when it names none."""

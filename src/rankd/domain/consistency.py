@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 from rankd.domain.board import Board
 from rankd.domain.order import Keep, Order, Ties
 from rankd.domain.rollup import RollUp, WindowKeep, why_not_nested
 from rankd.domain.team import TeamBy
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names
 
 _DECAYING_KEEPS = (Keep.BEST, Keep.LATEST, Keep.FIRST)
 
@@ -43,7 +45,7 @@ def check_feeds(defined: Board, others: Mapping[str, Board]) -> None:
             if fed.feeds:
                 raise InvalidValue(
                     "feeds",
-                    f"{board.id} feeds {fed_id}, which feeds {', '.join(fed.feeds)}; feeds do not chain: "
+                    f"{board.id} feeds {fed_id}, which feeds {list_names(fed.feeds)}; feeds do not chain: "
                     f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
                 )
             if fed.signing is not None and board.signing != fed.signing:
@@ -53,6 +55,49 @@ def check_feeds(defined: Board, others: Mapping[str, Board]) -> None:
                     f"{'not signed' if board.signing is None else f'signed with {board.signing}'} itself; "
                     f'define {board.id} with signing = "{fed.signing}", or let it feed another board',
                 )
+
+
+def instances_per_event(board: Board, fed: Iterable[Board] = ()) -> int:
+    """Return how many instances one event can touch at most, those of the boards it feeds included.
+
+    An event counts in every window, and of the periods in those that last at its one instant: the most that ever last
+    together are counted, on all of these boards at a time, and not their sum.
+    """
+    reached = (board, *fed)
+    recurring = sum(len(one.windows) * one.scope_count for one in reached)
+    # An end is exclusive: of two edges at one instant it comes first, being less than any beginning.
+    edges = sorted(
+        edge
+        for one in reached
+        for period in one.periods
+        for edge in ((period.start, one.scope_count), (period.end, -one.scope_count))
+    )
+    return recurring + max(accumulate(count for _, count in edges), default=0)
+
+
+def check_instances_per_event(board: Board, boards: Mapping[str, Board], instances_max: int) -> None:
+    """Refuse a definition that lets one event touch more than it may: of the board, or of one that feeds it.
+
+    `boards` are those there are, by id. What is beyond the limit already may change, and not grow.
+    """
+    changed = {**boards, board.id: board}
+    feeding = [other for other in boards.values() if board.id in other.feeds and other.id != board.id]
+    for one in (board, *feeding):
+        touched = _touched(one, changed)
+        if touched > instances_max and (one.id not in boards or touched > _touched(boards[one.id], boards)):
+            fields = [name for name in ("windows", "periods", "scopes", "feeds") if getattr(board, name)]
+            overlapping = instances_per_event(one) // one.scope_count - len(one.windows)
+            fed = f", and those of {list_names(one.feeds)}, which it feeds" if one.feeds else ""
+            raise InvalidValue(
+                ", ".join(fields),
+                f"let one event of {one.id} touch {touched} instances, and {instances_max} is the most: {one.id} has "
+                f"({len(one.windows)} windows + {overlapping} periods that overlap) × {one.scope_count} scopes{fed}; "
+                "declare fewer, or periods that do not overlap, or raise instances_per_event_max",
+            )
+
+
+def _touched(board: Board, boards: Mapping[str, Board]) -> int:
+    return instances_per_event(board, [boards[fed_id] for fed_id in board.feeds if fed_id in boards])
 
 
 def can_only_improve(board: Board, keep: WindowKeep) -> bool:

@@ -15,6 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from rankd.domain.zone import OFFSET_S_MAX, Zone
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 EXPRESSION_CHARACTERS_MAX = 200
 _SECOND = timedelta(seconds=1)
@@ -47,12 +48,12 @@ def check_cron(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue(field, f'must be a cron expression such as "0 18 * * 5"; got {type(value).__name__}')
     if len(value) > EXPRESSION_CHARACTERS_MAX:
-        raise InvalidValue(field, f"must have at most {EXPRESSION_CHARACTERS_MAX} characters; got {value!r:.80}")
+        raise InvalidValue(field, f"must have at most {EXPRESSION_CHARACTERS_MAX} characters; got {quote(value)}")
     written = value.strip().upper()
     parts = _DAY_OR_MONTH.sub(lambda name: name[0][:3], _NAMED.get(written, written)).split()
     if len(parts) != 5:
         raise InvalidValue(
-            field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5", or be such as @daily; got {value!r:.80}'
+            field, f'must have five fields, {_FIELDS}, such as "0 18 * * 5", or be such as @daily; got {quote(value)}'
         )
     expression = " ".join(map(_one_spelling, parts))
     for part, step_max in zip(parts, _STEPS_MAX, strict=True):
@@ -62,9 +63,9 @@ def check_cron(field: str, value: object) -> str:
     try:
         next(CronSim(expression, _LOCAL_ZERO))
     except (CronSimError, AssertionError) as problem:
-        raise InvalidValue(field, f"is no cron expression ({problem}): {_FIELDS}; got {value!r:.80}") from None
+        raise InvalidValue(field, f"is no cron expression ({problem}): {_FIELDS}; got {quote(value)}") from None
     except StopIteration:
-        raise InvalidValue(field, f"never resets; give it a date that exists; got {value!r:.80}") from None
+        raise InvalidValue(field, f"never resets; give it a date that exists; got {quote(value)}") from None
     return expression
 
 

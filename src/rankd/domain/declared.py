@@ -15,6 +15,7 @@ from rankd.domain.rollup import RollUp, WindowKeep
 from rankd.domain.text import check_name
 from rankd.domain.window import NAMED_BY_KIND, Kind
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names, quote
 
 WINDOWS_MAX = 16
 PERIODS_MAX = 1_000
@@ -39,7 +40,7 @@ def _kind(field: str, item: str) -> Kind:
     if item not in NAMED_BY_KIND:
         raise InvalidValue(
             field,
-            f"{item!r:.80} is no window; {nearest(item, NAMED_BY_KIND)} "
+            f"{quote(item)} is no window; {nearest(item, NAMED_BY_KIND)} "
             'One of your own is written {"name": "raid", "reset": "0 18 * * 5"}',
         )
     return Kind(item)
@@ -89,8 +90,8 @@ def read_keep(value: object, declared: list[str]) -> dict[str, WindowKeep]:
 def _one_keep(field: str, value: object) -> WindowKeep:
     words = [*Keep, *RollUp]
     if not isinstance(value, str) or value not in words:
-        got = repr(value)[:80] if isinstance(value, str) else type_name(value)
-        raise InvalidValue(field, f"must be one of {', '.join(words)}, or an object by window; got {got}")
+        got = quote(value) if isinstance(value, str) else type_name(value)
+        raise InvalidValue(field, f"must be one of {list_names(words)}, or an object by window; got {got}")
     return Keep(value) if value in tuple(Keep) else RollUp(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 DURATION_MS_MAX = 36_500 * UNITS_MS["d"]
@@ -21,7 +22,7 @@ def parse_duration(field: str, value: object, at_least_ms: int = 0) -> int:
         raise InvalidValue(field, f'must be text such as "5m" or "30d"; got {type(value).__name__}')
     written = _WRITTEN.fullmatch(value)
     if written is None:
-        raise InvalidValue(field, f'must be a whole number and ms, s, m, h or d, such as "5m"; got {value!r:.80}')
+        raise InvalidValue(field, f'must be a whole number and ms, s, m, h or d, such as "5m"; got {quote(value)}')
     duration_ms = int(written[1]) * UNITS_MS[written[2]]
     if not at_least_ms <= duration_ms <= DURATION_MS_MAX:
         low, high = format_duration(at_least_ms), format_duration(DURATION_MS_MAX)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rankd.errors import InvalidValue
+from rankd.shortening import list_names, quote, shorten
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -20,7 +21,8 @@ def read_object(field: str, value: object, known: Collection[str], example: str)
         raise InvalidValue(field or "definition", f"must be an object such as {example}; got {type_name(value)}")
     for name in value:
         if name not in known:
-            where = f"{field}.{name}" if field else str(name)
+            where = shorten(str(name))
+            where = f"{field}.{where}" if field else where
             raise InvalidValue(where, f"is not known here; {nearest(name, known)}")
     return value
 
@@ -56,18 +58,19 @@ def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
     """Return one of a few words."""
     words = [choice.value for choice in choices]
     if not isinstance(value, str):
-        raise InvalidValue(field, f"must be one of {', '.join(words)}; got {type_name(value)}")
+        raise InvalidValue(field, f"must be one of {list_names(words)}; got {type_name(value)}")
     if value not in words:
-        raise InvalidValue(field, f"must be one of {', '.join(words)}; got {value!r:.80}")
+        raise InvalidValue(field, f"must be one of {list_names(words)}; got {quote(value)}")
     return choices(value)
 
 
 def nearest(name: object, known: Collection[str]) -> str:
-    """Say which known name was probably meant, else list them all."""
-    words = sorted(str(name).split("_"))
+    """Say which known name was probably meant, else list those there are."""
+    sent = shorten(str(name))  # comparing takes a time that grows with the square
+    words = sorted(sent.split("_"))
     near = [one for one in known if sorted(one.split("_")) == words]  # `max_score` for `score_max`
-    near = near or get_close_matches(str(name), known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known) or 'none'}"
+    near = near or get_close_matches(sent, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known are {list_names(known) or 'none'}"
 
 
 def type_name(value: object) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 AT_MS_END = 7_258_118_400_000  # 2200-01-01T00:00:00Z, exclusive: decay keys and tie fields are sized by it
 AHEAD_MS_MAX = 5_000
@@ -55,12 +56,12 @@ def parse_instant(field: str, value: object) -> int:
     if isinstance(value, str):
         if _RFC_3339.fullmatch(value) is None:
             raise InvalidValue(
-                field, f'must be milliseconds or RFC 3339 such as "2026-06-01T00:00:00Z"; got {value!r:.80}'
+                field, f'must be milliseconds or RFC 3339 such as "2026-06-01T00:00:00Z"; got {quote(value)}'
             )
         try:
             read = datetime.fromisoformat(value.upper())
         except ValueError as problem:
-            raise InvalidValue(field, f"is no date and time: {problem}; got {value!r:.80}") from None
+            raise InvalidValue(field, f"is no date and time: {problem}; got {quote(value)}") from None
         return check_at(_milliseconds(field, read), field)
     return check_at(value, field)
 

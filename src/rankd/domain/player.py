@@ -17,9 +17,9 @@ def check_player(value: object, field: str = "player") -> str:
     # Most ids are plain: a look tells them from those that need the whole check.
     if (
         type(value) is str
+        and 0 < len(value) <= PLAYER_BYTES_MAX
         and value.isascii()
         and value.isprintable()
-        and 0 < len(value) <= PLAYER_BYTES_MAX
         and value[0] != "."
     ):
         return value

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 _WRITTEN = re.compile(r"(0|[1-9][0-9]{0,4})-(0|[1-9][0-9]{0,18})", re.ASCII)
 _BETWEEN = "~"  # the positions of several partitions
@@ -38,7 +39,7 @@ def parse_position(value: object, field: str = "at_least") -> LedgerPosition:
     """Read a token back; only what some answer gave out makes sense here."""
     written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     if written is None:
-        raise InvalidValue(field, f"must be a position as an answer gave it; got {value!r:.80}")
+        raise InvalidValue(field, f"must be a position as an answer gave it; got {quote(value)}")
     return LedgerPosition(int(written[1]), int(written[2]))
 
 
@@ -64,6 +65,6 @@ def parse_positions(value: object, field: str = "at_least") -> dict[int, int]:
     """Read the positions of one or several partitions back."""
     parts = value.split(_BETWEEN) if isinstance(value, str) else []
     if not 1 <= len(parts) <= _PARTITIONS_MAX:
-        raise InvalidValue(field, f"must be a position as an answer gave it; got {value!r:.80}")
+        raise InvalidValue(field, f"must be a position as an answer gave it; got {quote(value)}")
     found = [parse_position(part, field) for part in parts]
     return {one.partition: one.sequence for one in found}

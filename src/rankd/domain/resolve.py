@@ -8,6 +8,7 @@ from rankd.domain.board import Board
 from rankd.domain.text import is_name
 from rankd.domain.window import FIELD, Kind, Window
 from rankd.errors import InvalidValue, WindowGone, WindowUnknown
+from rankd.shortening import list_names, quote
 
 PREVIOUS = "previous"
 
@@ -49,7 +50,7 @@ def _named(board: Board, named: str, now: int) -> Resolved:
     window = board.all_windows.get(name)
     if window is None:
         if not is_name(name):
-            raise InvalidValue(FIELD, f"{named!r:.100} names no window; this board declares {_declared(board)}")
+            raise InvalidValue(FIELD, f"{quote(named)} names no window; this board declares {_declared(board)}")
         raise WindowUnknown(f"{FIELD}: this board does not declare {name!r}; it declares {_declared(board)}")
     if not separator:
         return _current(window, now)
@@ -66,7 +67,7 @@ def _period(board: Board, named: str, label: str) -> Resolved:
     if window is not None:
         return Resolved(window, named)
     if not is_name(label):
-        raise InvalidValue(FIELD, f'{named!r:.100} names no period; write "period:" and the name of one')
+        raise InvalidValue(FIELD, f'{quote(named)} names no period; write "period:" and the name of one')
     raise WindowUnknown(f"{FIELD}: this board does not declare {named!r}; it declares {_declared(board)}")
 
 
@@ -78,4 +79,4 @@ def _current(window: Window, now: int) -> Resolved:
 
 
 def _declared(board: Board) -> str:
-    return ", ".join(board.all_windows)
+    return list_names(board.all_windows)

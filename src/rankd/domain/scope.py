@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rankd.domain.text import check_name, check_text, is_name
 from rankd.errors import InvalidValue, ScopeUnknown
+from rankd.shortening import list_names, quote
 
 GLOBAL = "global"
 SCOPE_VALUES_MAX = 10_000  # per attribute and board; enforced where the values seen so far are known
@@ -60,7 +61,7 @@ def check_scope(value: object, declared: Sequence[str], with_global: bool, field
         return value
     attribute, separator, sent = value.partition(":")
     if not separator or not is_name(attribute):
-        raise InvalidValue(field, f'must be "global" or "attribute:value", such as "country:BR"; got {value!r:.80}')
+        raise InvalidValue(field, f'must be "global" or "attribute:value", such as "country:BR"; got {quote(value)}')
     check_text(field, sent, SCOPE_VALUE_BYTES_MAX)
     if attribute not in declared:
         raise ScopeUnknown(f"{field}: this board does not rank by {attribute!r}; it declares {_listed(declared)}")
@@ -68,4 +69,4 @@ def check_scope(value: object, declared: Sequence[str], with_global: bool, field
 
 
 def _listed(declared: Sequence[str]) -> str:
-    return ", ".join(declared) if declared else "no attributes"
+    return list_names(declared) or "no attributes"

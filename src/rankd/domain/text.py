@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable
 
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 NAME_RULE = "1 to 64 of a-z, 0-9, '_', '.' and '-', beginning with a letter or a digit"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
@@ -29,10 +30,12 @@ _JOINERS = "\u200c\u200d"
 def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
     """Return the text as it is, or say why it cannot be taken; `lines` allows tabs and line feeds."""
     # Most text is plain: a look tells it from what needs the whole check.
-    if type(value) is str and value.isascii() and value.isprintable() and bytes_min <= len(value) <= bytes_max:
+    if type(value) is str and bytes_min <= len(value) <= bytes_max and value.isascii() and value.isprintable():
         return value
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text; got {type(value).__name__}")
+    if len(value) > bytes_max:  # before anybody looks at each of its characters
+        raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {len(value)} characters")
     if found := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):
         raise InvalidValue(field, f"must not hold control characters; U+{ord(found[0]):04X} stands at {found.start()}")
     if found := _SURROGATE.search(value):
@@ -49,7 +52,7 @@ def check_url(field: str, value: object, bytes_max: int) -> str:
     """Return the address of something on the web; a page may show it, so nothing else can stand there."""
     text = check_text(field, value, bytes_max)
     if not _URL.fullmatch(text):
-        raise InvalidValue(field, f"must be an address that begins with https:// or http://; got {text!r:.80}")
+        raise InvalidValue(field, f"must be an address that begins with https:// or http://; got {quote(text)}")
     return text
 
 
@@ -58,7 +61,7 @@ def check_name(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text: {NAME_RULE}; got {type(value).__name__}")
     if not is_name(value):
-        raise InvalidValue(field, f"must be {NAME_RULE}; got {value!r:.80}")
+        raise InvalidValue(field, f"must be {NAME_RULE}; got {quote(value)}")
     return value
 
 

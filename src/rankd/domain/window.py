@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 FIELD = "window"
 
@@ -98,7 +99,7 @@ class Window(ABC):
 
     def refuse(self, instance: str, example: str) -> NoReturn:
         """Say that a name is not one of this window's."""
-        raise InvalidValue(FIELD, f"{instance!r:.100} names no instance of {self.name}; write one such as {example}")
+        raise InvalidValue(FIELD, f"{quote(instance)} names no instance of {self.name}; write one such as {example}")
 
 
 class AllTime(Window):

@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from rankd.domain.instant import EPOCH
 from rankd.errors import InvalidValue
+from rankd.shortening import NAME_CHARACTERS_MAX, shorten
 
 HOUR_S = 3_600
 DAY_S = 86_400
@@ -109,12 +110,12 @@ def check_time_zone(field: str, value: object) -> str:
             field, f'must be the name of a time zone such as "Europe/Berlin"; got {type(value).__name__}'
         )
     try:
-        if value in _MACHINE_DEPENDENT or value.startswith(("right/", "posix/")):
-            raise KeyError(value)
+        if len(value) > NAME_CHARACTERS_MAX or value in _MACHINE_DEPENDENT or value.startswith(("right/", "posix/")):
+            raise KeyError
         ZoneInfo(value)
     # Depending on the text, zoneinfo finds no file, a folder, or a path that leads out of its own.
     except (KeyError, ValueError, OSError):
-        near = get_close_matches(value, available_timezones(), n=1)
+        near = get_close_matches(shorten(value), available_timezones(), n=1)
         hint = f"did you mean {near[0]}?" if near else 'write one such as "Europe/Berlin" or "UTC"'
         raise InvalidValue(field, f"is no time zone of the IANA database; {hint}") from None
     return value

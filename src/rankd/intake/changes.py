@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from rankd.domain.board import Board
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
+from rankd.domain.consistency import check_feeds, check_instances_per_event
 from rankd.domain.definition import define_board, definition_of
 from rankd.errors import BoardInUse, WindowUnknown
 from rankd.intake.accept import Acceptance
@@ -23,16 +23,18 @@ from rankd.intake.writer import Writer
 from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
+from rankd.shortening import list_names, quote
 
 
 class Changes:
     """Makes changes, each in a commit of its own and once under its key."""
 
-    def __init__(self, writer: Writer, ledger: SqliteLedger, applier: Applier) -> None:
+    def __init__(self, writer: Writer, ledger: SqliteLedger, applier: Applier, instances_per_event_max: int) -> None:
         """They are committed by the writer, between scores."""
         self._writer = writer
         self._ledger = ledger
         self._applier = applier
+        self._instances_per_event_max = instances_per_event_max
 
     def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
         """Change the registry: that may number players, as commits do."""
@@ -76,7 +78,7 @@ class Changes:
             board = self._writer.board(board_id)
             if window is not None and window not in board.all_windows:
                 raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
+                    f"window: {board_id} has no window {quote(window)}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
             commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.RESET, commit.at), detail=detail)
@@ -114,6 +116,7 @@ class Changes:
         if old is not None and not change(old, board):
             return
         check_feeds(board, boards)
+        check_instances_per_event(board, boards, self._instances_per_event_max)
         version = self._applier.state.versions.get(board.id, 0) + 1
         accepted = self._writer.acceptances.accepted(board, commit.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
@@ -124,5 +127,5 @@ class Changes:
         board = self._writer.board(board_id)
         feeding = [other.id for other in self._writer.boards.values() if board_id in other.feeds]
         if feeding:
-            raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
+            raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
         commit.add_event(self._writer.acceptances.at(board, sender, Kind.DELETE, commit.at))

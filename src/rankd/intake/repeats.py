@@ -19,6 +19,7 @@ from rankd.intake.sender import Sender
 from rankd.ledger.event import NO_DETAIL
 from rankd.ledger.port import Ledger, Request
 from rankd.projection.applier import Applier
+from rankd.shortening import quote
 
 ANSWERS_WAITING_MAX = 10_000
 
@@ -104,4 +105,4 @@ class Repeats:
 def check_same(sender: Sender, fingerprint: bytes, first: bytes) -> None:
     """Refuse a request that differs from the one that came first under its key."""
     if fingerprint != first:
-        raise KeyReused(f"key: {sender.key!r:.80} was used with another request; give each request a key of its own")
+        raise KeyReused(f"key: {quote(sender.key)} was used with another request; give each request a key of its own")

@@ -34,6 +34,7 @@ from rankd.projection.port import Verdict
 from rankd.registry.port import Registry
 from rankd.seasons.due import Due, Schedule
 from rankd.settings import Settings
+from rankd.shortening import quote
 
 Result = TypeVar("Result")
 What = TypeVar("What")
@@ -153,7 +154,7 @@ class Writer:
         """Return a board as it is defined now."""
         board = self.boards.get(board_id)
         if board is None:
-            raise BoardUnknown(f"board: there is no board {board_id!r:.80}; define it first")
+            raise BoardUnknown(f"board: there is no board {quote(board_id)}; define it first")
         return board
 
     # In the committing thread

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rankd.domain.board import check_board_id
 from rankd.domain.player import check_player
 from rankd.errors import InvalidValue
+from rankd.shortening import quote
 
 TOPIC_BYTES_MAX = 512
 _EXAMPLES = "top:arcade, top:arcade@weekly@country:BR, player:arcade:alice or friends:arcade:alice"
@@ -54,15 +55,15 @@ def parse_topic(text: object) -> Topic:
         raise InvalidValue("topic", f"must be text of at most {TOPIC_BYTES_MAX} bytes such as {_EXAMPLES}")
     kind, separator, rest = text.partition(":")
     if not separator or kind not in list(Kind):
-        raise InvalidValue("topic", f"must be such as {_EXAMPLES}; got {text!r:.80}")
+        raise InvalidValue("topic", f"must be such as {_EXAMPLES}; got {quote(text)}")
     if kind == Kind.TOP:
         board, *where = rest.split("@", 2)
         if where and not where[-1]:
-            raise InvalidValue("topic", f"must name a window or a scope behind its @; got {text!r:.80}")
+            raise InvalidValue("topic", f"must name a window or a scope behind its @; got {quote(text)}")
         window, scope = (*where, None, None)[:2]
         # Between two @, nothing is the board's first window.
         return Topic(Kind.TOP, check_board_id(board, "topic"), window or None, scope)
     board, separator, player = rest.partition(":")
     if not separator:
-        raise InvalidValue("topic", f"must name a player, such as {kind}:arcade:alice; got {text!r:.80}")
+        raise InvalidValue("topic", f"must name a player, such as {kind}:arcade:alice; got {quote(text)}")
     return Topic(Kind(kind), check_board_id(board, "topic"), player=check_player(player, "topic"))

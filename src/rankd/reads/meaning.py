@@ -175,13 +175,14 @@ class Meaning:
             raise InvalidValue("cursor", f"is about {instance}; leave window and scope out, or name the same")
         return meant
 
-    def has_ranked(self, at_least: object, board: str | None = None) -> bool:
-        """Tell whether a position is ranked: on a board, or on all of them."""
-        return self._looking.has_ranked(parse_positions(at_least), board)
+    def has_ranked(self, positions: Mapping[int, int], board: str | None = None) -> bool:
+        """Tell whether positions, by partition, are ranked: on a board, or on all of them."""
+        return self._looking.has_ranked(positions, board)
 
     def _wait_for(self, at_least: object, board: str) -> None:
+        wanted = parse_positions(at_least)
         deadline = time.monotonic() + self._settings.at_least_wait_ms / 1_000
-        while not self.has_ranked(at_least, board):
+        while not self.has_ranked(wanted, board):
             if time.monotonic() >= deadline:
                 raise not_ranked(at_least)
             time.sleep(_POLL_S)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from rankd.domain.board import Board
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
+from rankd.domain.consistency import check_feeds, check_instances_per_event
 from rankd.domain.definition import define_board, definition_of
 from rankd.domain.order import Ranking
 from rankd.domain.position import tokens
@@ -22,6 +22,7 @@ from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedLedger
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.writer import SharedWriter
+from rankd.shortening import list_names, quote
 
 Draft = Callable[[], ControlEvent | None]
 IsThere = Callable[[str, str], bool]
@@ -31,13 +32,19 @@ class SharedChanges:
     """Makes changes, each once under its key."""
 
     def __init__(
-        self, writer: SharedWriter, ledger: PartitionedLedger, definitions: Definitions, is_there: IsThere
+        self,
+        writer: SharedWriter,
+        ledger: PartitionedLedger,
+        definitions: Definitions,
+        is_there: IsThere,
+        instances_per_event_max: int,
     ) -> None:
         """`is_there` tells whether a player stands on a board, as far as it is ranked."""
         self._writer = writer
         self._ledger = ledger
         self._definitions = definitions
         self._is_there = is_there
+        self._instances_per_event_max = instances_per_event_max
 
     def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
         """Change the registry, in the caller's own thread: scores do not wait for it."""
@@ -70,7 +77,7 @@ class SharedChanges:
             feeding = [other.id for other in self._definitions.boards.values() if board_id in other.feeds]
             board = self._writer.board(board_id)
             if feeding:
-                raise BoardInUse(f"board: {board_id} is fed by {', '.join(feeding)}; delete those first")
+                raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
             return self._event(Kind.DELETE, board, sender.name)
 
         return self._once(sender, (Kind.DELETE, board_id), delete)
@@ -82,7 +89,7 @@ class SharedChanges:
             board = self._writer.board(board_id)
             if window is not None and window not in board.all_windows:
                 raise WindowUnknown(
-                    f"window: {board_id} has no window {window!r:.80}; it declares {', '.join(board.all_windows)}"
+                    f"window: {board_id} has no window {quote(window)}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
             return self._event(Kind.RESET, board, sender.name, detail)
@@ -140,6 +147,7 @@ class SharedChanges:
         if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
             raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
         check_feeds(board, boards)
+        check_instances_per_event(board, boards, self._instances_per_event_max)
         version = self._definitions.next_version(board.id)
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})

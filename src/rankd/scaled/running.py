@@ -116,7 +116,9 @@ class SharedRunning:
             wait_ms=settings.at_least_wait_ms,
             share_rates=share_rates,
         )
-        self.changes = SharedChanges(self._shared, ledger, definitions, self._is_there)
+        self.changes = SharedChanges(
+            self._shared, ledger, definitions, self._is_there, settings.instances_per_event_max
+        )
         self.joined = Joined(
             self.applier.state, EventMetadata(ledger), Names(registry, held_profiles), settings.metadata_cached_max
         )

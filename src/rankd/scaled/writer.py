@@ -36,6 +36,7 @@ from rankd.ledger.partitioned import (
 from rankd.registry.port import Registry
 from rankd.scaled.definitions import Definitions
 from rankd.settings import Settings
+from rankd.shortening import quote
 
 PLAYERS_KNOWN_MAX = 1_000_000
 ATTEMPTS_MAX = 20  # definitions may change again and again while somebody commits
@@ -124,7 +125,7 @@ class SharedWriter:
         """Return a board as it is defined now."""
         board = self.boards.get(board_id)
         if board is None:
-            raise BoardUnknown(f"board: there is no board {board_id!r:.80}; define it first")
+            raise BoardUnknown(f"board: there is no board {quote(board_id)}; define it first")
         return board
 
     def attributes_of(self, board: Board, player: str, sent: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -16,16 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankd.api.logs import (
-    TEXT_CHARACTERS_MAX,
     Format,
     Level,
-    Mask,
     Which,
     log_request,
-    masking,
     request_id,
     set_up_logs,
 )
+from rankd.config.masking import TEXT_CHARACTERS_MAX, Mask, masking
 
 KEY = "rk_7f3a_Zk9-x1Qp_Zk9x1QpZk9x1QpZk9x1QpZk9x1Qp"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJlLWJ5dGVz"

@@ -177,6 +177,14 @@ def test_a_check_counts_the_boards_that_are_fed(done: Done, run: Run, arcade: No
     assert "feeds: frame feeds xp, which is not defined" in run("boards", "check", "frame", "--set", "feeds=xp").stderr
 
 
+def test_a_check_refuses_what_lets_one_score_touch_too_much(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKD_LIMITS_INSTANCES_PER_EVENT_MAX", "3")
+    refused = run("boards", "check", "arcade", "--set", "windows=all_time,daily", "--set", "scopes=country")
+
+    assert refused.exit_code == 1
+    assert "touch 4 instances, and 3 is the most" in " ".join(refused.stderr.split())
+
+
 def test_a_check_warns_of_what_people_regret(done: Done) -> None:
     said = done("boards", "check", "arcade", "--set", "writes=players", "--set", "open=false", "--set", "shards=4")
 

@@ -114,7 +114,7 @@ def test_no_secret_and_no_control_character_is_in_an_error(run: Run, monkeypatch
     monkeypatch.setattr(Target, "of", refuse)
     said = run("top", "arcade").stderr
 
-    assert said == "error: redis://u:***@r says \\x1b[2J no to rk_***\n"
+    assert said == "error: redis://u:***@r says \\x1b[2J no to ***\n"
 
 
 def test_an_interruption_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

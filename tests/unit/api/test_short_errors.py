@@ -1,0 +1,75 @@
+"""What an error says of a long text: names are cut, lists end, and no half of a secret is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote_from_bytes
+
+import msgspec
+import pytest
+
+from rankd.shortening import NAME_CHARACTERS_MAX
+
+from .timed_app import InProcess, in_process
+
+SCORE = b'{"board":"arcade","player":"mallory","score":5}'
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    with in_process(tmp_path_factory.mktemp("short") / "data") as running:
+        seasons = [{"name": f"season-{n}", "start": n * 1_000, "end": n * 1_000 + 1_000} for n in range(1_000)]
+        running.boards.define("arcade", writes="players", periods=seasons)
+        yield running
+
+
+def test_a_long_name_is_cut_and_what_was_meant_is_still_said(app: InProcess) -> None:
+    answer = app.ask("GET", "/v1/boards/arcade/top", query=b"limit_" + b"_" * 10_000)
+    (refused,) = answer.problem["errors"]
+
+    assert len(refused["field"]) == NAME_CHARACTERS_MAX
+    assert refused["field"].endswith("\u2026")
+    assert answer.problem["detail"].startswith(f"{refused['field']}: is no parameter of this call; ")
+
+
+def test_a_list_of_names_is_cut(app: InProcess) -> None:
+    for answer in (
+        app.ask("GET", "/v1/boards/arcade/top", query=b"window=nothing"),
+        app.ask("POST", "/v1/boards/arcade/reset", who="admin", body=b'{"window":"nothing"}'),
+    ):
+        assert answer.status == 404
+        assert answer.problem["detail"].count("season-") == 19  # beside all_time
+        assert "and 981 more" in answer.problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("http://user:" + "hunter2" * 20, "hunter2"),
+        ("x" * 60 + "?token=" + "hunter2" * 20, "hunter2"),
+        ("Authorization: Bearer " + "hunter2" * 20, "hunter2"),
+        ("x" * 40 + "9f86d081884c7d65" * 4, "9f86d081"),
+        ("x" * 50 + " rs_" + "hunter2-" * 6, "hunter2"),
+    ],
+)
+def test_no_half_of_a_secret_is_left_where_a_name_was_cut(app: InProcess, name: str, secret: str) -> None:
+    for answer in (
+        app.ask("GET", "/v1/boards/arcade/top", query=quote_from_bytes(name.encode()).encode()),
+        app.ask("POST", "/v1/boards/arcade/ranks", body=msgspec.json.encode({name: 1})),
+        app.ask("PUT", "/v1/boards/fresh", who="admin", body=msgspec.json.encode({"keep": {name: 1}})),
+    ):
+        assert answer.status == 422
+        assert b"***" in answer.body
+        assert secret.encode() not in answer.body
+
+
+def test_a_length_of_more_digits_than_can_be_read_is_a_body_that_is_too_large(app: InProcess) -> None:
+    answer = app.ask("POST", "/v1/scores", who="mallory", headers={"content-length": b"9" * 5_000}, body=SCORE)
+
+    assert answer.status == 413
+
+
+def test_an_interval_of_more_digits_than_can_be_read_is_refused(app: InProcess) -> None:
+    answer = app.ask("GET", "/v1/stream", query=b"topic=top:arcade&interval_ms=000000500" + b"0" * 5_000)
+
+    assert (answer.status, answer.problem["errors"][0]["field"]) == (422, "interval_ms")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from time import monotonic
 
@@ -29,6 +29,7 @@ ADMIN = "boards:admin"
 LIGHT_BYTES_MAX = 16 * 1024  # a larger body is decoded beside the event loop
 WAIT_S_MAX = 10  # for a rank
 WAIT_DIGITS_MAX = 9
+LINES_PER_EVENT_MAX = 2  # lines may be empty
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 
 Answer = Callable[[], Submitted | None]
@@ -45,9 +46,8 @@ async def submit(service: Service, request: Request) -> Response:
     check_media(request, (JSON,))
 
     def prepare() -> ScoreTask:
-        sent = bodies.decode_object(_score, body)
-        identity = submitter(service, request, (sent,), body)
-        return service.boards.prepare_score(sent, sender_of(service, request, identity))
+        (sent,) = submitted(service, request, [bodies.decode_object(_score, body)], body)
+        return service.boards.prepare_score(sent, sender_of(service, request, request.identity))
 
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare)
     if service.boards.remote is not None:
@@ -117,14 +117,14 @@ async def submit_batch(service: Service, request: Request) -> Response:
     imported = read_imported(request)
     sender = sender_of(service, request, request.identity, is_import=imported)
 
+    identity = require_identity(request.identity)  # before anything is decoded for them
+    if imported:
+        require_service(identity, ADMIN)
+
     def prepare() -> ScoreTask:
         events = read_events(media, body, limits.batch_events_max)
-        identity = submitter(service, request, events, body)
-        if imported:
-            require_service(identity, ADMIN)
-        return service.boards.prepare_events(events, sender)
+        return service.boards.prepare_events(submitted(service, request, events, body), sender)
 
-    identity = require_identity(request.identity)  # before anything is decoded for them
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
@@ -135,27 +135,31 @@ async def submit_batch(service: Service, request: Request) -> Response:
     return json_response(encode(answer))
 
 
-def read_events(media: str, body: bytes, events_max: int) -> Sequence[bodies.Score]:
-    """Return the scores of a batch, decoded one by one; a bad one is named by its index."""
+def read_events(media: str, body: bytes, events_max: int) -> Iterator[bodies.Score]:
+    """Give out the scores of a batch as they are decoded, one by one; a bad one is named by its index."""
     sent: Iterable[tuple[int, bodies.Raw]]
     if media == NDJSON:
+        if body.count(b"\n") > LINES_PER_EVENT_MAX * events_max:
+            raise TooLarge(f"events: must be at most {events_max}, with few empty lines; send them in parts")
         sent = ((index, line) for index, line in enumerate(BytesIO(body)) if line.strip())
     else:
-        sent = enumerate(bodies.decode(_packed_batch if media == MSGPACK else _batch, body).events)
+        listed = bodies.decode(_packed_batch if media == MSGPACK else _batch, body).events
+        if len(listed) > events_max:
+            raise TooLarge(f"events: must be at most {events_max}; got {len(listed)}: send them in parts")
+        sent = enumerate(listed)
     decoder = _packed_score if media == MSGPACK else _score
-    events: list[bodies.Score] = []
-    for index, raw in sent:
-        if len(events) == events_max:
+    for count, (index, raw) in enumerate(sent):
+        if count == events_max:
             raise TooLarge(f"events: must be at most {events_max}; send them in parts")
         try:
-            events.append(bodies.decode_object(decoder, raw))
+            event = bodies.decode_object(decoder, raw)
         except InvalidValue as problem:
             inner = "" if problem.field == "body" else f".{problem.field}"
             raise InvalidValue(f"events[{index}]{inner}", problem.problem) from None
         except MalformedRequest as problem:
             line = f", on line {index + 1}" if media == NDJSON else ""
             raise MalformedRequest(f"events[{index}]{line}: {problem}") from None
-    return events
+        yield event
 
 
 def read_imported(request: Request) -> bool:
@@ -166,25 +170,33 @@ def read_imported(request: Request) -> bool:
     return text == "true"
 
 
-def submitter(service: Service, request: Request, events: Sequence[bodies.Score], body: bytes) -> Identity:
-    """Return who submits, when they may submit all of this; a player's own token says who the player is."""
+def submitted(
+    service: Service, request: Request, events: Iterable[bodies.Score], body: bytes
+) -> Iterator[bodies.Score]:
+    """Give out events that their sender may submit, one by one; a player's own token says who the player is."""
     identity = require_identity(request.identity)
-    if not identity.is_service:
-        for index, event in enumerate(events):
-            _check_player(service, identity, event, index)
-    elif SCORES not in identity.scopes:
+    if identity.is_service:
         require_service(identity, SCORES)
-    for board in {event.board for event in events}:
-        signing = service.boards.signing(board)
-        if signing is not None:
-            service.signatures.check(
-                signing,
-                timestamp=request.headers.get(b"x-rankd-timestamp"),
-                signature=request.headers.get(b"x-rankd-signature"),
-                key=request.headers.get(b"idempotency-key"),
-                body=body,
-            )
-    return identity
+    boards: set[str] = set()
+    for index, event in enumerate(events):
+        if not identity.is_service:
+            _check_player(service, identity, event, index)
+        if event.board not in boards:
+            boards.add(event.board)
+            _check_signature(service, request, event.board, body)
+        yield event
+
+
+def _check_signature(service: Service, request: Request, board: str, body: bytes) -> None:
+    signing = service.boards.signing(board)
+    if signing is not None:
+        service.signatures.check(
+            signing,
+            timestamp=request.headers.get(b"x-rankd-timestamp"),
+            signature=request.headers.get(b"x-rankd-signature"),
+            key=request.headers.get(b"idempotency-key"),
+            body=body,
+        )
 
 
 def _check_player(service: Service, identity: Identity, event: bodies.Score, index: int) -> None:

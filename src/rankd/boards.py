@@ -221,7 +221,7 @@ class Boards(Reads):
         """Return one score as a task for `commit`; what is wrong with it is said here."""
         return prepare.one_score(sent, sender, self._board_now(sender))
 
-    def prepare_events(self, sent: Sequence[Sent], sender: Sender) -> ScoreTask:
+    def prepare_events(self, sent: Iterable[Sent], sender: Sender) -> ScoreTask:
         """Return scores of any boards as a task for `commit`; what is wrong with them is said here."""
         return prepare.events(sent, sender, self._board_now(sender))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from time import monotonic
 
@@ -30,6 +30,7 @@ ADMIN = "boards:admin"
 LIGHT_BYTES_MAX = 16 * 1024  # a larger body is decoded beside the event loop
 WAIT_S_MAX = 10  # for a rank
 WAIT_DIGITS_MAX = 9
+LINES_PER_EVENT_MAX = 2  # lines may be empty
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 
 Answer = Callable[[], Submitted | None]
@@ -46,8 +47,9 @@ async def submit(service: Service, request: Request) -> Response:
     check_media(request, (JSON,))
 
     def prepare() -> ScoreTask:
-        sent = bodies.decode_object(_score, body)
-        return service.boards.prepare_score(sent, submitter(service, request, (sent,), body))
+        submission = Submission(service, request, body)
+        (sent,) = submission.checked([bodies.decode_object(_score, body)])
+        return service.boards.prepare_score(sent, submission.sender())
 
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
     if service.boards.remote is not None:
@@ -116,14 +118,19 @@ async def submit_batch(service: Service, request: Request) -> Response:
     body = await service.body(request, limits.batch_bytes_max)
     imported = read_imported(request)
 
-    def prepare() -> ScoreTask:
-        events = read_events(media, body, limits.batch_events_max)
-        sender = submitter(service, request, events, body, is_batch=True, is_import=imported)
-        return service.boards.prepare_events(events, sender)
-
     identity = require_identity(request.identity)  # before anything is decoded for them
     if imported:
         require_service(identity, ADMIN)
+
+    def prepare() -> ScoreTask:
+        events = read_events(media, body, limits.batch_events_max)
+        submission = Submission(service, request, body, is_batch=True, is_import=imported)
+        task = service.boards.prepare_events(submission.checked(events), submission.sender())
+        if submission.signing is not None:  # known when all boards are
+            for part in task.parts:
+                part.sender = submission.sender()
+        return task
+
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
@@ -134,27 +141,31 @@ async def submit_batch(service: Service, request: Request) -> Response:
     return json_response(encode(answer))
 
 
-def read_events(media: str, body: bytes, events_max: int) -> Sequence[bodies.Score]:
-    """Return the scores of a batch, decoded one by one; a bad one is named by its index."""
+def read_events(media: str, body: bytes, events_max: int) -> Iterator[bodies.Score]:
+    """Give out the scores of a batch as they are decoded, one by one; a bad one is named by its index."""
     sent: Iterable[tuple[int, bodies.Raw]]
     if media == NDJSON:
+        if body.count(b"\n") > LINES_PER_EVENT_MAX * events_max:
+            raise TooLarge(f"events: must be at most {events_max}, with few empty lines; send them in parts")
         sent = ((index, line) for index, line in enumerate(BytesIO(body)) if line.strip())
     else:
-        sent = enumerate(bodies.decode(_packed_batch if media == MSGPACK else _batch, body).events)
+        listed = bodies.decode(_packed_batch if media == MSGPACK else _batch, body).events
+        if len(listed) > events_max:
+            raise TooLarge(f"events: must be at most {events_max}; got {len(listed)}: send them in parts")
+        sent = enumerate(listed)
     decoder = _packed_score if media == MSGPACK else _score
-    events: list[bodies.Score] = []
-    for index, raw in sent:
-        if len(events) == events_max:
+    for count, (index, raw) in enumerate(sent):
+        if count == events_max:
             raise TooLarge(f"events: must be at most {events_max}; send them in parts")
         try:
-            events.append(bodies.decode_object(decoder, raw))
+            event = bodies.decode_object(decoder, raw)
         except InvalidValue as problem:
             inner = "" if problem.field == "body" else f".{problem.field}"
             raise InvalidValue(f"events[{index}]{inner}", problem.problem) from None
         except MalformedRequest as problem:
             line = f", on line {index + 1}" if media == NDJSON else ""
             raise MalformedRequest(f"events[{index}]{line}: {problem}") from None
-    return events
+        yield event
 
 
 def read_imported(request: Request) -> bool:
@@ -165,59 +176,67 @@ def read_imported(request: Request) -> bool:
     return text == "true"
 
 
-def submitter(
-    service: Service,
-    request: Request,
-    events: Sequence[bodies.Score],
-    body: bytes,
-    *,
-    is_batch: bool = False,
-    is_import: bool = False,
-) -> Sender:
-    """Return who submits, when they may submit all of this; a player's own token says who the player is."""
-    identity = require_identity(request.identity)
-    if identity.is_service and SCORES not in identity.scopes:
-        require_service(identity, SCORES)
-    signing = _signing_key(service, events, is_batch=is_batch)
-    if not identity.is_service:
-        for index, event in enumerate(events):
-            _check_player(service, identity, event, index)
-    if signing is not None:
-        service.signatures.check(
-            signing,
-            timestamp=request.headers.get(b"x-rankd-timestamp"),
-            signature=request.headers.get(b"x-rankd-signature"),
-            key=request.headers.get(b"idempotency-key"),
-            body=body,
-        )
-    return sender_of(service, request, identity, is_import=is_import, signing=signing)
-
-
-def _signing_key(service: Service, events: Sequence[bodies.Score], *, is_batch: bool) -> str | None:
-    """Return the name of the key that must have signed a submission, None where no board asks for one.
+class Submission:
+    """The scores of one request on their way in: may their sender send them, and is the body signed where it must be?
 
     A signature covers the body alone: what the body leaves out, whoever carries it could fill in.
     """
-    keys = {board: service.boards.signing(board) for board in {event.board: None for event in events}}
-    signed = {board: key for board, key in keys.items() if key is not None}
-    if not signed:
-        return None
-    (first, signing), *others = signed.items()
-    for board, key in others:
-        if key != signing:
+
+    def __init__(
+        self, service: Service, request: Request, body: bytes, *, is_batch: bool = False, is_import: bool = False
+    ) -> None:
+        """Whoever may not submit at all is refused at once."""
+        self._service = service
+        self._request = request
+        self._body = body
+        self._is_batch = is_batch
+        self._is_import = is_import
+        self._identity = require_identity(request.identity)
+        if self._identity.is_service:
+            require_service(self._identity, SCORES)
+        self._keys: dict[str, str | None] = {}  # of the boards that were named, the key that must have signed
+        self.signing: str | None = None  # the key that did
+
+    def checked(self, events: Iterable[bodies.Score]) -> Iterator[bodies.Score]:
+        """Give out events as they are checked, one by one; a player's own token says who the player is."""
+        is_service = self._identity.is_service
+        for index, event in enumerate(events):
+            if event.board not in self._keys:
+                self._check_signature(event.board)
+            if self.signing is not None and event.player is None and self._keys[event.board] is not None:
+                raise InvalidValue(
+                    f"events[{index}].player" if self._is_batch else "player",
+                    f"must be given on {event.board}, whose submissions are signed: "
+                    "write the player into the body, then sign it",
+                )
+            if not is_service:
+                _check_player(self._service, self._identity, event, index)
+            yield event
+
+    def sender(self) -> Sender:
+        """Return who sends it, as far as the events that were checked say."""
+        return sender_of(self._service, self._request, self._identity, is_import=self._is_import, signing=self.signing)
+
+    def _check_signature(self, board: str) -> None:
+        signing = self._keys[board] = self._service.boards.signing(board)
+        if signing is None or signing == self.signing:
+            return
+        if self.signing is not None:
+            first = next(one for one, key in self._keys.items() if key is not None)
             raise InvalidValue(
                 "events",
-                f"must be for boards with one signing key, and {first} names {signing}, {board} {key}; "
+                f"must be for boards with one signing key, and {first} names {self.signing}, {board} {signing}; "
                 "send them in separate requests, each signed with its own key",
             )
-    for index, event in enumerate(events):
-        if event.player is None and event.board in signed:
-            raise InvalidValue(
-                f"events[{index}].player" if is_batch else "player",
-                f"must be given on {event.board}, whose submissions are signed: "
-                "write the player into the body, then sign it",
-            )
-    return signing
+        headers = self._request.headers
+        self._service.signatures.check(
+            signing,
+            timestamp=headers.get(b"x-rankd-timestamp"),
+            signature=headers.get(b"x-rankd-signature"),
+            key=headers.get(b"idempotency-key"),
+            body=self._body,
+        )
+        self.signing = signing
 
 
 def _check_player(service: Service, identity: Identity, event: bodies.Score, index: int) -> None:

@@ -95,16 +95,18 @@ def rows(
     return _task(board_id, listed, sender, board, first_row=0, rows_named="rows")
 
 
-def events(sent: Sequence[Sent], sender: Sender, find: FindBoard) -> ScoreTask:
-    """Return the task of scores of any boards, in their order; each run of one board is a part of it."""
-    if not sent:
-        raise InvalidValue(EVENTS, "must hold a score at least")
+def events(sent: Iterable[Sent], sender: Sender, find: FindBoard) -> ScoreTask:
+    """Return the task of scores of any boards, in their order; each run of one board is a part of it.
+
+    Each is checked as soon as it comes: what a sender put into it beside a score is not held until all are there.
+    """
     parts: list[ScoreTask] = []
     start = 0
     for board_id, run in groupby(sent, key=lambda one: one.board):
-        listed = list(run)
-        parts.append(_part(board_id, listed, sender, find, start))
-        start += len(listed)
+        parts.append(_part(board_id, run, sender, find, start))
+        start += len(parts[-1].players)
+    if not parts:
+        raise InvalidValue(EVENTS, "must hold a score at least")
     first, *more = parts
     if not more:
         return first
@@ -123,19 +125,27 @@ def events(sent: Sequence[Sent], sender: Sender, find: FindBoard) -> ScoreTask:
     )
 
 
-def _part(board_id: object, sent: list[Sent], sender: Sender, find: FindBoard, first_row: int) -> ScoreTask:
+def _part(board_id: object, sent: Iterable[Sent], sender: Sender, find: FindBoard, first_row: int) -> ScoreTask:
     with_board = f"{EVENTS}[{first_row}].board"
     name = check_board_id(board_id, with_board)
     try:
         board = find(name)
     except BoardUnknown as problem:
         raise BoardUnknown(f"{with_board}: there is no board {name!r}; define it first") from problem
-    if all(one.tiebreak is one.at is one.attributes is one.metadata is None for one in sent):
+    listed: list[Sent | Row] = []
+    is_plain = True
+    for one in sent:
+        if type(one.score) is int and one.tiebreak is one.at is one.attributes is one.metadata is None:
+            listed.append(one)
+        else:
+            is_plain = False
+            listed.append(_read(one, board, f"{EVENTS}[{first_row + len(listed)}]."))
+    if is_plain:
         try:
             return ScoreTask(
                 name,
-                column.check_players([one.player for one in sent]),
-                column.check_scores([one.score for one in sent], board),
+                column.check_players([one.player for one in listed]),
+                column.check_scores([one.score for one in listed], board),
                 board=board,
                 sender=sender,
                 first_row=first_row,
@@ -143,8 +153,11 @@ def _part(board_id: object, sent: list[Sent], sender: Sender, find: FindBoard, f
             )
         except InvalidValue:
             pass  # one by one, each is called by its own name
-    listed = [_read(one, board, f"{EVENTS}[{first_row + index}].") for index, one in enumerate(sent)]
-    return _task(name, listed, sender, board, first_row=first_row, rows_named=EVENTS)
+    rows = [
+        one if isinstance(one, Row) else _read(one, board, f"{EVENTS}[{first_row + index}].")
+        for index, one in enumerate(listed)
+    ]
+    return _task(name, rows, sender, board, first_row=first_row, rows_named=EVENTS)
 
 
 def _read(sent: Sent, board: Board | None, where: str = "") -> Row:

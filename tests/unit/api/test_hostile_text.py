@@ -226,7 +226,7 @@ def test_a_score_that_no_score_could_be_is_not_decoded_at_all() -> None:
     batch = b'{"events":[' + SCORE + b"}," + event + b"]}"
 
     with pytest.raises(InvalidValue, match="at most") as refused:
-        read_events("application/json", batch, 10)
+        list(read_events("application/json", batch, 10))
     assert refused.value.field == "events[1]"
 
 

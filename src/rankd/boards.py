@@ -320,13 +320,15 @@ class Boards(Reads):
         self,
         board: str,
         player: str,
-        *,
-        only_mutual: bool = False,
         **where: Unpack[Where],
     ) -> answers.Friends:
-        """Return a player among their stored friends, or among those of them who have stored the player too."""
-        friends = self.mutual_friends(player) if only_mutual else self.stored_friends(player)
-        return self._group(self.meant(board, **where), [player, *friends])
+        """Return a player among their stored friends."""
+        group = [check_player(player), *self.stored_friends(player)]
+        return self._group(self.meant(board, **where), group)
+
+    def mutual_friends_of(self, board: str, player: str, **where: Unpack[Where]) -> answers.Friends:
+        """Return a player among their mutual friends."""
+        return self._group(self.meant(board, **where), [player, *self.mutual_friends(player)])
 
     def search(self, start: str, limit: int = 20) -> Sequence[Profile]:
         """Return players whose id or name begins with a text."""

@@ -129,8 +129,9 @@ def friends_of(service: Service, request: Request) -> Response:
     """Answer with a player among their stored friends, as far as whoever asks may see them; in a thread."""
     board, player = request.arguments
     require_own(request.identity, player)
-    only_mutual = not sees_everybody(request.identity, is_public=service.config.server.public_read)
+    is_public, boards = service.config.server.public_read, service.boards
+    read = boards.friends_of if sees_everybody(request.identity, is_public=is_public) else boards.mutual_friends_of
     query = request.query
     where = Where(window=query.get("window"), scope=query.get("scope"), ranking=query.get("ranking"))
     where["at_least"] = query.get("at_least")  # ranked already, so nothing is waited for
-    return json_response(encode(service.boards.friends_of(board, player, only_mutual=only_mutual, **where)))
+    return json_response(encode(read(board, player, **where)))

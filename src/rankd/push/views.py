@@ -44,7 +44,8 @@ def view_of(boards: Boards, topic: Topic, meant: Meant) -> View:
             page = boards.top_in(meant, ENTRIES)
             return View(page, page.entries)
         case Kind.FRIENDS:
-            group = boards.friends_of(topic.board, topic.player, only_mutual=topic.only_mutual)
+            read = boards.mutual_friends_of if topic.only_mutual else boards.friends_of
+            group = read(topic.board, topic.player)
             return View(group, group.entries)
         case Kind.PLAYER:
             return _player(boards, topic, meant)

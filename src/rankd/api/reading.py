@@ -54,7 +54,7 @@ def range_of(service: Service, request: Request) -> Response:
     """Answer with the entries from one place to another."""
     first, last = request.needed_integer("from"), request.needed_integer("to")
     meant = service.meant(request)
-    return service.answer(request, meant, lambda: service.boards.range_in(meant, first, last))
+    return service.answer(request, meant, lambda: service.boards.range_in(meant, first, last, ("from", "to")))
 
 
 def rank(service: Service, request: Request) -> Response:

@@ -34,7 +34,7 @@ RANKING = Parameter(
 )
 AT_LEAST = Parameter(
     "at_least",
-    {**_TEXT, "pattern": "^[0-9]{1,5}-[0-9]{1,19}$"},
+    {**_TEXT, "pattern": "^[0-9]{1,5}-[0-9]{1,19}(~[0-9]{1,5}-[0-9]{1,19})*$"},
     "a position that an answer gave: wait until it is ranked",
 )
 WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST)

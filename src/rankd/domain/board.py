@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from math import isfinite
 
 from rankd.domain.calendar import Calendar, WeekStarts
 from rankd.domain.decay import Decay
@@ -31,6 +32,7 @@ from rankd.domain.team import Team
 from rankd.domain.text import check_name
 from rankd.domain.window import AllTime, Kind, Period, Reading, Window
 from rankd.domain.zone import Zone, zone_named
+from rankd.errors import InvalidValue
 
 TIE_RESOLUTION_MS_DEFAULT = 1_000
 LATE_BY_MS_DEFAULT = 300_000
@@ -200,6 +202,9 @@ class Board:
         """Return a score that this board takes."""
         if type(value) is int and self.score_min <= value <= self.score_max:
             return value
+        if isinstance(value, float) and self.decimals and isfinite(value):
+            whole = round(value * 10**self.decimals)
+            raise InvalidValue(field, f"must be an integer; {self.id} shows {self.decimals} decimals, so send {whole}")
         return check_score(value, self.score_min, self.score_max, field)
 
     def ranked_score(self, score: int, at: int) -> int:

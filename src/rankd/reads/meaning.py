@@ -12,7 +12,7 @@ from typing import NamedTuple, TypedDict
 
 from rankd.clock import Clock
 from rankd.domain.board import Board, check_board_id
-from rankd.domain.fields import read_choice
+from rankd.domain.fields import nearest, read_choice
 from rankd.domain.instance import InstanceKey
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.order import Ranking
@@ -107,8 +107,11 @@ class Meaning:
         scope: str | None = None,
         ranking: str | None = None,
         at_least: str | None = None,
+        **unknown: object,
     ) -> Meant:
         """Return what a read is about, once what is due is done and what it waits for is ranked."""
+        for name in unknown:
+            raise InvalidValue(name, f"is no parameter of this read; {nearest(name, Where.__annotations__)}")
         self._roll_over()
         if at_least is None:
             return self.meant_now(board, window, scope, ranking)

@@ -75,10 +75,10 @@ class Standings(Meaning):
         look = self._look(meant.key)
         return self._page(meant, look.store.following(meant.key, last, asked + 1, meant.ranking), asked, look)
 
-    def range_in(self, meant: Meant, first: int, last: int) -> answers.Page:
-        """Return the entries from one place to another, both included."""
-        low = read_integer("from", first, 1, OFFSET_MAX)
-        high = read_integer("to", last, low, low + LIMIT_MAX - 1)
+    def range_in(self, meant: Meant, first: int, last: int, names: tuple[str, str] = ("first", "last")) -> answers.Page:
+        """Return the entries from one place to another, both included; `names` are what the caller calls them."""
+        low = read_integer(names[0], first, 1, OFFSET_MAX)
+        high = read_integer(names[1], last, low, low + LIMIT_MAX - 1)
         look = self._look(meant.key)
         found = look.store.range(meant.key, low, high + 1, meant.ranking)
         return self._page(meant, found, high - low + 1, look)

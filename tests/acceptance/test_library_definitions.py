@@ -211,7 +211,7 @@ def test_what_one_event_may_touch_is_limited_and_what_was_stored_before_is_repla
 def test_a_refusal_uses_the_caller_s_own_words(tmp_path: Path) -> None:
     with rankd.open(tmp_path) as boards:
         boards.define("arcade", decimals=2)
-        with pytest.raises(InvalidValue, match="score: .*2 decimals, so send 125"):
+        with pytest.raises(InvalidValue, match=r"score: .*2 decimals, so send 125"):
             boards.submit("arcade", "alice", 1.25)  # type: ignore[arg-type]
         with pytest.raises(InvalidValue, match="order: is no parameter of this read; known are window"):
             boards.top("arcade", 10, order="asc")  # type: ignore[call-arg]

@@ -94,6 +94,10 @@ class Boards(Reads):
         found = self._writer.boards.get(board)
         return None if found is None else found.signing
 
+    def watch_commits(self, committed: Callable[[], None]) -> None:
+        """Have a function called after each commit, in the thread that made it; only where ranks are made here."""
+        self._running.watch_commits(committed)
+
     def check_open(self) -> None:
         """Refuse to go on once the boards are closed."""
         self._writer.check_open()

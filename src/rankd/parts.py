@@ -227,6 +227,10 @@ class Parts(Protocol):
         """What waits for ranks, where another process makes them."""
         ...
 
+    def watch_commits(self, committed: Callable[[], None]) -> None:
+        """Have a function called after each commit, in the thread that made it."""
+        ...
+
     def figures(self) -> Figures:
         """Return how much there is."""
         ...

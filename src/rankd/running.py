@@ -90,6 +90,10 @@ class Running:
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
         self._upkeep.start()
 
+    def watch_commits(self, committed: Callable[[], None]) -> None:
+        """Have a function called after each commit, in the thread that made it."""
+        self.writer.on_commit = committed
+
     # Figures
 
     def figures(self) -> Figures:

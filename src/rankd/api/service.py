@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import msgspec
 
-from rankd.api.arrivals import Arrivals
 from rankd.api.authentication import Authenticator
 from rankd.api.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.caching import NO_STORE, Caching, matches
@@ -19,6 +18,7 @@ from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
 from rankd.api.live import Live
 from rankd.api.metrics import Commits, Scrapes
+from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
 from rankd.api.rates import Rates
 from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
@@ -39,7 +39,6 @@ Result = TypeVar("Result")
 THREADS_MAX = {Cost.CHEAP: 4, Cost.DEAR: 2}  # for what would hold the event loop up
 REMOTE_THREADS_MAX = {Cost.CHEAP: 8, Cost.DEAR: 8}  # where every read waits for another process
 WAITING_MAX = 256  # for a thread of one kind
-AT_LEAST_POLL_S = 0.002
 
 encode = msgspec.json.Encoder().encode
 
@@ -73,12 +72,16 @@ class Service:
         self._queues = {cost: WorkQueue(f"rankd-{cost}", threads_max[cost], WAITING_MAX) for cost in Cost}
         self.scrapes = Scrapes(lambda: self.in_thread(self.exposition, Cost.DEAR))
         self._loop = asyncio.get_running_loop()
+        self.positions = PositionWaiter()
         self.remote: RemoteReads | None = None
-        if boards.remote is not None:
+        if boards.remote is None:
+            notifier = CommitNotifier(self.positions, lambda: parse_positions(boards.position))
+            boards.watch_commits(notifier.committed)
+        else:
             self.remote = RemoteReads(config.ranks.cache_ms)
             # Alone are heavy reads, and those that Redis keeps waiting: neither may keep profiles waiting.
             self.reader = Reader(boards.remote, self._queues[Cost.DEAR].run)
-            self.arrivals = Arrivals(boards.remote)
+            self._poller = RankPoller(self.positions, boards.remote)
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._body_timeouts.run())
         self._anonymous_bodies = BodyBudget(config.limits.anonymous_bodies_bytes_max)
@@ -117,9 +120,10 @@ class Service:
     def stop(self) -> None:
         """Commit what was handed in, finish the reads that have begun and refuse those that wait; blocks."""
         self._loop.call_soon_threadsafe(self._watching.cancel)
+        self._loop.call_soon_threadsafe(self.positions.stop)
         self.committer.stop()
         if self.remote is not None:
-            self.arrivals.stop()
+            self._poller.stop()
             self.reader.stop()
         for work_queue in self._queues.values():
             work_queue.stop()
@@ -176,16 +180,12 @@ class Service:
             raise not_ranked(at_least)
 
     async def _wait_for(self, at_least: str, board: str) -> bool:
-        wait_ms = self.config.ranks.at_least_wait_ms
         wanted = parse_positions(at_least)
-        if self.remote is not None:
-            return await self.arrivals.wait(wanted, board, wait_ms)
-        deadline = self._loop.time() + wait_ms / 1_000
-        while not self.boards.has_ranked(wanted, board):
-            if self._loop.time() >= deadline:
-                return False
-            await asyncio.sleep(AT_LEAST_POLL_S)
-        return True
+        if self.remote is None:
+            if self.boards.has_ranked(wanted, board):  # as nearly everything is that an answer spoke of
+                return True
+            board = EVERY_BOARD
+        return await self.positions.wait(wanted, board, self.config.ranks.at_least_wait_ms)
 
     async def read_remotely(self, call: Call, request: Request) -> Response:
         """Answer a read of ranks that are in another process."""

@@ -79,7 +79,7 @@ async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wai
         try:
             return await service.reader.read(lambda: waits.standing_before(task))
         except RanksUnavailable:  # a board that was defined a moment ago
-            if not await service.arrivals.wait(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
+            if not await service.positions.wait(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
                 return None
         return await service.reader.read(lambda: waits.standing_before(task))
     except Unavailable:  # too much is being read: a score is taken all the same, and answered without a rank
@@ -89,7 +89,7 @@ async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wai
 async def _ranked(service: Service, accepted: Accepted, board: str, wait_ms: int, answer: Answer) -> Submitted | None:
     """Wait until a score is ranked. It is durable, so that nothing which goes wrong here is an error of the request."""
     try:
-        if not await service.arrivals.wait(parse_positions(accepted.position), board, wait_ms):
+        if not await service.positions.wait(parse_positions(accepted.position), board, wait_ms):
             return None
         return await service.reader.read(answer)
     except RankdError as problem:

@@ -389,6 +389,7 @@ class Writer:
         self.position = head.sequence
         self.at = max(self.at, head.at)
         self._unsure = False
+        self.on_commit()
 
     def _version_of(self, board_id: str) -> int:
         return self._applier.state.boards[board_id].version

@@ -131,6 +131,10 @@ class SharedRunning:
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
         self._upkeep.start()
 
+    def watch_commits(self, _committed: Callable[[], None]) -> None:
+        """Refuse: what is committed here is ranked by another process, which has to be asked."""
+        raise AssertionError("ranks are made by another process")
+
     def figures(self) -> Figures:
         """Return how much there is."""
         return Figures(self._events, None, 0, 0)

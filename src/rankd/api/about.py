@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from rankd.api.answers import Health
-from rankd.api.calls import Access, Call, Cost
+from rankd.api.calls import Access, Call
 from rankd.api.exchange import JSON, Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
@@ -79,7 +79,6 @@ SERVER_CALLS: tuple[Call, ...] = (
         path="/metrics",
         access=Access.METRICS,
         handler=metrics,
-        cost=Cost.DEAR,
         about="Figures for Prometheus.",
         answer_media="text/plain",
     ),

@@ -70,7 +70,8 @@ class Service:
         self.is_stopping = False
         threads_max = THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX
         self._queues = {cost: WorkQueue(f"rankd-{cost}", threads_max[cost], WAITING_MAX) for cost in Cost}
-        self.scrapes = Scrapes(lambda: self.in_thread(self.exposition, Cost.DEAR))
+        # In no queue: figures are wanted most when those are full, and one collection at a time costs little.
+        self.scrapes = Scrapes(lambda: asyncio.to_thread(self.exposition))
         self._loop = asyncio.get_running_loop()
         self.positions = PositionWaiter()
         self.remote: RemoteReads | None = None

@@ -68,6 +68,22 @@ def test_what_is_cheap_does_not_wait_for_what_is_dear(tmp_path: Path, monkeypatc
     in_process(tmp_path, test)
 
 
+def test_figures_are_told_while_the_queue_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(app: InProcess) -> None:
+        app.service.exposition = lambda: b"figures"
+        searches = Searches(app, monkeypatch)
+        target = "/v1/players?search=ali"
+        asked = [asyncio.ensure_future(app.get(target)) for _ in range(DEAR_THREADS + WAITING_MAX)]
+        await all_threads_busy(searches)
+        assert (await app.get(target)).status == 503
+        assert app.service.work_waiting() == {"cheap": 0, "dear": WAITING_MAX}
+        assert (await app.get("/metrics")).body == b"figures"
+        searches.may_go_on.set()
+        assert {(await one).status for one in asked} == {200}
+
+    in_process(tmp_path, test)
+
+
 def test_every_call_that_reads_much_is_dear() -> None:
     dear = {call.name for call in CALLS if call.cost is Cost.DEAR}
     assert dear == {
@@ -80,5 +96,4 @@ def test_every_call_that_reads_much_is_dear() -> None:
         "reset",
         "history",
         "search",
-        "metrics",
     }

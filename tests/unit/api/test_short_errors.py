@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import quote_from_bytes
 
 import msgspec
 import pytest
 
-from rankd.shortening import NAME_CHARACTERS_MAX
+from rankd.api.caching import TAGS_BYTES_MAX, matches
+from rankd.api.exchange import Request
+from rankd.api.problems import closing_reason, problem_body, problem_response
+from rankd.api.writing import read_wait_ms
+from rankd.errors import InvalidValue
+from rankd.shortening import NAME_CHARACTERS_MAX, shorten
 
 from .timed_app import InProcess, in_process
 
@@ -73,3 +79,26 @@ def test_an_interval_of_more_digits_than_can_be_read_is_refused(app: InProcess) 
     answer = app.ask("GET", "/v1/stream", query=b"topic=top:arcade&interval_ms=000000500" + b"0" * 5_000)
 
     assert (answer.status, answer.problem["errors"][0]["field"]) == (422, "interval_ms")
+
+
+def test_a_field_is_cut_wherever_an_error_is_told() -> None:
+    refused = InvalidValue("events[12]." + "x" * 300, "is not known here")
+    cut = shorten(refused.field)
+    told: dict[str, Any] = msgspec.json.decode(problem_response(refused).body)
+
+    assert told["errors"] == [{"field": cut, "problem": "is not known here"}]
+    assert told["detail"] == problem_body(refused)["detail"] == f"{cut}: is not known here"
+    assert closing_reason(refused).startswith(f"{cut}: ")
+
+
+def test_wishes_that_are_too_long_are_not_looked_at() -> None:
+    tag = b'W/"1-2"'
+    assert matches(b'"other", ' + tag, tag)
+    assert not matches(b'"other", ' * TAGS_BYTES_MAX + tag, tag)
+    for preference, wait_ms in ((b"respond-async, wait=1", 1_000), (b"respond-async, " * 100 + b"wait=1", None)):
+        request = Request({b"prefer": preference}, nobody, "id")
+        assert read_wait_ms(request) == wait_ms
+
+
+async def nobody() -> Mapping[str, Any]:
+    return {"type": "http.disconnect"}

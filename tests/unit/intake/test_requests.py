@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from rankd import Boards, ManualClock, RankdError, Submitted
+from rankd.api.bodies import Score
 from rankd.errors import BoardClosed, BoardUnknown, InvalidValue
+from rankd.intake.sender import LOCAL
 
 if TYPE_CHECKING:
     from tests.unit.conftest import OpenBoards, Together
@@ -112,6 +114,26 @@ def test_one_bad_row_refuses_all_and_is_named(
         assert f"[{index}]" in refused.value.field
     rows[index] = {"player": "fine", "score": 1, "attributes": {"guild": "reds", "country": "c0"}}
     assert not boards.submit_many("guilds", rows, key="round-1").repeated
+
+
+@pytest.mark.parametrize(
+    "bad", [{"metadata": {"a": ["x" * 2_000]}}, {"attributes": {"country": [[]]}}, {"score": [[]]}, {"at": [[]]}]
+)
+def test_each_score_of_a_batch_is_checked_before_the_next_one_is_read(boards: Boards, bad: dict[str, Any]) -> None:
+    boards.define("arcade")
+    read = 0
+
+    def events() -> Iterator[Score]:
+        nonlocal read
+        for index in range(5):
+            read += 1
+            fields: dict[str, Any] = {"board": "arcade", "player": "alice", "score": 1}
+            yield Score(**(fields | (bad if index == 2 else {})))
+
+    with pytest.raises(InvalidValue) as refused:
+        boards.prepare_events(events(), LOCAL)
+    assert refused.value.field.startswith("events[2].")
+    assert read == 3
 
 
 def test_a_refused_batch_leaves_no_trace_in_the_numbers_of_players(boards: Boards) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from hashlib import sha1
 from typing import Any
 
-from rankd.api.exchange import Header
+from rankd.api.exchange import EVERY_ANSWER, Header
 from rankd.api.http.exchange import Link
 from rankd.api.http.frames import (
     BINARY,
@@ -213,10 +213,10 @@ class WebSocketExchange:
             )
         elif kind == "websocket.close" and not self._is_accepted:
             reason = str(message.get("reason") or "refused").encode()
+            headers = b"".join(b"%b: %b\r\n" % header for header in EVERY_ANSWER)
             self._link.write(
                 b"HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-                b"x-content-type-options: nosniff\r\nconnection: close\r\n%b\r\n%b"
-                % (len(reason), self._link.date_line, reason)
+                b"connection: close\r\n%b%b\r\n%b" % (len(reason), headers, self._link.date_line, reason)
             )
             self._transport.close()
         elif self._is_closing:

@@ -93,6 +93,7 @@ def test_messages_pings_and_the_end_of_a_connection() -> None:
             with pytest.raises(InvalidStatus) as refused:
                 await connect(url(server, "/other"))
             assert refused.value.response.status_code == 403
+            assert refused.value.response.headers["x-content-type-options"] == "nosniff"
 
     run(test)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
+from heapq import heappop, heappush
 from itertools import islice
 from time import monotonic
 
@@ -28,7 +29,6 @@ from rankd.reads.joined import Joined
 from rankd.reads.looking import LookHere
 from rankd.registry.sqlite import SqliteRegistry
 from rankd.seasons.archive import Archive
-from rankd.seasons.due import NEVER
 from rankd.settings import Settings
 
 UPKEEP_EVERY_S = 0.2
@@ -81,9 +81,9 @@ class Running:
         self._snapshots = snapshots
         self._archive = archive
         self._snapshot_at = started.snapshot or 0
-        self._windows_seen = -1  # generation of the windows that were looked at for archives
+        self._changed = applier.state.subscribe()  # boards of which a window may have become final
         self._position_seen = -1  # by the upkeep before
-        self._next_gone = 0  # when one of them leaves
+        self._leaving: list[tuple[int, str]] = []  # a heap: when a final window leaves, and its board
         self._snapshotting = threading.Lock()
         self._archiving = threading.Lock()
         self._closing = threading.Event()
@@ -110,7 +110,9 @@ class Running:
 
     def entries_by_board(self, boards_max: int) -> dict[str, int]:
         """Return how many entries the instances of each board have, of at most so many boards."""
-        return {board_id: self._store.board_entries(board_id) for board_id in islice(self.writer.boards, boards_max)}
+        return {
+            board_id: self._store.board_entries(board_id) for board_id in islice(list(self.writer.boards), boards_max)
+        }
 
     # Snapshots and proof
 
@@ -151,7 +153,7 @@ class Running:
     def settle(self) -> None:
         """Do all that is due, now."""
         self.writer.roll_over()
-        self._windows_seen = -1
+        self._changed.update(dict.fromkeys(list(self.writer.boards)))
         self._archive_and_retire()
 
     def _keep_up(self) -> None:
@@ -191,22 +193,30 @@ class Running:
             self._archive_and_retire_now()
 
     def _archive_and_retire_now(self) -> None:
-        now, state = self.clock.now(), self.applier.state
-        if self._windows_seen == state.generation and now < self._next_gone:
+        now = self.clock.now()
+        while self._leaving and self._leaving[0][0] <= now:
+            self._changed[heappop(self._leaving)[1]] = None
+        while self._changed:
+            board_id, _ = self._changed.popitem()
+            try:
+                self._archive_and_retire_of(board_id, now)
+            except BaseException:
+                self._changed[board_id] = None  # the next upkeep tries again
+                raise
+
+    def _archive_and_retire_of(self, board_id: str, now: int) -> None:
+        board, live = self.writer.boards.get(board_id), self.applier.state.boards.get(board_id)
+        if board is None or live is None:  # deleted
             return
-        self._database.check_place()
-        self._windows_seen, self._next_gone = state.generation, NEVER
-        for board in self.writer.boards.values():
-            live = state.boards.get(board.id)
-            for instance in [] if live is None else [one for one in list(live.windows) if one in live.closed]:
-                gone_at = board.gone_at(board.window_of(instance), instance)
-                if live is None or gone_at is None:
-                    continue
-                self._archive.keep(self._store, board, live, instance)
-                if gone_at <= now:
-                    self.writer.retire(board.id, live.born, instance)
-                else:
-                    self._next_gone = min(self._next_gone, gone_at)
+        for instance in [one for one in list(live.windows) if one in live.closed]:
+            gone_at = board.gone_at(board.window_of(instance), instance)
+            if gone_at is None:
+                continue
+            self._archive.keep(self._store, board, live, instance)
+            if gone_at <= now:
+                self.writer.retire(board.id, live.born, instance)
+            else:
+                heappush(self._leaving, (gone_at, board_id))
 
     def _index_players(self) -> None:
         """Index events by player while nothing is written, or when that has been put off for long."""

@@ -24,7 +24,7 @@ from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.domain.board import Board
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds, check_instances_per_event, instances_per_event
+from rankd.domain.consistency import check_feeds, check_instances_per_event, feeders_of, instances_per_event
 from rankd.domain.definition import define_board, definition_of
 from rankd.domain.text import escaped
 from rankd.errors import BoardUnknown, FolderLocked, InvalidValue
@@ -262,9 +262,10 @@ def check(
     made = define_board(board, _whole(given, source, None if old is None else definition_of(old), sets))
     changes = [] if old is None else list(change(old, made))
     if others is not None:
-        check_feeds(made, others)
+        check_feeds(made, others, feeders_of(board, others))
     if target.url is None:
-        check_instances_per_event(made, others or {}, target.config().limits.instances_per_event_max)
+        feeders = feeders_of(board, others or {})
+        check_instances_per_event(made, others or {}, feeders, target.config().limits.instances_per_event_max)
     found = Checked(
         board,
         None if others is None else old is None,

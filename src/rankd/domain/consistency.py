@@ -29,32 +29,33 @@ def check_consistency(board: Board) -> None:
     _check_exact_top(board)
 
 
-def check_feeds(defined: Board, others: Mapping[str, Board]) -> None:
+def feeders_of(board_id: str, boards: Mapping[str, Board]) -> list[Board]:
+    """Return the boards that feed a board; every board is looked at."""
+    return [other for other in boards.values() if board_id in other.feeds and other.id != board_id]
+
+
+def check_feeds(defined: Board, others: Mapping[str, Board], feeders: Iterable[Board]) -> None:
     """Refuse feeds from or to a board that go nowhere, on to a third board or past a signature.
 
-    `others` are the boards there are, by id; one of the same id is replaced.
+    `others` are the boards there are, by id; one of the same id is replaced. `feeders` are those that feed it.
     """
-    boards = {**others, defined.id: defined}
-    for board in boards.values():
-        for fed_id in board.feeds:
-            if defined.id not in (board.id, fed_id):
-                continue
-            fed = boards.get(fed_id)
-            if fed is None:
-                raise InvalidValue("feeds", f"{board.id} feeds {fed_id}, which is not defined; define {fed_id} first")
-            if fed.feeds:
-                raise InvalidValue(
-                    "feeds",
-                    f"{board.id} feeds {fed_id}, which feeds {list_names(fed.feeds)}; feeds do not chain: "
-                    f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
-                )
-            if fed.signing is not None and board.signing != fed.signing:
-                raise InvalidValue(
-                    "feeds",
-                    f"{board.id} feeds {fed_id}, which takes only submissions signed with {fed.signing}, and is "
-                    f"{'not signed' if board.signing is None else f'signed with {board.signing}'} itself; "
-                    f'define {board.id} with signing = "{fed.signing}", or let it feed another board',
-                )
+    for board, fed_id in (*((defined, fed_id) for fed_id in defined.feeds), *((one, defined.id) for one in feeders)):
+        fed = defined if fed_id == defined.id else others.get(fed_id)
+        if fed is None:
+            raise InvalidValue("feeds", f"{board.id} feeds {fed_id}, which is not defined; define {fed_id} first")
+        if fed.feeds:
+            raise InvalidValue(
+                "feeds",
+                f"{board.id} feeds {fed_id}, which feeds {list_names(fed.feeds)}; feeds do not chain: "
+                f"name those in the feeds of {board.id} as well and take them out of {fed_id}",
+            )
+        if fed.signing is not None and board.signing != fed.signing:
+            raise InvalidValue(
+                "feeds",
+                f"{board.id} feeds {fed_id}, which takes only submissions signed with {fed.signing}, and is "
+                f"{'not signed' if board.signing is None else f'signed with {board.signing}'} itself; "
+                f'define {board.id} with signing = "{fed.signing}", or let it feed another board',
+            )
 
 
 def instances_per_event(board: Board, fed: Iterable[Board] = ()) -> int:
@@ -75,15 +76,16 @@ def instances_per_event(board: Board, fed: Iterable[Board] = ()) -> int:
     return recurring + max(accumulate(count for _, count in edges), default=0)
 
 
-def check_instances_per_event(board: Board, boards: Mapping[str, Board], instances_max: int) -> None:
+def check_instances_per_event(
+    board: Board, boards: Mapping[str, Board], feeders: Iterable[Board], instances_max: int
+) -> None:
     """Refuse a definition that lets one event touch more than it may: of the board, or of one that feeds it.
 
-    `boards` are those there are, by id. What is beyond the limit already may change, and not grow.
+    `boards` are those there are, by id, `feeders` those that feed it. What is beyond the limit already may change, and
+    not grow.
     """
-    changed = {**boards, board.id: board}
-    feeding = [other for other in boards.values() if board.id in other.feeds and other.id != board.id]
-    for one in (board, *feeding):
-        touched = _touched(one, changed)
+    for one in (board, *feeders):
+        touched = _touched(one, boards, board)
         if touched > instances_max and (one.id not in boards or touched > _touched(boards[one.id], boards)):
             fields = [name for name in ("windows", "periods", "scopes", "feeds") if getattr(board, name)]
             overlapping = instances_per_event(one) // one.scope_count - len(one.windows)
@@ -96,8 +98,10 @@ def check_instances_per_event(board: Board, boards: Mapping[str, Board], instanc
             )
 
 
-def _touched(board: Board, boards: Mapping[str, Board]) -> int:
-    return instances_per_event(board, [boards[fed_id] for fed_id in board.feeds if fed_id in boards])
+def _touched(board: Board, boards: Mapping[str, Board], defined: Board | None = None) -> int:
+    """Return how many instances an event of a board can touch once `defined` is, too."""
+    fed = (defined if defined is not None and one == defined.id else boards.get(one) for one in board.feeds)
+    return instances_per_event(board, [one for one in fed if one is not None])
 
 
 def can_only_improve(board: Board, keep: WindowKeep) -> bool:

@@ -115,8 +115,9 @@ class Changes:
         old = boards.get(board.id)
         if old is not None and not change(old, board):
             return
-        check_feeds(board, boards)
-        check_instances_per_event(board, boards, self._instances_per_event_max)
+        feeders = self._applier.directory.feeders_of(board.id)
+        check_feeds(board, boards, feeders)
+        check_instances_per_event(board, boards, feeders, self._instances_per_event_max)
         version = self._applier.state.versions.get(board.id, 0) + 1
         accepted = self._writer.acceptances.accepted(board, commit.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
@@ -125,7 +126,7 @@ class Changes:
 
     def _delete(self, commit: Commit, board_id: str, sender: str) -> None:
         board = self._writer.board(board_id)
-        feeding = [other.id for other in self._writer.boards.values() if board_id in other.feeds]
+        feeding = [other.id for other in self._applier.directory.feeders_of(board_id)]
         if feeding:
             raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
         commit.add_event(self._writer.acceptances.at(board, sender, Kind.DELETE, commit.at))

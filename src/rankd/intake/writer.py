@@ -55,8 +55,7 @@ class Writer:
         self._registry = registry
         self._clock = clock
         self._settings = settings
-        self.boards: Mapping[str, Board] = {}
-        self._read_boards()
+        self.boards: Mapping[str, Board] = applier.directory.boards
         self.acceptances = Acceptances(lambda: self.boards, self._version_of, ledger.number_context)
         self.at = ledger.head().at
         self._commits: GroupCommit[Task] = GroupCommit(
@@ -375,8 +374,6 @@ class Writer:
         context = self._ledger.context(stretch.context)
         if context.kind is not Kind.SCORE:
             self.acceptances.forget()
-            if context.kind in (Kind.DEFINE, Kind.DELETE):
-                self._read_boards()
 
     def _recover(self) -> None:
         """After a failed append: find out whether it took effect, and rank what did."""
@@ -397,7 +394,3 @@ class Writer:
 
     def _version_of(self, board_id: str) -> int:
         return self._applier.state.boards[board_id].version
-
-    def _read_boards(self) -> None:
-        state, catalogue = self._applier.state, self._applier.catalogue
-        self.boards = catalogue.current({board_id: live.version for board_id, live in state.boards.items()})

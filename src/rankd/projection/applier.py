@@ -134,6 +134,7 @@ class Applier:
             self._start_roll_ups(before, after, live)
         self.state.versions[context.board] = version
         self.directory.put(self.catalogue.board(context.board, version))
+        self.state.note_change(context.board)
         self._move_on(event)
 
     def _start_roll_ups(self, before: Board, after: Board, live: BoardState) -> None:
@@ -146,6 +147,7 @@ class Applier:
     def _delete(self, context: Context, event: Scored) -> None:
         state = self.state.boards.pop(context.board)
         self.directory.remove(context.board)
+        self.state.note_change(context.board)
         for instance in list(state.windows):
             self._drop(context.board, state, instance)
         self._move_on(event)
@@ -153,7 +155,7 @@ class Applier:
     def _close(self, context: Context, event: Scored) -> None:
         _, state = self._live(context)
         state.closed.add(_named(event))
-        self.state.generation += 1
+        self.state.note_change(context.board)
         self._move_on(event)
 
     def _retire(self, context: Context, event: Scored) -> None:
@@ -177,11 +179,10 @@ class Applier:
                 self.store.capture(key)
                 state.captured.add(key.text)
         state.midnight = event.at
-        self.state.generation += 1
+        self.state.note_change(board.id)
         self._move_on(event)
 
     def _drop(self, board_id: str, state: BoardState, instance: str) -> None:
-        self.state.generation += 1
         for scope in state.windows.pop(instance, ()):
             key = InstanceKey(board_id, instance, scope)
             self.store.drop(key)
@@ -189,6 +190,7 @@ class Applier:
             if key.text in state.captured:
                 state.captured.discard(key.text)
                 self.store.forget_capture(key)
+        self.state.note_change(board_id)
 
     def _live(self, context: Context) -> tuple[Board, BoardState]:
         return self.catalogue.board(context.board, context.boards[context.board].version), self.state.boards[

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
@@ -41,12 +41,34 @@ class Directory:
         """Sort these, once."""
         self._lock = threading.Lock()
         self._boards = {board.id: board for board in boards}
+        self._feeders: dict[str, set[str]] = {}  # by the board that is fed
+        for board in self._boards.values():
+            self._add_feeds(board)
         self._ids = sorted(self._boards)
         self._titles = sorted(_title_of(board) for board in self._boards.values() if _has_title(board))
 
     def __len__(self) -> int:
         """Return how many boards there are."""
         return len(self._ids)
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """All boards by id, as they are at any moment: whoever goes through them in another thread copies it first."""
+        return self._boards
+
+    def feeders_of(self, board_id: str) -> list[Board]:
+        """Return the boards that feed a board."""
+        return [self._boards[feeder] for feeder in sorted(self._feeders.get(board_id, ()))]
+
+    def _add_feeds(self, board: Board) -> None:
+        for fed in board.feeds:
+            self._feeders.setdefault(fed, set()).add(board.id)
+
+    def _drop_feeds(self, board: Board) -> None:
+        for fed in board.feeds:
+            self._feeders[fed].discard(board.id)
+            if not self._feeders[fed]:
+                del self._feeders[fed]
 
     def ids(self) -> list[str]:
         """Return the ids of all boards, in order."""
@@ -57,6 +79,9 @@ class Directory:
         with self._lock:
             before = self._boards.get(board.id)
             self._boards[board.id] = board
+            if before is not None:
+                self._drop_feeds(before)
+            self._add_feeds(board)
             if before is None:
                 insort(self._ids, board.id)
             elif _has_title(before):
@@ -68,6 +93,7 @@ class Directory:
         """Forget a board."""
         with self._lock:
             board = self._boards.pop(board_id)
+            self._drop_feeds(board)
             _take_out(self._ids, board_id)
             if _has_title(board):
                 _take_out(self._titles, _title_of(board))

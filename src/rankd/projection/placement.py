@@ -105,7 +105,7 @@ class Placement:
                 for _, instance in found:
                     if instance not in live.windows and instance not in live.retired:
                         live.windows[instance] = set()
-                        state.generation += 1
+                        state.note_change(board.id)
                 self.reached.append(Reached(board, live, found))
 
     @cached_property

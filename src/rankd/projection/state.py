@@ -36,9 +36,28 @@ class BoardState(msgspec.Struct):
         self.metadata.pop(text, None)
 
 
-class State(msgspec.Struct):
+class State(msgspec.Struct, dict=True):
     """All boards that are defined, by id, and the version that each id had last, deleted ones included."""
 
     boards: dict[str, BoardState] = {}
     versions: dict[str, int] = {}
     generation: int = 0  # counts the window instances that came and went
+
+    def __post_init__(self) -> None:
+        """Nobody has subscribed; who has is not saved."""
+        self._subscribers: list[dict[str, None]] = []
+
+    def subscribe(self) -> dict[str, None]:
+        """Return a set of ids that boards are put into when their windows or definitions change; all are at first.
+
+        The subscriber takes them out by `popitem`, in any thread.
+        """
+        changed = dict.fromkeys(self.boards)
+        self._subscribers.append(changed)
+        return changed
+
+    def note_change(self, board_id: str) -> None:
+        """Windows of a board have come or gone, or it was defined or deleted."""
+        for changed in self._subscribers:
+            changed[board_id] = None
+        self.generation += 1  # last: whoever sees it finds the board among the changed

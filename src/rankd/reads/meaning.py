@@ -50,9 +50,8 @@ class Meant(NamedTuple):
 
 
 class _Meaning(NamedTuple):
-    """What names meant, for as long as these boards and windows are there and until an instant."""
+    """What names meant, for as long as its board and these windows are there and until an instant."""
 
-    boards: Mapping[str, Board]
     generation: int
     since: int
     until: int
@@ -132,7 +131,7 @@ class Meaning:
             known is not None
             and known.since <= now < known.until
             and known.generation == self._state.generation
-            and known.boards is self._boards()
+            and known.meant.board is self._boards().get(board)
         ):
             found, where, key, counted, _, _ = known.meant
             return Meant(found, where, key, counted, now)
@@ -140,7 +139,7 @@ class Meaning:
 
     def _find_meaning(self, names: tuple[str, str | None, str | None, str | None], now: int) -> Meant:
         board, window, scope, ranking = names
-        generation, boards = self._state.generation, self._boards()
+        generation = self._state.generation
         found = self.board(board)
         resolved = resolve_window(found, window, now)
         live = self._state.boards.get(found.id)
@@ -158,7 +157,7 @@ class Meaning:
             until = until if span.end is None else min(until, span.end)
         if len(self._meanings) >= MEANINGS_MAX:
             self._meanings.clear()
-        self._meanings[names] = _Meaning(boards, generation, since, until, meant)
+        self._meanings[names] = _Meaning(generation, since, until, meant)
         return meant
 
     def meant_by_cursor(self, board: str, instance: str, where: Where) -> Meant:

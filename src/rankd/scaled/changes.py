@@ -74,7 +74,7 @@ class SharedChanges:
         """Delete a board with all its instances."""
 
         def delete() -> ControlEvent:
-            feeding = [other.id for other in self._definitions.boards.values() if board_id in other.feeds]
+            feeding = [other.id for other in self._definitions.applier.directory.feeders_of(board_id)]
             board = self._writer.board(board_id)
             if feeding:
                 raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
@@ -146,8 +146,9 @@ class SharedChanges:
             return None
         if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
             raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
-        check_feeds(board, boards)
-        check_instances_per_event(board, boards, self._instances_per_event_max)
+        feeders = self._definitions.applier.directory.feeders_of(board.id)
+        check_feeds(board, boards, feeders)
+        check_instances_per_event(board, boards, feeders, self._instances_per_event_max)
         version = self._definitions.next_version(board.id)
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})

@@ -67,6 +67,7 @@ class RollOvers:
         if self._controls != follower.controls:
             self._controls = follower.controls
             self._boards = catalogue.current({one: live.version for one, live in state.boards.items()})
+            self._schedule.replan()
         return self._schedule
 
     def _retired(self, follower: Follower, now: int) -> list[Due]:

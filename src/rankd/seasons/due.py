@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from rankd.domain.board import Board
@@ -25,14 +27,18 @@ class Due(NamedTuple):
 
 
 class Schedule:
-    """When the next event is due; worked out anew when windows or definitions have come or gone."""
+    """When the next event is due; of boards that have changed it is worked out anew, of the others it is remembered."""
 
     def __init__(self, state: State, boards: Callable[[], Mapping[str, Board]]) -> None:
         """`boards` are those defined now."""
         self._state = state
         self._boards = boards
-        self._planned: object = None
+        self._changed = state.subscribe()
+        self._lock = threading.Lock()  # readers ask, too
+        self._generation = -1
         self._next = NEVER
+        self._first_of: dict[str, int] = {}  # when the first event of a board is due
+        self._heap: list[tuple[int, str]] = []  # of these, and some that hold no longer
 
     def is_due(self, now: int) -> bool:
         """Tell whether something is due."""
@@ -41,31 +47,60 @@ class Schedule:
     @property
     def next_at(self) -> int:
         """When the next event is due."""
-        seen = (self._state.generation, id(self._boards()))
-        if seen != self._planned:
-            self._next = min((due.at for due in self._all()), default=NEVER)
-            self._planned = seen
+        generation = self._state.generation
+        if generation != self._generation:
+            with self._lock:
+                self._plan()
+                self._next = self._heap[0][0] if self._heap else NEVER
+                self._generation = generation
         return self._next
+
+    def replan(self) -> None:
+        """Work everything out anew: definitions have changed in a way that the state does not tell."""
+        self._changed.update(dict.fromkeys((*self._first_of, *self._state.boards)))
+        self._generation = -1
 
     def due(self, now: int) -> list[Due]:
         """Return what is due, in the order of time; of several midnights only the last matters."""
-        self._planned = None
-        found = [due for due in self._all() if due.at <= now]
+        with self._lock:
+            self._plan()
+            self._generation = -1
+            ready: set[tuple[int, str]] = set()
+            while self._heap and self._heap[0][0] <= now:
+                at, board_id = heappop(self._heap)
+                if self._first_of.get(board_id) == at:
+                    ready.add((at, board_id))
+            for entry in ready:  # they are due until their events have been applied
+                heappush(self._heap, entry)
+        boards = self._boards()
+        found = [due for _, board_id in ready for due in self._of(board_id) if due.at <= now]
         for index, due in enumerate(found):
             if due.kind is Kind.MIDNIGHT:
-                found[index] = due._replace(at=self._boards()[due.board].zone.midnights_around(now)[0])
+                found[index] = due._replace(at=boards[due.board].zone.midnights_around(now)[0])
         return sorted(found, key=lambda due: (due.at, due.board, due.kind != Kind.MIDNIGHT, due.instance or ""))
 
-    def _all(self) -> Iterator[Due]:
-        for board in self._boards().values():
-            live = self._state.boards.get(board.id)
-            if live is None:  # deleted a moment ago
-                continue
-            if (midnight := next_midnight(board, live)) is not None:
-                yield Due(midnight, board.id, Kind.MIDNIGHT)
-            for instance in list(live.windows):  # a copy: readers ask while windows come and go
-                if instance not in live.closed and (final := board.final_at(board.window_of(instance), instance)):
-                    yield Due(final, board.id, Kind.CLOSE, instance)
+    def _plan(self) -> None:
+        """Find out when the first events of changed boards are due, and let the heap begin with one that holds."""
+        while self._changed:
+            board_id, _ = self._changed.popitem()
+            first = min((due.at for due in self._of(board_id)), default=None)
+            if first is None:
+                self._first_of.pop(board_id, None)
+            elif self._first_of.get(board_id) != first:
+                self._first_of[board_id] = first
+                heappush(self._heap, (first, board_id))
+        while self._heap and self._first_of.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+
+    def _of(self, board_id: str) -> Iterator[Due]:
+        board, live = self._boards().get(board_id), self._state.boards.get(board_id)
+        if board is None or live is None:  # deleted
+            return
+        if (midnight := next_midnight(board, live)) is not None:
+            yield Due(midnight, board_id, Kind.MIDNIGHT)
+        for instance in list(live.windows):  # a copy: readers ask while windows come and go
+            if instance not in live.closed and (final := board.final_at(board.window_of(instance), instance)):
+                yield Due(final, board_id, Kind.CLOSE, instance)
 
 
 def next_midnight(board: Board, live: BoardState) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankd.domain.change import change
-from rankd.domain.consistency import check_feeds
+from rankd.domain.consistency import check_feeds, feeders_of
 from rankd.domain.definition import define_board
 from rankd.errors import DefinitionConflict, InvalidValue
 
@@ -117,7 +117,7 @@ def test_a_board_is_compared_with_itself_only() -> None:
 def _boards(**feeds: list[str]) -> None:
     boards = {name: define_board(name, {"feeds": fed}) for name, fed in feeds.items()}
     for board in boards.values():
-        check_feeds(board, boards)
+        check_feeds(board, boards, feeders_of(board.id, boards))
 
 
 def test_many_boards_may_feed_one() -> None:
@@ -144,7 +144,7 @@ def test_a_signed_board_is_fed_by_boards_with_the_same_signing_key(feeding: str 
     boards = {"frame": define_board("frame", {"feeds": ["xp"], "signing": feeding})}
     boards["xp"] = define_board("xp", {"signing": fed})
     for board in boards.values():
-        check_feeds(board, boards)
+        check_feeds(board, boards, feeders_of(board.id, boards))
 
 
 @pytest.mark.parametrize(("feeding", "said"), [(None, "not signed"), ("other", "signed with other")])
@@ -155,9 +155,9 @@ def test_a_feed_is_no_way_past_a_signature(feeding: str | None, said: str, defin
     with pytest.raises(
         InvalidValue, match=f'feeds: frame feeds xp, .* is {said} itself; define frame with signing = "re'
     ):
-        check_feeds(boards[defined], boards)
+        check_feeds(boards[defined], boards, feeders_of(boards[defined].id, boards))
 
 
 def test_feeds_between_other_boards_do_not_keep_a_board_from_being_defined() -> None:
     boards = {"frame": define_board("frame", {"feeds": ["xp"]}), "xp": define_board("xp", {"signing": "relay"})}
-    check_feeds(define_board("words", {}), boards)
+    check_feeds(define_board("words", {}), boards, feeders_of(define_board("words", {}).id, boards))

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from rankd.domain import consistency
 from rankd.domain.board import Board
-from rankd.domain.consistency import check_instances_per_event, instances_per_event
+from rankd.domain.consistency import feeders_of, instances_per_event
 from rankd.domain.definition import define_board
 from rankd.errors import InvalidValue
 
@@ -25,6 +26,10 @@ def period(name: str, start: int, end: int) -> dict[str, object]:
 
 def by_id(*boards: Board) -> Mapping[str, Board]:
     return {one.id: one for one in boards}
+
+
+def check_instances_per_event(defined: Board, boards: Mapping[str, Board], instances_max: int) -> None:
+    consistency.check_instances_per_event(defined, boards, feeders_of(defined.id, boards), instances_max)
 
 
 def test_every_window_counts_in_every_scope() -> None:

@@ -36,7 +36,7 @@ class Planned:
 
     def holds(self, board: str, *instances: str) -> None:
         self.state.boards[board].windows.update({instance: {"global"} for instance in instances})
-        self.state.generation += 1
+        self.state.note_change(board)
 
     def due(self, now: int) -> list[tuple[int, str, str, str | None]]:
         return [(due.at, due.board, due.kind.value, due.instance) for due in self.schedule.due(now)]
@@ -100,7 +100,7 @@ def test_what_is_closed_is_not_due_again() -> None:
     planned = Planned(0, arcade={"windows": ["daily"]})
     planned.holds("arcade", "daily:2026-05-04")
     planned.state.boards["arcade"].closed.add("daily:2026-05-04")
-    planned.state.generation += 1
+    planned.state.note_change("arcade")
 
     assert not planned.schedule.is_due(NEVER - 1)
 

@@ -21,6 +21,7 @@ streams_max = {STREAMS_MAX}
 streams_per_address_max = {STREAMS_MAX}
 [limits]
 requests_max = {REQUESTS_MAX}
+connections_per_address_max = {REQUESTS_MAX}
 """
 
 

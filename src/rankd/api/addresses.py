@@ -54,6 +54,11 @@ class Addresses:
                 break
         return str(client)  # the first who is not ours; if they all are, the one furthest away
 
+    def is_proxy(self, peer: str) -> bool:
+        """Tell whether a connection comes from one of the proxies."""
+        address = _read(peer) if self._trusted else None
+        return address is not None and self._trusts(address)
+
     def _trusts(self, address: _Address) -> bool:
         return any(address in network for network in self._trusted)
 

@@ -5,7 +5,7 @@
 
 A request whose client has gone is cancelled: closing the sending side counts as gone. What one connection may hold is
 bounded: its head by `limits.header_bytes_max`, a body by `BODY_BUFFER_BYTES_MAX` until the application asks for it,
-pipelined requests by what fits into `HEAD_SLICE_BYTES`.
+pipelined requests by `PIPELINED_BYTES_MAX`, and answers that it does not read by one and `WRITE_BUFFER_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ HEAD_SLICE_BYTES = 4_096  # parsed at a time, so that pipelined requests are few
 BODY_SLICE_BYTES = 32 * 1024
 WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet taken by the client; writers wait above it
 FRAMING_MAX = 8  # bytes of chunk sizes, extensions and trailers for each byte of a body
+PIPELINED_BYTES_MAX = 256 * 1024  # of requests that wait until those before them are answered
+UNASKED_BYTES_MAX = 64 * 1024  # of a body that no call of its method reads
+STALLED_S = 30.0  # a client that reads nothing of its answer for so long is cut
 LINGER_S = 2.0  # a client that still sends may read its answer for so long
-LINGER_BYTES_MAX = 1024 * 1024
+LINGER_BYTES_MAX = 16 * 1024 * 1024
 _HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
 _NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))
+_BODILESS = ("GET", "HEAD")
+_UPGRADE = (b"connection", b"upgrade", b"http2-settings")
 _FRAMING = (b"content-length", b"transfer-encoding")
 _log = logging.getLogger("rankd")
 
@@ -58,6 +63,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._client: tuple[str, int] | None = None
+        self.address = ""
         self.is_gone = False
         self.is_write_paused = False
         self.deadline = 0.0  # loop time at which it is cut; 0: it is being answered
@@ -71,12 +77,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._current: HttpExchange | None = None  # it is being answered
         self._waiting: deque[HttpExchange] = deque()  # read, and answered later
         self._upgrading: HttpExchange | None = None
+        self._takes_upgrade = False
         self._unparsed = b""
         self._is_paused = False
         self._refusal: tuple[int, str] | None = None  # answered when those before it have been
         self._websocket: WebSocketExchange | None = None
         self._is_lingering = False
         self._lingered_bytes = 0
+        self._unsent_bytes = 0  # when it was looked at last
 
     # From the event loop
 
@@ -87,8 +95,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._client = peer[:2] if isinstance(peer, tuple) else None
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.deadline = self._loop.time() + self._server.header_read_s
+        self.address = self._client[0] if self._client is not None else ""
         if not self._server.admit(self):
-            self._answer_and_close(503, "the server has as many connections as it takes; try again in a moment")
+            self._refuse(503, "the server has as many connections as it takes; try again in a moment")
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client has gone, or has been cut."""
@@ -143,8 +152,12 @@ class HttpConnection(asyncio.BufferedProtocol):
             if not waiter.done():
                 waiter.set_result(None)
         self._writable.clear()
-        if self._websocket is not None and not self.is_gone:
+        if self.is_gone:
+            return
+        if self._websocket is not None:
             self._websocket.resumed_writing()
+        elif self._current is None and not (self._is_lingering or self._transport.is_closing()):
+            self._advance()
 
     # For exchanges
 
@@ -172,7 +185,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def resume_body(self) -> None:
         """Read on."""
-        if self._is_paused and not self._unparsed:
+        if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
 
@@ -183,8 +196,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         offset = 0
         while offset < len(data):
             if self._waiting:  # no more than one slice ahead of what is answered
+                # Reading goes on: whoever pauses it does not notice that the client has gone.
                 self._unparsed = data[offset:]
-                self.pause_body()
+                if len(self._unparsed) > PIPELINED_BYTES_MAX:
+                    self._refuse(400, f"{PIPELINED_BYTES_MAX} bytes of requests wait for their answers; send fewer")
                 return
             size = BODY_SLICE_BYTES if self._reading is not None else HEAD_SLICE_BYTES
             piece = data if offset == 0 and len(data) <= size else data[offset : offset + size]
@@ -246,7 +261,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_in_head = False
         parser = self._parser
         version = parser.get_http_version()
-        keep_alive = parser.should_keep_alive()
+        method = parser.get_method().decode()
+        keep_alive = parser.should_keep_alive() and version == "1.1"
         expects_continue = is_websocket = False
         if len(self._noted) != 1 or self._noted[0][0] != b"host":
             expects_continue, is_websocket = self._check_noted(version)
@@ -259,7 +275,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 "type": "http",
                 "asgi": _ASGI,
                 "http_version": version,
-                "method": parser.get_method().decode(),
+                "method": method,
                 "scheme": self._server.scheme,
                 "path": path.decode() if b"%" not in path else unquote_to_bytes(path).decode(errors="replace"),
                 "raw_path": path,
@@ -272,15 +288,17 @@ class HttpConnection(asyncio.BufferedProtocol):
             keep_alive=keep_alive and not self._server.is_stopping,
             expects_continue=expects_continue,
         )
+        if parser.should_upgrade():  # the parser stops behind the head
+            if method == "CONNECT":
+                raise _RefusedError(405, "this is no proxy")
+            self._reading = self._upgrading = exchange
+            self._takes_upgrade = is_websocket and method == "GET"
+            has_body = any(name in _FRAMING for name, _ in self._headers)
+            if self._takes_upgrade and (version != "1.1" or has_body):
+                raise _RefusedError(400, "a WebSocket handshake is HTTP/1.1 and has no body")
+            return
         self._reading = exchange
-        if parser.should_upgrade():
-            exchange.keep_alive = False  # the parser stops behind this request
-            if is_websocket and exchange.scope["method"] == "GET":
-                if version != "1.1" or any(name in _FRAMING for name, _ in self._headers):
-                    raise _RefusedError(400, "a WebSocket handshake is HTTP/1.1 and has no body")
-                self._upgrading = exchange
-                return
-        if self._current is None:
+        if self._current is None and not self.is_write_paused:
             self._start(exchange)
         else:
             self._waiting.append(exchange)
@@ -296,17 +314,27 @@ class HttpConnection(asyncio.BufferedProtocol):
             values[name] = value.lower()
         if b"host" not in values and version == "1.1":
             raise _RefusedError(400, "host: must be sent")
-        if values.get(b"transfer-encoding", b"chunked") != b"chunked":
-            raise _RefusedError(501, "transfer-encoding: must be chunked")
+        if b"transfer-encoding" in values:
+            if version != "1.1":
+                raise _RefusedError(400, "transfer-encoding: must not be sent with HTTP/1.0")
+            if values[b"transfer-encoding"] != b"chunked":
+                raise _RefusedError(501, "transfer-encoding: must be chunked")
         expected = values.get(b"expect")
         if expected is not None and expected != b"100-continue":
             raise _RefusedError(417, "expect: must be 100-continue")
-        return expected is not None, values.get(b"upgrade") == b"websocket"
+        return expected is not None and version == "1.1", values.get(b"upgrade") == b"websocket"
 
     def on_body(self, piece: bytes) -> None:
-        """Take a piece of the body."""
-        if self._reading is not None:
-            self._reading.add(piece)
+        """Take a piece of the body; one that its method does not have is dropped, up to a limit."""
+        reading = self._reading
+        if reading is None:
+            return
+        if reading.scope["method"] not in _BODILESS:
+            reading.add(piece)
+            return
+        reading.received_bytes += len(piece)
+        if reading.received_bytes > UNASKED_BYTES_MAX:
+            raise _RefusedError(413, f"a {reading.scope['method']} has no body")
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -343,13 +371,20 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._answer_and_close(500, "a fault of the server; its log tells more")
         elif not exchange.keep_alive:
             self._close()
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Go on to what waits, once the client has read enough of the answers before it."""
+        if self.is_write_paused:
+            self.deadline = self._loop.time() + STALLED_S
         elif self._waiting:
             self._start(self._waiting.popleft())
             self._parse_on()
         elif self._refusal is not None:
             self._answer_and_close(*self._refusal)
         elif self._server.is_stopping:
-            self._transport.close()
+            self._close()
         else:
             self.deadline = self._loop.time() + self._server.keep_alive_s
             self._parse_on()
@@ -373,6 +408,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._answer_and_close(status, problem)
         elif reading is self._current:
             reading.abort_body()
+            if status == 413 and reading.task is not None:
+                reading.task.cancel()
 
     def _answer_and_close(self, status: int, problem: str) -> None:
         response = made_response(status, problem, _CODES.get(status, "malformed_request"))
@@ -386,21 +423,25 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         """Close the connection behind an answer; bytes that nobody read would make the system cut it before."""
+        self._is_in_head = False
         if self._refusal is None and self._reading is None and not self._unparsed:
+            self.deadline = self._loop.time() + STALLED_S
             self._transport.close()
-        elif self._transport.can_write_eof():
-            self._is_lingering, self._unparsed = True, b""
-            self.deadline = self._loop.time() + LINGER_S
+            return
+        self._is_lingering, self._unparsed = True, b""
+        self.deadline = self._loop.time() + LINGER_S
+        if self._transport.can_write_eof():
             self._transport.write_eof()
-            self.resume_body()
-        else:
-            self._transport.close()
+        self.resume_body()
 
     def _upgrade(self, rest: bytes) -> None:
         """The parser has stopped behind a request that asks for another protocol."""
         exchange, self._upgrading = self._upgrading, None
         if exchange is None:
-            return  # it is answered as it is, and the connection ends
+            return
+        if not self._takes_upgrade:
+            self._parse_without_upgrade(exchange.scope, rest)
+            return
         try:
             accept = accept_of(exchange.scope["headers"])
         except HandshakeError as problem:
@@ -417,6 +458,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         websocket.task = self._loop.create_task(self._run_websocket(websocket))
         if rest:
             websocket.feed(rest)
+
+    def _parse_without_upgrade(self, scope: dict[str, Any], rest: bytes) -> None:
+        """Read a request as if it had not asked for another protocol, and what comes behind its head."""
+        self._reading = None
+        self._parser = httptools.HttpRequestParser(self)
+        lines = [b"%b: %b" % header for header in scope["headers"] if header[0] not in _UPGRADE]
+        first = b"%b %b HTTP/%b" % (scope["method"].encode(), self._url, scope["http_version"].encode())
+        self._parse(b"\r\n".join((first, *lines, b"", b"")) + rest)
 
     async def _run_websocket(self, websocket: WebSocketExchange) -> None:
         try:
@@ -437,9 +486,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._current is None and self._websocket is None and not self.is_gone:
             self._transport.close()
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the client has not read all of its answer."""
+        return self._transport.get_write_buffer_size() > 0
+
     def time_out(self) -> None:
-        """End a connection whose deadline has passed; whoever has begun a request is told."""
-        if self._is_in_head:
+        """End a connection whose deadline has passed; a client that still reads its answer has more time."""
+        unsent_bytes, before = self._transport.get_write_buffer_size(), self._unsent_bytes
+        self._unsent_bytes = unsent_bytes
+        if unsent_bytes and (not before or unsent_bytes < before):
+            self.deadline = self._loop.time() + STALLED_S
+        elif self._is_in_head and not unsent_bytes:
             self._refuse(408, "the head of the request was not sent to its end in time")
         else:
             self.abort()

@@ -49,14 +49,13 @@ class HttpExchange:
     """One request on a connection, and how far its body and its response have come."""
 
     __slots__ = (
-        "_buffered_bytes",
+        "_body",
         "_expects_continue",
         "_head",
         "_is_aborted",
         "_is_chunked",
         "_is_end_received",
         "_link",
-        "_pieces",
         "_waiter",
         "framing_bytes",
         "is_body_complete",
@@ -80,8 +79,7 @@ class HttpExchange:
         self.received_bytes = 0  # of its body
         self.framing_bytes = 0  # around the pieces of its body
         self._expects_continue = expects_continue
-        self._pieces: list[bytes] = []
-        self._buffered_bytes = 0
+        self._body: bytes | bytearray = b""  # received, and not asked for yet
         self._is_end_received = False  # the application has been given the last piece
         self._waiter: asyncio.Future[None] | None = None
         self._head: tuple[int, list[Header]] | None = None  # held back until the first piece of the body
@@ -93,9 +91,13 @@ class HttpExchange:
     def add(self, piece: bytes) -> None:
         """Take a piece of the body."""
         self.received_bytes += len(piece)
-        self._pieces.append(piece)
-        self._buffered_bytes += len(piece)
-        if self._buffered_bytes > BODY_BUFFER_BYTES_MAX:
+        if not self._body:
+            self._body = piece
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += piece
+        if len(self._body) > BODY_BUFFER_BYTES_MAX:
             self._link.pause_body()
         self._wake()
 
@@ -106,13 +108,13 @@ class HttpExchange:
 
     def abort_body(self) -> None:
         """The body cannot be read to its end: the application learns that it does not come."""
-        self._pieces.clear()
+        self._body = b""
         self._is_aborted = True
         self._wake()
 
     def disconnect(self) -> None:
         """The client is gone: `receive` says so, and work that nobody waits for any more is cancelled."""
-        self._pieces.clear()
+        self._body = b""
         if self._waiter is not None:
             self._wake()
         elif self.task is not None:
@@ -129,12 +131,10 @@ class HttpExchange:
     async def receive(self) -> Mapping[str, Any]:
         """Return the next piece of the body, or that the client is gone."""
         while not (self._link.is_gone or self._is_aborted):
-            if self._pieces:
-                body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-                self._pieces.clear()
-                if self._buffered_bytes > BODY_BUFFER_BYTES_MAX:
+            if self._body:
+                body, self._body = bytes(self._body), b""
+                if len(body) > BODY_BUFFER_BYTES_MAX:
                     self._link.resume_body()
-                self._buffered_bytes = 0
                 self._is_end_received = self.is_body_complete
                 return {"type": "http.request", "body": body, "more_body": not self.is_body_complete}
             if self.is_body_complete and not self._is_end_received:

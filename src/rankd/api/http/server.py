@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
+from rankd.api.addresses import Addresses, limited_as
 from rankd.api.http.connection import HttpConnection
 from rankd.config.model import Config
-from rankd.errors import AddressTaken
+from rankd.errors import AddressTaken, InvalidValue
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -21,6 +24,7 @@ BACKLOG = 1_024
 READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
 SWEEP_EVERY_S = 1.0
 TLS_HANDSHAKE_S = 10.0
+_log = logging.getLogger("rankd")
 SPARE_FILES = 256  # beside those of connections: the ledger, snapshots, logs
 
 
@@ -44,7 +48,10 @@ class HttpServer:
         self._tls = _tls_context(server.tls_cert, server.tls_key) if server.tls_cert else None
         self.scheme = "https" if self._tls else "http"
         self._connections_max = limits.requests_max
-        self._connections: dict[HttpConnection, None] = {}  # the oldest first
+        self._connections: dict[HttpConnection, Hashable] = {}  # with the address that counts; the oldest first
+        self._by_address: dict[Hashable, int] = {}
+        self._per_address_max = limits.connections_per_address_max
+        self._addresses = Addresses(server.trusted_proxies)
         self._listener: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self.loop: asyncio.AbstractEventLoop
@@ -60,7 +67,14 @@ class HttpServer:
     async def start(self) -> None:
         """Begin to listen; AddressTaken where somebody else does."""
         self.loop = asyncio.get_running_loop()
-        _raise_file_limit(self._connections_max + SPARE_FILES)
+        files = _raise_file_limit(self._connections_max + SPARE_FILES)
+        if files < self._connections_max + SPARE_FILES:
+            self._connections_max = max(1, files - SPARE_FILES)
+            _log.warning(
+                "the process may open %d files and takes %d connections, fewer than limits.requests_max; raise ulimit -n",
+                files,
+                self._connections_max,
+            )
         try:
             self._listener = await self.loop.create_server(
                 lambda: HttpConnection(self),
@@ -80,18 +94,37 @@ class HttpServer:
         """Take a connection, in place of an idle one where there are as many as there may be."""
         if self.is_stopping:
             return False
-        if len(self._connections) >= self._connections_max:
-            idle = next((one for one in self._connections if one.deadline), None)
-            if idle is None:
+        address = limited_as(connection.address) if connection.address else None
+        if self._addresses.is_proxy(connection.address):
+            address = None
+        if address is not None and self._by_address.get(address, 0) >= self._per_address_max:
+            if not self._evict(address):
                 return False
-            del self._connections[idle]
-            idle.abort()
-        self._connections[connection] = None
+        elif len(self._connections) >= self._connections_max and not self._evict(None):
+            return False
+        self._connections[connection] = address
+        if address is not None:
+            self._by_address[address] = self._by_address.get(address, 0) + 1
         return True
+
+    def _evict(self, address: Hashable) -> bool:
+        """Cut the connection that has been open longest of those that are idle, of an address or of all."""
+        for connection, other in self._connections.items():
+            if connection.deadline and not connection.has_unsent and address in (None, other):
+                self.forget(connection)
+                connection.abort()
+                return True
+        return False
 
     def forget(self, connection: HttpConnection) -> None:
         """A connection has ended."""
-        self._connections.pop(connection, None)
+        address = self._connections.pop(connection, None)
+        if address is not None:
+            left = self._by_address[address] - 1
+            if left:
+                self._by_address[address] = left
+            else:
+                del self._by_address[address]
 
     @property
     def connections(self) -> Collection[HttpConnection]:
@@ -105,7 +138,11 @@ class HttpServer:
             self.date_line = _date_line()
             now = self.loop.time()
             for connection in [one for one in self._connections if 0 < one.deadline <= now]:
-                connection.time_out()
+                try:
+                    connection.time_out()
+                except Exception:  # of one connection, and none of the others' business
+                    _log.exception("a connection cannot be ended")
+                    connection.abort()
 
     def stop_listening(self) -> None:
         """Take no more connections, close those that are idle, and let each other one end with its answer."""
@@ -132,14 +169,17 @@ def _date_line() -> bytes:
 def _tls_context(certificate: str, key: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key or None)
+    try:
+        context.load_cert_chain(Path(certificate).expanduser(), Path(key).expanduser() if key else None)
+    except (OSError, ssl.SSLError) as problem:
+        raise InvalidValue("server.tls_cert, server.tls_key", f"cannot be used: {problem}") from None
     return context
 
 
-def _raise_file_limit(files: int) -> None:
-    """Let the process have a file for each connection, as far as it may."""
+def _raise_file_limit(files: int) -> int:
+    """Let the process have a file for each connection, as far as it may; return how many it may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < files:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (files if hard == resource.RLIM_INFINITY else min(files, hard), hard)
-        )
+    if soft != resource.RLIM_INFINITY and soft < files:
+        soft = files if hard == resource.RLIM_INFINITY else min(files, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return files if soft == resource.RLIM_INFINITY else soft

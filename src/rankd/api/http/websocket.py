@@ -80,6 +80,7 @@ class WebSocketExchange:
         self._messages: deque[Mapping[str, Any]] = deque([{"type": "websocket.connect"}])
         self._waiter: asyncio.Future[None] | None = None
         self._is_accepted = False
+        self._is_refused = False
         self._is_closing = False  # a close frame has been sent
         self._is_over = False  # the application has been given the end
         self._unanswered_ping: bytes | None = None
@@ -87,7 +88,7 @@ class WebSocketExchange:
     @property
     def held_bytes(self) -> int:
         """How much is kept of what the client sent."""
-        waiting = sum(len(message.get("text") or message.get("bytes") or b"") for message in self._messages)
+        waiting = sum(len(message.get("encoded") or message.get("bytes") or b"") for message in self._messages)
         return self._reader.held_bytes + waiting
 
     # From the connection
@@ -122,13 +123,14 @@ class WebSocketExchange:
             self._is_closing = True
             self._link.write(close_frame(code) if code != NO_CODE else frame(CLOSE, b""))
             self._transport.close()
+            self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)  # whoever does not read is not waited for
             self._deliver_end(code)
         elif opcode == TEXT:
             try:
-                text = payload.decode()
+                payload.decode()
             except UnicodeDecodeError:
                 raise FrameError(1007, "a text message must be UTF-8") from None
-            self._deliver({"type": "websocket.receive", "text": text})
+            self._deliver({"type": "websocket.receive", "encoded": payload})  # text may take four times as much
         elif opcode == BINARY:
             self._deliver({"type": "websocket.receive", "bytes": payload})
         return opcode != CLOSE
@@ -178,10 +180,21 @@ class WebSocketExchange:
 
     def finish(self) -> None:
         """The application has ended: so does the connection."""
-        if not self._is_accepted:
-            self._transport.close()
-        elif not self._is_closing:
+        if not self._is_accepted and not self._is_refused:
+            self._refuse(b"500 Internal Server Error", b"a fault of the server; its log tells more")
+        elif self._is_accepted and not self._is_closing:
             self._close(1011, "a fault of the server")
+
+    def _refuse(self, status: bytes, reason: bytes) -> None:
+        """Answer a handshake that is not accepted, and close the connection."""
+        self._is_refused = True
+        headers = b"".join(b"%b: %b\r\n" % header for header in EVERY_ANSWER)
+        self._link.write(
+            b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n%b%b\r\n%b" % (status, len(reason), headers, self._link.date_line, reason)
+        )
+        self._transport.close()
+        self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)
 
     # The application's side
 
@@ -198,7 +211,8 @@ class WebSocketExchange:
         elif not self._messages and self._is_accepted and not self._is_closing:
             self._link.resume_body()
             self.feed(b"")  # what was left when reading paused
-        return message
+        encoded = message.get("encoded")
+        return message if encoded is None else {"type": "websocket.receive", "text": encoded.decode()}
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Accept, send a message, or close."""
@@ -212,13 +226,7 @@ class WebSocketExchange:
                 b"sec-websocket-accept: %b\r\n%b\r\n" % (self._accept, self._link.date_line)
             )
         elif kind == "websocket.close" and not self._is_accepted:
-            reason = str(message.get("reason") or "refused").encode()
-            headers = b"".join(b"%b: %b\r\n" % header for header in EVERY_ANSWER)
-            self._link.write(
-                b"HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-                b"connection: close\r\n%b%b\r\n%b" % (len(reason), headers, self._link.date_line, reason)
-            )
-            self._transport.close()
+            self._refuse(b"403 Forbidden", str(message.get("reason") or "refused").encode())
         elif self._is_closing:
             return
         elif kind == "websocket.close":

@@ -376,3 +376,120 @@ def test_stopping_lets_a_request_end_and_closes_what_is_idle() -> None:
             assert await busy.until_closed() == b""
 
     run(test)
+
+
+def test_answers_that_nobody_reads_are_not_made_ahead() -> None:
+    async def test() -> None:
+        made = 0
+
+        async def large(_scope: Any, _receive: Any, send: Any) -> None:
+            nonlocal made
+            made += 1
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x" * 1_000_000})
+
+        async with serving(large) as server:
+            client = await RawClient.to(server)
+            count = 200
+            await client.send(GET * count)
+            await eventually(lambda: any(one.is_write_paused for one in server.connections))
+            assert made < count / 4
+            for _ in range(count):
+                assert len((await client.response())[2]) == 1_000_000
+            assert made == count
+            client.close()
+
+    run(test)
+
+
+def test_a_request_for_another_protocol_is_answered_with_its_body() -> None:
+    async def test() -> None:
+        seen: list[dict[str, Any]] = []
+        async with serving(echoing(seen)) as server:
+            client = await RawClient.to(server)
+            head = b"POST /x?y HTTP/1.1\r\nHost: here\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+            await client.send(head + b"HTTP2-Settings: AAMAAABk\r\nContent-Length: 5\r\n\r\nhello" + GET)
+            assert (await client.response())[2] == b"hello"
+            assert (await client.response())[0] == 200
+            client.close()
+        assert [one["raw_path"] for one in seen] == [b"/x", b"/a/b"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("status", "sent"),
+    [
+        (413, b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + b"x" * 200_000),
+        (400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        (405, b"CONNECT /a HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ],
+)
+def test_what_no_client_needs_is_refused(status: int, sent: bytes) -> None:
+    async def waiting(_scope: Any, _receive: Any, _send: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        async with serving(waiting) as server:
+            assert (await exchange(server, sent)).startswith(b"HTTP/1.1 %d " % status)
+
+    run(test)
+
+
+def test_a_client_that_leaves_behind_pipelined_requests_is_noticed() -> None:
+    async def test() -> None:
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async with serving(app) as server:
+            client = await RawClient.to(server)
+            await client.send(GET * 500)
+            await began.wait()
+            client.close()
+            await ended.wait()
+
+    run(test)
+
+
+def test_who_does_not_read_the_last_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankd.api.http.connection.STALLED_S", 0.2)
+
+    async def test() -> None:
+        async with serving(answering(b"x" * 50_000_000)) as server:
+            client = await RawClient.to(server)
+            await client.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            await eventually(lambda: len(server.connections) == 1)
+            await eventually(lambda: len(server.connections) == 0)
+            client.close()
+
+    run(test)
+
+
+def test_one_address_cannot_take_all_connections() -> None:
+    async def test() -> None:
+        going = asyncio.Event()
+
+        async def app(_scope: Any, _receive: Any, send: Any) -> None:
+            await going.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        async with serving(app, Limits(connections_per_address_max=2)) as server:
+            clients = [await RawClient.to(server) for _ in range(2)]
+            for client in clients:
+                await client.send(GET)
+            await eventually(lambda: [one.deadline for one in server.connections] == [0.0, 0.0])
+            other = await RawClient.to(server)
+            assert (await other.until_closed()).startswith(b"HTTP/1.1 503")
+            going.set()
+            for client in clients:
+                assert (await client.response())[0] == 200
+                client.close()
+
+    run(test)

@@ -114,19 +114,33 @@ def masking(secrets: Iterable[str] = (), characters_max: int = TEXT_CHARACTERS_M
     >>> masking(["hunter2"])("GET /v1/stream?ticket=k3J9x of redis://:pw@cache with hunter2")
     'GET /v1/stream?ticket=*** of redis://:***@cache with ***'
     """
-    known = sorted({secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN}, key=len, reverse=True)
+    known = sorted({secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN})
 
     def mask(text: str) -> str:
         if len(text) > characters_max:
             text = _cut(text, known, characters_max)
-        for secret in known:  # a longer one may hold a shorter one
-            text = text.replace(secret, MASK)
-        text = _ADDRESS.sub(_masked_address, text)
+        text = _ADDRESS.sub(_masked_address, _without(text, known))
         for pattern in (_NAMED, *_SECRETS):
             text = pattern.sub(_masked, text)
         return text
 
     return mask
+
+
+def _without(text: str, known: Iterable[str]) -> str:
+    """Mask secrets wherever they stand; where one reaches into another, both as one."""
+    spans = []
+    for secret in known:
+        start = text.find(secret)
+        while start >= 0:
+            spans.append((start, start + len(secret)))
+            start = text.find(secret, start + 1)
+    pieces, kept_from = [], 0
+    for start, end in sorted(spans):
+        if start >= kept_from:
+            pieces += [text[kept_from:start], MASK]
+        kept_from = max(kept_from, end)
+    return "".join((*pieces, text[kept_from:]))
 
 
 def _cut(text: str, known: Iterable[str], end: int) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote_to_bytes
@@ -21,7 +20,8 @@ import httptools
 
 from rankd.api.exchange import EVERY_ANSWER
 from rankd.api.http.exchange import HttpExchange
-from rankd.api.http.websocket import HandshakeError, WebSocketExchange, accept_of
+from rankd.api.http.head import HOST, NOTED, VERSIONS, RefusedHead, origin_form, read_noted
+from rankd.api.http.websocket import WebSocketExchange, accept_of
 from rankd.api.problems import made_response
 
 if TYPE_CHECKING:
@@ -37,20 +37,10 @@ UNASKED_BYTES_MAX = 64 * 1024  # of a body that no call of its method reads
 STALLED_S = 30.0  # a client that reads nothing of its answer for so long is cut
 LINGER_S = 2.0  # a client that still sends may read its answer for so long
 LINGER_BYTES_MAX = 16 * 1024 * 1024
-_HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
-_NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))
 _BODILESS = ("GET", "HEAD")
 _UPGRADE = (b"connection", b"upgrade", b"http2-settings")
 _FRAMING = (b"content-length", b"transfer-encoding")
 _log = logging.getLogger("rankd")
-
-
-class _RefusedError(Exception):
-    """Raised in a callback of the parser: the request is answered with a status and the connection ends."""
-
-    def __init__(self, status: int, problem: str) -> None:
-        super().__init__(problem)
-        self.status = status
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -212,7 +202,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 return
             except httptools.HttpParserError as problem:
                 cause = problem.__context__
-                if isinstance(cause, _RefusedError):
+                if isinstance(cause, RefusedHead):
                     self._refuse(cause.status, str(cause))
                 else:
                     self._refuse(400, f"the request is not HTTP/1.1: {str(problem)[:80]}")
@@ -248,11 +238,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._reading is not None:
             return
         if len(self._headers) >= HEADERS_MAX:
-            raise _RefusedError(431, f"a request may have {HEADERS_MAX} headers")
+            raise RefusedHead(431, f"a request may have {HEADERS_MAX} headers")
         name = name.lower()
-        if name in _NOTED:
-            if name == b"host" and not _HOST.fullmatch(value):
-                raise _RefusedError(400, "host: must be a name or an address, and a port if there is one")
+        if name in NOTED:
+            if name == b"host" and not HOST.fullmatch(value):
+                raise RefusedHead(400, "host: must be a name or an address, and a port if there is one")
             self._noted.append((name, value))
         self._headers.append((name, value))
 
@@ -265,10 +255,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         keep_alive = parser.should_keep_alive() and version == "1.1"
         expects_continue = is_websocket = False
         if len(self._noted) != 1 or self._noted[0][0] != b"host":
-            expects_continue, is_websocket = self._check_noted(version)
-        elif version not in ("1.1", "1.0"):
-            raise _RefusedError(505, "HTTP/1.1 is spoken here")
-        path, _, query = _origin_form(self._url).partition(b"?")
+            expects_continue, is_websocket = read_noted(self._noted, version)
+        elif version not in VERSIONS:
+            raise RefusedHead(505, "HTTP/1.1 is spoken here")
+        path, _, query = origin_form(self._url).partition(b"?")
         exchange = HttpExchange(
             self,
             {
@@ -290,39 +280,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         )
         if parser.should_upgrade():  # the parser stops behind the head
             if method == "CONNECT":
-                raise _RefusedError(405, "this is no proxy")
+                raise RefusedHead(405, "this is no proxy")
             self._reading = self._upgrading = exchange
             self._takes_upgrade = is_websocket and method == "GET"
             has_body = any(name in _FRAMING for name, _ in self._headers)
             if self._takes_upgrade and (version != "1.1" or has_body):
-                raise _RefusedError(400, "a WebSocket handshake is HTTP/1.1 and has no body")
+                raise RefusedHead(400, "a WebSocket handshake is HTTP/1.1 and has no body")
             return
         self._reading = exchange
         if self._current is None and not self.is_write_paused:
             self._start(exchange)
         else:
             self._waiting.append(exchange)
-
-    def _check_noted(self, version: str) -> tuple[bool, bool]:
-        """Return whether the client waits for 100, and whether it asks for a WebSocket."""
-        if version not in ("1.1", "1.0"):
-            raise _RefusedError(505, "HTTP/1.1 is spoken here")
-        values: dict[bytes, bytes] = {}
-        for name, value in self._noted:
-            if name in values and name != b"upgrade":
-                raise _RefusedError(400, f"{name.decode()}: must be sent once")
-            values[name] = value.lower()
-        if b"host" not in values and version == "1.1":
-            raise _RefusedError(400, "host: must be sent")
-        if b"transfer-encoding" in values:
-            if version != "1.1":
-                raise _RefusedError(400, "transfer-encoding: must not be sent with HTTP/1.0")
-            if values[b"transfer-encoding"] != b"chunked":
-                raise _RefusedError(501, "transfer-encoding: must be chunked")
-        expected = values.get(b"expect")
-        if expected is not None and expected != b"100-continue":
-            raise _RefusedError(417, "expect: must be 100-continue")
-        return expected is not None and version == "1.1", values.get(b"upgrade") == b"websocket"
 
     def on_body(self, piece: bytes) -> None:
         """Take a piece of the body; one that its method does not have is dropped, up to a limit."""
@@ -334,7 +303,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         reading.received_bytes += len(piece)
         if reading.received_bytes > UNASKED_BYTES_MAX:
-            raise _RefusedError(413, f"a {reading.scope['method']} has no body")
+            raise RefusedHead(413, f"a {reading.scope['method']} has no body")
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -444,7 +413,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         try:
             accept = accept_of(exchange.scope["headers"])
-        except HandshakeError as problem:
+        except RefusedHead as problem:
             self._refuse(problem.status, str(problem))
             return
         if self._current is not None:
@@ -509,19 +478,3 @@ class HttpConnection(asyncio.BufferedProtocol):
 
 _CODES = {408: "too_slow", 431: "too_large", 500: "fault", 503: "overloaded"}
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
-
-
-def _origin_form(target: bytes) -> bytes:
-    """Return path and query of a request's target, which may be a whole URL."""
-    if target[:1] == b"/":
-        if b"#" in target:
-            raise _RefusedError(400, "the target of a request has no fragment")
-        return target
-    if target == b"*":
-        return target
-    scheme, separator, rest = target.partition(b"://")
-    if separator and scheme.lower() in (b"http", b"https"):
-        authority, slash, path = rest.partition(b"/")
-        if b"?" not in authority and b"#" not in rest:
-            return slash + path if slash else b"/"
-    raise _RefusedError(400, "the target of a request must be a path")

@@ -20,7 +20,7 @@ _FIN, _RESERVED, _OPCODE = 0x80, 0x70, 0x0F
 _MASKED, _LENGTH = 0x80, 0x7F
 _LENGTH_16, _LENGTH_64 = 126, 127
 _MASK_BYTES = 4
-_NORMAL, _GOING_AWAY = 1000, 1001
+_NORMAL = 1000
 NO_CODE = 1005  # a close frame without a code; never sent
 
 

@@ -71,7 +71,7 @@ class HttpServer:
         if files < self._connections_max + SPARE_FILES:
             self._connections_max = max(1, files - SPARE_FILES)
             _log.warning(
-                "the process may open %d files and takes %d connections, fewer than limits.requests_max; raise ulimit -n",
+                "%d files may be open: %d connections are taken, fewer than limits.requests_max; raise ulimit -n",
                 files,
                 self._connections_max,
             )

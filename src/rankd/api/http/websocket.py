@@ -29,6 +29,7 @@ from rankd.api.http.frames import (
     close_frame,
     frame,
 )
+from rankd.api.http.head import RefusedHead
 
 WAITING_MESSAGES_MAX = 8
 CLOSE_WAIT_S = 2.0  # for the client's close frame, once ours is sent
@@ -38,30 +39,21 @@ _KEY_BYTES = 16
 _ABNORMAL = 1006
 
 
-class HandshakeError(Exception):
-    """The request is no WebSocket handshake; `status` says what is answered."""
-
-    def __init__(self, status: int, problem: str) -> None:
-        """`problem` names the header and what it must be."""
-        super().__init__(problem)
-        self.status = status
-
-
 def accept_of(headers: list[Header]) -> bytes:
-    """Return the header Sec-WebSocket-Accept for a handshake; HandshakeError where it is none."""
+    """Return the header Sec-WebSocket-Accept for a handshake; RefusedHead where it is none."""
     sent: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in (b"sec-websocket-key", b"sec-websocket-version") and sent.setdefault(name, value) is not value:
-            raise HandshakeError(400, f"{name.decode()}: must be sent once")
+            raise RefusedHead(400, f"{name.decode()}: must be sent once")
     if sent.get(b"sec-websocket-version") != VERSION:
-        raise HandshakeError(426, "sec-websocket-version: must be 13")
+        raise RefusedHead(426, "sec-websocket-version: must be 13")
     key = sent.get(b"sec-websocket-key", b"")
     try:
         is_key = len(b64decode(key, validate=True)) == _KEY_BYTES
     except binascii.Error:
         is_key = False
     if not is_key:
-        raise HandshakeError(400, "sec-websocket-key: must be 16 bytes in base 64")
+        raise RefusedHead(400, "sec-websocket-key: must be 16 bytes in base 64")
     return b64encode(sha1(key + _GUID, usedforsecurity=False).digest())
 
 

@@ -1,0 +1,59 @@
+"""What the head of a request must be, beyond what the parser sees to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rankd.api.exchange import Header
+
+VERSIONS = ("1.1", "1.0")
+HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
+NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))  # headers that the server itself reads
+
+
+class RefusedHead(Exception):
+    """A request is answered with a status, and its connection ends."""
+
+    def __init__(self, status: int, problem: str) -> None:
+        """`problem` names what is wrong."""
+        super().__init__(problem)
+        self.status = status
+
+
+def read_noted(noted: Iterable[Header], version: str) -> tuple[bool, bool]:
+    """Return whether the client waits for 100, and whether it asks for a WebSocket."""
+    if version not in VERSIONS:
+        raise RefusedHead(505, "HTTP/1.1 is spoken here")
+    values: dict[bytes, bytes] = {}
+    for name, value in noted:
+        if name in values and name != b"upgrade":
+            raise RefusedHead(400, f"{name.decode()}: must be sent once")
+        values[name] = value.lower()
+    if b"host" not in values and version == "1.1":
+        raise RefusedHead(400, "host: must be sent")
+    if b"transfer-encoding" in values:
+        if version != "1.1":
+            raise RefusedHead(400, "transfer-encoding: must not be sent with HTTP/1.0")
+        if values[b"transfer-encoding"] != b"chunked":
+            raise RefusedHead(501, "transfer-encoding: must be chunked")
+    expected = values.get(b"expect")
+    if expected is not None and expected != b"100-continue":
+        raise RefusedHead(417, "expect: must be 100-continue")
+    return expected is not None and version == "1.1", values.get(b"upgrade") == b"websocket"
+
+
+def origin_form(target: bytes) -> bytes:
+    """Return path and query of a request's target, which may be a whole URL."""
+    if target[:1] == b"/":
+        if b"#" in target:
+            raise RefusedHead(400, "the target of a request has no fragment")
+        return target
+    if target == b"*":
+        return target
+    scheme, separator, rest = target.partition(b"://")
+    if separator and scheme.lower() in (b"http", b"https"):
+        authority, slash, path = rest.partition(b"/")
+        if b"?" not in authority and b"#" not in rest:
+            return slash + path if slash else b"/"
+    raise RefusedHead(400, "the target of a request must be a path")

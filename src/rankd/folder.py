@@ -1,39 +1,149 @@
-"""The data folder: made when it is missing, used by one process at a time."""
+"""The data folder: its owner's alone, made when it is missing, used by one process at a time.
+
+The path may lead to it through symbolic links. In the folder nothing of ours is one: what a link names could be
+anywhere, and anybody's.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from rankd.errors import FolderLocked, LedgerUnavailable
 
+LEDGER_FILE = "ledger.db"
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
 _LOCK_FILE = "lock"
+_OTHERS = 0o077
+_log = logging.getLogger("rankd")
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner may enter; one that is open to others is narrowed, with all that is in it."""
+    try:
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        before = stat.S_IMODE(os.stat(folder).st_mode)
+        if not before & _OTHERS:
+            return
+        _narrow(folder, os.stat(folder), FOLDER_MODE)
+        for root, folders, files in os.walk(folder):
+            for path in (Path(root, name) for name in (*folders, *files)):
+                found = os.lstat(path)
+                if not stat.S_ISLNK(found.st_mode):
+                    _narrow(path, found, FOLDER_MODE if stat.S_ISDIR(found.st_mode) else FILE_MODE)
+    except OSError as problem:
+        raise LedgerUnavailable(
+            f"the folder {folder} cannot be used: {problem.strerror}; the user that runs rankd has to own it"
+        ) from problem
+    _log.warning("%s was open to other users (mode %03o) and is its owner's alone now", folder, before)
+
+
+def _narrow(path: Path, found: os.stat_result, mode: int) -> None:
+    """Take others' rights away, or refuse what they have rights to."""
+    if not found.st_mode & _OTHERS:
+        return
+    if found.st_uid == os.geteuid():
+        with suppress(OSError):
+            os.chmod(path, mode)
+        if not os.stat(path).st_mode & _OTHERS:
+            return
+    raise LedgerUnavailable(
+        f"{path} is open to other users (mode {stat.S_IMODE(found.st_mode):03o}) and user {os.geteuid()} cannot change "
+        f"that: it belongs to user {found.st_uid}, or its file system keeps no modes; let the user that runs rankd own "
+        f"it and run chmod {mode:o} on it, or name a folder in it, which is then made"
+    )
+
+
+def check_private_file(path: Path) -> None:
+    """Refuse a link in place of a file, and let only the owner read it; one that is missing is none."""
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            raise LedgerUnavailable(f"{path} is a symbolic link; put the file itself there")
+        if not stat.S_ISREG(found.st_mode):
+            raise LedgerUnavailable(f"{path} is no file; take it away")
+        if found.st_nlink > 1:
+            raise LedgerUnavailable(
+                f"{path} has {found.st_nlink} names (hard links), and what is written under one changes the others; "
+                "put a copy of it there"
+            )
+        _narrow(path, found, FILE_MODE)
+    except FileNotFoundError:
+        return
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for `open` so that only its owner may read it, whatever the umask is; a link is not followed."""
+    opened = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    if stat.S_IMODE(os.fstat(opened).st_mode) != FILE_MODE:
+        os.fchmod(opened, FILE_MODE)
+    return opened
 
 
 class FolderLock:
-    """Held from open to close; the system lets it go when the process ends in whatever way."""
+    """Held from open to close; the system lets it go when the process ends in whatever way.
+
+    Three files are locked: `lock`, which names the process; the folder itself, so that a new `lock` lets nobody in; and
+    the ledger, wherever it is moved to. `flock` is independent of SQLite's own locks, but closing any descriptor of the
+    ledger lets those go: ours is closed after the database, and not at all where this process may have it open already.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Take the lock, or say who has it."""
+        self._folder = folder
+        self._held: list[int] = []
+        make_private_folder(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as problem:
-            raise LedgerUnavailable(f"the data folder {folder} cannot be used: {problem.strerror}") from problem
+            lock = self._hold(_opened(folder / _LOCK_FILE))
+            with suppress(_Unlockable):
+                self._hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            self._hold(_opened(folder / LEDGER_FILE), closes=False)
+        except BaseException:
+            self.release()
+            raise
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+    def _hold(self, opened: int, *, closes: bool = True) -> int:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
-            os.close(self._file)
-            by = f" (process {holder})" if holder.isdigit() else ""
-            raise FolderLocked(
-                f"the data folder {folder} is open in another process{by}; close that first"
-            ) from problem
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            if closes:
+                os.close(opened)
+            if isinstance(problem, BlockingIOError):
+                raise FolderLocked(
+                    f"the data folder {self._folder} is open in another process{self._holder()}; close that first"
+                ) from problem
+            raise _Unlockable(f"the data folder {self._folder} cannot be locked: {problem.strerror}") from problem
+        self._held.append(opened)
+        return opened
+
+    def _holder(self) -> str:
+        named = ""
+        with suppress(OSError):
+            named = (self._folder / _LOCK_FILE).read_text("ascii", "replace").strip()
+        return f" (process {named})" if named.isdigit() else ""
 
     def release(self) -> None:
-        """Let another process have the folder, though a forked child may still have the file open."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-        os.close(self._file)
+        """Let another process have the folder, though a forked child may still have the files open."""
+        while self._held:
+            opened = self._held.pop()
+            fcntl.flock(opened, fcntl.LOCK_UN)
+            os.close(opened)
+
+
+class _Unlockable(LedgerUnavailable):
+    """The file system has no such locks; some of a network have them for files and not for folders."""
+
+
+def _opened(path: Path) -> int:
+    check_private_file(path)
+    try:
+        return private_opener(str(path), os.O_RDWR | os.O_CREAT)
+    except OSError as problem:
+        raise LedgerUnavailable(f"{path} cannot be used: {problem.strerror}") from problem

@@ -13,7 +13,7 @@ from time import monotonic
 from rankd.background import be_nice
 from rankd.clock import Clock, SystemClock
 from rankd.domain.instance import InstanceKey
-from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
+from rankd.errors import Closed, LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.folder import FolderLock
 from rankd.intake.changes import Changes
 from rankd.intake.writer import Writer
@@ -34,6 +34,7 @@ from rankd.settings import Settings
 
 UPKEEP_EVERY_S = 0.2
 UPKEEP_AFTER_FAILURE_S = 2.0
+PLACE_CHECK_EVERY_S = 0.5
 PAGE_BYTES = 4_096
 SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
 CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
@@ -88,6 +89,8 @@ class Running:
         self._closed = False
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
         self._upkeep.start()
+        self._watching = threading.Thread(target=self._watch_place, name="rankd-place", daemon=True)
+        self._watching.start()
 
     # Figures
 
@@ -116,6 +119,7 @@ class Running:
 
     def snapshot(self) -> None:
         """Take a snapshot: its instant is between two commits, its writing beside them."""
+        self._database.check_place()  # a snapshot beside another ledger would be taken for one that is ahead of it
         with self._snapshotting:
             for attempt in range(1, SNAPSHOT_ATTEMPTS + 1):
                 taken = self.writer.run_for(self._begin_snapshot)
@@ -156,15 +160,22 @@ class Running:
     def _keep_up(self) -> None:
         be_nice()
         pause_s = UPKEEP_EVERY_S
-        while not self._closing.wait(pause_s):
+        while not self._database.is_moved and not self._closing.wait(pause_s):
             pause_s = UPKEEP_AFTER_FAILURE_S
             try:
                 self._keep_up_once()
                 pause_s = UPKEEP_EVERY_S
             except (LedgerUnavailable, SaveInterrupted, OSError) as problem:
-                _log.warning("upkeep waits: %s", problem)
+                if not self._database.is_moved:  # which was logged when it was found
+                    _log.warning("upkeep waits: %s", problem)
             except Exception:
                 _log.exception("upkeep failed, and goes on")
+
+    def _watch_place(self) -> None:
+        """Stop writing soon after the ledger was moved; not in upkeep, which may be at a snapshot for minutes."""
+        with suppress(LedgerUnavailable, Closed):
+            while not self._closing.wait(PLACE_CHECK_EVERY_S):
+                self._database.check_place()
 
     def _keep_up_once(self) -> None:
         if isinstance(self.clock, SystemClock):
@@ -186,6 +197,7 @@ class Running:
         now, state = self.clock.now(), self.applier.state
         if self._windows_seen == state.generation and now < self._next_gone:
             return
+        self._database.check_place()
         self._windows_seen, self._next_gone = state.generation, NEVER
         for board in self.writer.boards.values():
             live = state.boards.get(board.id)
@@ -233,6 +245,7 @@ class Running:
         self._closed = True
         self._closing.set()
         self._upkeep.join()
+        self._watching.join()
         try:
             self._finish()
         finally:

@@ -185,12 +185,13 @@ def test_a_folder_open_in_another_process_is_refused_until_that_ends(tmp_path: P
 def test_a_folder_is_free_once_closed_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     """A child made by fork has a copy of every open file, the lock among them."""
     boards = rankd.open(tmp_path)
-    inherited = os.dup(running_of(boards)._lock._file)
+    inherited = [os.dup(opened) for opened in running_of(boards)._lock._held]
     boards.close()
     try:
         rankd.open(tmp_path).close()
     finally:
-        os.close(inherited)
+        for opened in inherited:
+            os.close(opened)
 
 
 def test_an_open_that_fails_lets_the_folder_go(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def project(*, config: ConfigFile = None) -> None:
             "where `rankd serve` ranks every score"
         )
     installation_of(loaded)
-    from rankd.scaled.compose import make_projector  # noqa: PLC0415 - its drivers are an extra
+    from rankd.scaled.compose import make_projector, prepare_projector_folder  # noqa: PLC0415 - its drivers are an extra
     from rankd.scaled.figures import Figures  # noqa: PLC0415
     from rankd.scaled.listening import Listening  # noqa: PLC0415
     from rankd.scaled.projector import ProjectorSettings  # noqa: PLC0415
@@ -165,6 +165,7 @@ def project(*, config: ConfigFile = None) -> None:
             redis_call_updates_max=loaded.ranks.redis_call_updates_max,
         )
         folder = Path(loaded.projector.folder).expanduser()
+        prepare_projector_folder(folder)
         projector = _when_it_can(
             lambda: make_projector(loaded.ledger.url, loaded.ranks.url, folder, settings=settings, figures=figures),
             stop,

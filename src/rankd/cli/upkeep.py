@@ -21,6 +21,7 @@ from rankd.compose import running_of
 from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder
 from rankd.config.model import Config
+from rankd.folder import FOLDER_MODE
 from rankd.installation import installation_of
 from rankd.projection.port import RankStore
 from rankd.projection.verify import digests
@@ -131,7 +132,7 @@ def _without_snapshots(folder: Path) -> Iterator[None]:
 def _move_back(aside: Path, snapshots: Path) -> None:
     if not aside.exists():
         return
-    snapshots.mkdir(exist_ok=True)
+    snapshots.mkdir(FOLDER_MODE, exist_ok=True)
     for old in aside.iterdir():
         if not (snapshots / old.name).exists():
             old.rename(snapshots / old.name)

@@ -66,6 +66,7 @@ class Writer:
         self._unsure = False  # whether the last append took effect
         self._broken: BaseException | None = None
         self._closed = False
+        self._waits_for: str | None = None  # why roll-overs could not be appended
         self._process = os.getpid()
         self._asking = Asking(applier, self._apply)
         self._schedule = Schedule(applier.state, lambda: self.boards)
@@ -117,8 +118,11 @@ class Writer:
         if self.is_due(self._clock.now()):
             try:
                 self.run(self._roll_over)
+                self._waits_for = None
             except LedgerUnavailable as problem:
-                _log.warning("roll-overs wait: %s", problem)
+                if self._waits_for != str(problem):  # every read comes by here meanwhile
+                    self._waits_for = str(problem)
+                    _log.warning("roll-overs wait: %s", problem)
 
     def close(self, let_go: Callable[[], None]) -> None:
         """Take nothing more: once what is under way is done, `let_go` is called."""

@@ -3,11 +3,13 @@
     lock file (one process) → ledger.db: WAL, synchronous FULL → migrations in order
 
 One connection writes, under a lock; as many read as there are reads at once. Driver errors never leave this package: a
-full or failing disk is LedgerUnavailable, a file that contradicts itself is LedgerDamaged.
+full or failing disk is LedgerUnavailable, a file that contradicts itself is LedgerDamaged. A file that was moved while
+it was open is not written to any more: whoever opens its path next would not find what was written.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -22,12 +24,14 @@ from typing import TYPE_CHECKING, NoReturn
 import apsw
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
+from rankd.folder import LEDGER_FILE
 from rankd.ledger.direct import appender_of, error_of
+from rankd.ledger.place import Place
 
 if TYPE_CHECKING:
     from rankd.ledger.direct import Appender
 
-FILE_NAME = "ledger.db"
+FILE_NAME = LEDGER_FILE
 APPLICATION_ID = 0x52414E4B  # "RANK"
 # Below it, two connections that write and checkpoint at the same moment can lose a commit.
 SQLITE_VERSION_MIN = 3_051_003
@@ -40,6 +44,7 @@ _ZEROS = bytes(256 * 1024)  # written before a commit may go on
 MIGRATIONS = "schema"
 Numbers = tuple[int, int, int, int, int, int]  # sequence, context, at, player, score, tiebreak
 STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
+_log = logging.getLogger("rankd")
 
 
 class Database:
@@ -53,21 +58,48 @@ class Database:
         self._lock = threading.RLock()
         self._idle_readers: deque[apsw.Connection] = deque()
         self._closed = False
+        self.is_moved = False
+        self._is_written = True  # until it is closed or moved
         self._log_kept = False
         self.appender: Appender | None = None  # the short way of events, where there is one
+        self._place = Place(self._path)
         with translated():
             self._writer = self._connect(CACHE_KIB)
             self._single = self._writer.cursor()  # made once: a cursor costs as much as the call it is made for
             try:
                 self._prepare()
+                self._place.remember()
                 with suppress(OSError):  # it only makes commits faster
                     self.extend_log(LOG_AHEAD_BYTES)
             except BaseException:
                 self._writer.close()
                 raise
 
+    def check_place(self) -> None:
+        """Stop writing for good when the files at the path are no longer those that are open; LedgerUnavailable then.
+
+        What was committed is in the files that are open, wherever they are now. It is moved from the log into the file
+        itself, since the log may have been left behind, or removed.
+        """
+        if self._is_written and not self._place.is_same():
+            with self._lock:
+                self._stop_writing_if_moved()
+        self._check_written()
+
+    def _stop_writing_if_moved(self) -> None:
+        if not self._is_written or self._place.is_same():
+            return  # closed meanwhile, or found by another thread
+        self.is_moved, self._is_written = True, False
+        _log.error("%s", self._place.moved())
+        if not self._log_kept:
+            with suppress(apsw.Error):
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._log_kept = True  # at a close, SQLite would delete it by its name, which may be another's now
+
     def _connect(self, cache_kib: int) -> apsw.Connection:
-        connection = apsw.Connection(self._path, vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
+        # Without leave to create one: the file is there, and another one would not be the ledger.
+        flags = apsw.SQLITE_OPEN_READWRITE
+        connection = apsw.Connection(self._path, flags, vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
         connection.set_busy_timeout(BUSY_MS)
         connection.pragma("cache_size", -cache_kib)
         return connection
@@ -112,8 +144,8 @@ class Database:
         """Run one statement as a transaction of its own: on disk when this returns, or not at all when it raises."""
         with self._lock:
             try:
-                if self._closed:
-                    self._check_open()
+                if not self._is_written:
+                    self._check_written()
                 self._single.execute(statement, values)
             except BaseException as problem:
                 raise_translated(problem)
@@ -137,8 +169,8 @@ class Database:
         """
         with self._lock:
             try:
-                if self._closed:
-                    self._check_open()
+                if not self._is_written:
+                    self._check_written()
                 sealed = appender.append(before, context, *numbers)
                 if isinstance(sealed, tuple):
                     raise error_of(*sealed)
@@ -151,6 +183,7 @@ class Database:
 
         What lies behind the last commit is no part of the log, whoever reads it. Nobody writes to it meanwhile.
         """
+        self.check_place()
         path = f"{self._path}-wal"
         if self._vfs is not None or os.stat(path).st_size >= self.log_pages * FRAME_BYTES + ahead_bytes // 2:
             return
@@ -169,7 +202,7 @@ class Database:
             try:
                 reader = self._idle_readers.pop()
             except IndexError:
-                reader = self._connect(READER_CACHE_KIB)
+                reader = self._connect_reader()
             try:
                 yield reader
             finally:
@@ -177,6 +210,17 @@ class Database:
                     reader.close()
                 else:
                     self._idle_readers.append(reader)
+
+    def _connect_reader(self) -> apsw.Connection:
+        if self.is_moved:
+            raise self._place.moved()
+        reader = self._connect(READER_CACHE_KIB)
+        try:
+            self.check_place()  # by now: a file that came to the path since is another one
+        except LedgerUnavailable:
+            reader.close()
+            raise
+        return reader
 
     def checkpoint(self, restart: bool = False) -> int:
         """Move the log into the file, and return how many pages of it are left.
@@ -230,7 +274,7 @@ class Database:
         with self._lock, translated():
             if self._closed:
                 return
-            self._closed = True
+            self._closed, self._is_written = True, False
             self.close_appender()
             connections = [*self._idle_readers, self._writer]
             self._idle_readers.clear()
@@ -243,6 +287,11 @@ class Database:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the boards were closed; open them again with rankd.open")
+
+    def _check_written(self) -> None:
+        self._check_open()
+        if self.is_moved:
+            raise self._place.moved()
 
 
 def migrations() -> list[str]:
@@ -272,7 +321,7 @@ class Transaction:
         database = self._database
         database._lock.acquire()
         try:
-            database._check_open()
+            database._check_written()
             database._writer.execute("BEGIN IMMEDIATE")
         except BaseException as problem:
             database._lock.release()

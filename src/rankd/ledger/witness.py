@@ -12,6 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from rankd.errors import LedgerDamaged, LedgerUnavailable
+from rankd.folder import private_opener
 
 WITNESS_NAME = "witness"
 _TOLD = struct.Struct("<4sQQ")  # magic, sequence, changes of the registry
@@ -54,13 +55,13 @@ class Witness:
 
     def _map(self, told: bytes) -> mmap:
         # Written once before it is mapped: a page that has no place on the disk could not be refused later.
-        with self._path.open("r+b", buffering=0) as file:
+        with open(self._path, "r+b", buffering=0, opener=private_opener) as file:
             file.write(told)
             file.truncate(_WITNESS.size)
             return mmap(file.fileno(), _WITNESS.size)
 
     def _read(self) -> tuple[int, int] | None:
-        with self._path.open("a+b") as file:
+        with open(self._path, "a+b", opener=private_opener) as file:
             file.seek(0)
             written = file.read(_WITNESS.size)
         if len(written) != _WITNESS.size:

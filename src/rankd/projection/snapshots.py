@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
+from rankd.folder import FOLDER_MODE, private_opener
 from rankd.ledger.port import Head
 from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.engine import EngineStore
@@ -63,9 +64,9 @@ class Taken:
         draft = folder / f"{_DRAFT}{self.sequence:020}"
         shutil.rmtree(draft, ignore_errors=True)
         try:
-            draft.mkdir(parents=True)
+            draft.mkdir(FOLDER_MODE)
             self._saving.write(draft / _ENGINE_FILE)
-            with (draft / _STATE_FILE).open("wb") as file:
+            with open(draft / _STATE_FILE, "wb", opener=private_opener) as file:
                 file.write(self._state)
                 file.flush()
                 os.fsync(file.fileno())
@@ -88,7 +89,7 @@ class Snapshots:
         self._folder = folder
         self._kept = kept
         self.passed_over = 0
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
 
     def write(self, taken: Taken) -> Path:
         """Write a snapshot and let the oldest go."""

@@ -15,19 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from stat import S_ISREG
 from typing import NoReturn
 
 import apsw
 
 from rankd.errors import LedgerDamaged, LedgerNewer, LedgerUnavailable
+from rankd.folder import check_private_file, make_private_folder, private_opener
 from rankd.ledger.database import check_sqlite_version
 
 FILE_NAME = "credentials.db"
 APPLICATION_ID = 0x524B4559  # "RKEY"
 BUSY_MS = 10_000
-_OWNER_ONLY = 0o600
-_OTHERS = 0o077
 _RETRY_S = 0.01
 _opening = threading.Lock()
 _WAY_OUT = "restore a copy of it, or move it away and make new keys"
@@ -53,8 +51,7 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, in place of any of that name; it is on disk afterwards."""
     try:
         path.unlink(missing_ok=True)
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY)
-        with open(opened, "w", encoding="ascii") as file:
+        with open(path, "x", encoding="ascii", opener=private_opener) as file:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -65,18 +62,14 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Let nobody but the owner read the file and its log, whatever copied it here."""
+    """Let nobody but the owner read the file and its log, whatever copied it here; refuse links in their place."""
+    make_private_folder(path.parent)
+    for part in ("", "-wal", "-shm", "-journal"):
+        check_private_file(Path(f"{path}{part}"))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         # Closing a handle of a file lets go all locks this process has on it, so only a new one is opened here.
         with suppress(FileExistsError):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY))
-        for suffix in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                part = f"{path}{suffix}"
-                mode = os.stat(part).st_mode
-                if S_ISREG(mode) and mode & _OTHERS:
-                    os.chmod(part, _OWNER_ONLY)
+            os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as problem:
         raise LedgerUnavailable(
             f"{path} cannot be used: {problem.strerror}; the user that runs rankd has to own it"

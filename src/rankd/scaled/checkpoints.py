@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from rankd.errors import SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
+from rankd.folder import FOLDER_MODE, private_opener
 from rankd.ledger.partitioned import Heads, PartitionedLedger
 from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.saving import Saving
@@ -56,7 +57,7 @@ class Checkpoints:
         """`kept` is how many of the newest are kept."""
         self._folder = folder
         self._kept = kept
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def begin(self, ledger: PartitionedLedger, follower: Follower) -> Checkpoint:
         """Fix the instant of a checkpoint; between two steps of its follower."""
@@ -101,9 +102,9 @@ class Checkpoint:
         target, draft = self._folder / self._name, self._folder / f"{_DRAFT}{self._name}"
         shutil.rmtree(draft, ignore_errors=True)
         try:
-            draft.mkdir()
+            draft.mkdir(FOLDER_MODE)
             self._saving.write(draft / _ENGINE_FILE)
-            with (draft / _STATE_FILE).open("wb") as file:
+            with open(draft / _STATE_FILE, "wb", opener=private_opener) as file:
                 file.write(self._state)
                 file.flush()
                 os.fsync(file.fileno())

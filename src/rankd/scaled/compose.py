@@ -10,6 +10,7 @@ from typing import cast
 
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
+from rankd.folder import make_private_folder
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
@@ -29,7 +30,7 @@ from rankd.scaled.figures import Figures
 from rankd.scaled.lane import CallsTogether
 from rankd.scaled.lease import Lease
 from rankd.scaled.moving import Moved, Moving
-from rankd.scaled.projector import Projector, ProjectorSettings
+from rankd.scaled.projector import ARCHIVE, CHECKPOINTS, Projector, ProjectorSettings
 from rankd.scaled.rebuilding import Rebuilding, Rebuilt
 from rankd.scaled.running import SharedRunning
 from rankd.scaled.served import Heartbeat, Layout, NothingRanked
@@ -123,6 +124,12 @@ def make_projector(
         standings=lambda: StandingsWriter(ledger_url),
         figures=figures,
     )
+
+
+def prepare_projector_folder(folder: Path) -> None:
+    """Make what a projector keeps its owner's alone; the folder itself may be a volume that belongs to another."""
+    for part in (CHECKPOINTS, ARCHIVE):
+        make_private_folder(folder / part)
 
 
 def verify_shared(ledger_url: str, ranks_url: str, progress: Progress | None = None) -> Verified:

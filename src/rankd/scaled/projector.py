@@ -44,6 +44,7 @@ BEAT_MS = 250
 LEASE_EVERY_S = 1.0
 ROLL_OVER_EVERY_S = 1.0  # however much there is to rank; at once when there is nothing
 AFTER_FAILURE_S = 0.2
+CHECKPOINTS, ARCHIVE = "checkpoints", "archive"  # in its folder
 _log = logging.getLogger("rankd")
 
 
@@ -76,7 +77,7 @@ class Projector:
         self._lease = lease
         self._clock = clock
         self._settings = settings
-        self._checkpoints = Checkpoints(folder / "checkpoints", settings.checkpoints_kept)
+        self._checkpoints = Checkpoints(folder / CHECKPOINTS, settings.checkpoints_kept)
         self._follower: Follower | None = None
         self._mirroring: Mirroring | None = None
         self._client: Client | None = None
@@ -90,7 +91,7 @@ class Projector:
         self._saving: threading.Thread | None = None
         self._beaten_at = 0.0
         self._complaints = Complaints(_log)
-        self.roll_overs = RollOvers(ledger, clock, folder / "archive")
+        self.roll_overs = RollOvers(ledger, clock, folder / ARCHIVE)
         self.is_active = False
 
     @property

@@ -21,6 +21,7 @@ from rankd.domain.board import Board
 from rankd.domain.definition import definition_of
 from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotDamaged
+from rankd.folder import FOLDER_MODE, private_opener
 from rankd.projection.placement import visible_scopes
 from rankd.projection.port import RankStore, walk
 from rankd.projection.snapshots import sync_folder
@@ -101,10 +102,14 @@ class Archive:
         path = self.path(board.id, live.born, instance)
         while not self.is_kept(store, board, live, instance):  # again, if somebody was removed meanwhile
             scopes = _scopes(store, board, live, instance)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self._folder, path.parent):
+                folder.mkdir(FOLDER_MODE, exist_ok=True)
             draft = path.with_suffix(".draft")
             try:
-                with draft.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL) as packed:
+                with (
+                    open(draft, "wb", opener=private_opener) as file,
+                    gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL) as packed,
+                ):
                     for lines in _lines(store, board, live, instance, scopes):
                         packed.write(lines)
                         if between is not None:

@@ -243,8 +243,8 @@ def test_a_process_that_writes_for_ever_is_not_waited_for(
 def test_a_folder_that_cannot_be_used_is_said_so(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder" / FILE_NAME).mkdir(parents=True)
-    for folder in ("file", "folder"):
-        with pytest.raises(LedgerUnavailable, match="has to own it"):
+    for folder, said in (("file", "has to own it"), ("folder", "is no file; take it away")):
+        with pytest.raises(LedgerUnavailable, match=said):
             SqliteCredentials(tmp_path / folder, clock)
 
 

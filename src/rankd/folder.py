@@ -100,8 +100,8 @@ class FolderLock:
         make_private_folder(folder)
         try:
             lock = self._hold(_opened(folder / _LOCK_FILE))
-            with suppress(_Unlockable):
-                self._hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            # Some file systems of a network lock files and no folders.
+            self._hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), is_needed=False)
             self._hold(_opened(folder / LEDGER_FILE), closes=False)
         except BaseException:
             self.release()
@@ -109,7 +109,7 @@ class FolderLock:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
-    def _hold(self, opened: int, *, closes: bool = True) -> int:
+    def _hold(self, opened: int, *, closes: bool = True, is_needed: bool = True) -> int:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
@@ -119,8 +119,12 @@ class FolderLock:
                 raise FolderLocked(
                     f"the data folder {self._folder} is open in another process{self._holder()}; close that first"
                 ) from problem
-            raise _Unlockable(f"the data folder {self._folder} cannot be locked: {problem.strerror}") from problem
-        self._held.append(opened)
+            if is_needed:
+                raise LedgerUnavailable(
+                    f"the data folder {self._folder} cannot be locked ({problem.strerror}); use a local disk"
+                ) from problem
+        else:
+            self._held.append(opened)
         return opened
 
     def _holder(self) -> str:
@@ -135,10 +139,6 @@ class FolderLock:
             opened = self._held.pop()
             fcntl.flock(opened, fcntl.LOCK_UN)
             os.close(opened)
-
-
-class _Unlockable(LedgerUnavailable):
-    """The file system has no such locks; some of a network have them for files and not for folders."""
 
 
 def _opened(path: Path) -> int:

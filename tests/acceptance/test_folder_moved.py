@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +51,7 @@ class Playing:
     def __init__(self, server: Serving) -> None:
         self._server = server
         self._stopping = threading.Event()
+        self._answered = threading.Condition()
         self.acknowledged: list[int] = []
         self.refused: httpx.Response | None = None
 
@@ -74,18 +74,18 @@ class Playing:
                     answer = client.post("/v1/scores", json=sent)
                 except httpx.TransportError:  # the server was killed
                     return
-                if answer.status_code != 200:
-                    self.refused = answer
-                    return
-                self.acknowledged.append(number)
-                if self._stopping.is_set():
+                with self._answered:
+                    if answer.status_code == 200:
+                        self.acknowledged.append(number)
+                    else:
+                        self.refused = answer
+                    self._answered.notify_all()
+                if self.refused is not None or self._stopping.is_set():
                     return
 
     def wait(self, condition: Callable[[], bool], wait_s: float = NOTICED_S) -> None:
-        deadline = time.monotonic() + wait_s
-        while not condition():
-            assert time.monotonic() < deadline, self._server.log.read_text()[-3_000:]
-            time.sleep(0.01)
+        with self._answered:
+            assert self._answered.wait_for(condition, wait_s), self._server.log.read_text()[-3_000:]
 
 
 def refuse_second(folder: Path, *, code: int = LOCKED, said: str = "is in use by") -> None:

@@ -98,6 +98,8 @@ class App:
             return
         finally:
             self.open -= 1
+            if request.body_held is not None:
+                request.body_held.release()
         self._note(request, scope, status, perf_counter() - began)
 
     async def _response(self, scope: Scope, request: Request) -> Response:

@@ -46,6 +46,7 @@ Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
+COMPRESS_ON_LOOP_BYTES_MAX = 32 * 1024  # some 2 ms; a larger answer is compressed in a thread
 PROBES = ("health", "ready")  # never limited: whoever restarts a process that does not answer must not be starved
 _log = logging.getLogger("rankd")
 
@@ -87,7 +88,7 @@ class App:
         self.open += 1
         try:
             response = await self._response(scope, request)
-            status, head, body = self._finish(method, request, response)
+            status, head, body = await self._finish(method, request, response)
             if isinstance(response, Streaming):
                 self._note(request, scope, status, perf_counter() - began)
                 await self._stream(method, response.stream, head, receive, send)
@@ -250,7 +251,7 @@ class App:
         else:
             require_identity(request.identity)
 
-    def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
+    async def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
         """Return status, headers and body as they are sent."""
         status, body, sent = response.status, response.body, request.headers
         headers = [*response.headers, *request.more_headers, *EVERY_ANSWER, (b"x-request-id", request.id.encode())]
@@ -260,12 +261,24 @@ class App:
             headers.append((b"vary", b"accept-encoding"))
         accepted = sent.get(b"accept-encoding")
         if accepted is not None and body:
-            body, encoding = self._compression.compress(accepted, body, response.compressed)
+            if len(body) > COMPRESS_ON_LOOP_BYTES_MAX and response.compressed is None:
+                body, encoding = await self._compress_in_thread(accepted, body)
+            else:
+                body, encoding = self._compression.compress(accepted, body, response.compressed)
             if encoding is not None:
                 headers.append((b"content-encoding", encoding))
         if status not in (204, 304) and not isinstance(response, Streaming):
             headers.append((b"content-length", b"%d" % len(body)))
         return status, headers, b"" if method == "HEAD" else body
+
+    async def _compress_in_thread(self, accepted: bytes, body: bytes) -> tuple[bytes, bytes | None]:
+        """Compress what takes milliseconds beside the event loop; when there is too much to do, send it as it is."""
+        if self._service is None or not self._compression.is_wanted(accepted, len(body)):
+            return body, None
+        try:
+            return await self._service.in_thread(lambda: self._compression.compress(accepted, body))
+        except Overloaded:
+            return body, None
 
     def _note(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
         call = request.call

@@ -40,7 +40,7 @@ from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.streams import Stream
 from rankd.config.model import Config
-from rankd.errors import Overloaded, RankdError, RouteUnknown, Unauthenticated, Unavailable
+from rankd.errors import Overloaded, RankdError, RateExceeded, RouteUnknown, Unauthenticated, Unavailable
 
 Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -107,16 +107,17 @@ class App:
         """Return the answer, whatever happens on the way to it."""
         headers, method = request.headers, scope["method"]
         try:
+            client = scope["client"]
+            request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
             if method == "OPTIONS" and b"access-control-request-method" in headers:
+                self._count_unrouted(request)
                 return self._cors.preflight(headers)
-            path = scope.get("raw_path") or scope["path"].encode()
-            request.call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
-            raw_query = scope["query_string"]
-            request.target = hash((path, raw_query))
-            if raw_query and not request.call.is_page:
-                request.query = read_query(raw_query, request.call.repeated)
-                request.check_query(request.call.known)
-            return await self._answer(request.call, request, scope)
+            try:
+                call = self._route(scope, request)
+            except RankdError:
+                self._count_unrouted(request)
+                raise
+            return await self._answer(call, request, scope)
         except RankdError as problem:
             return problem_response(problem, request.id)
         except TimeoutError:
@@ -127,14 +128,27 @@ class App:
             _log.exception("a request failed", extra={"fields": {"request_id": request.id, "path": scope["path"]}})
             return made_response(500, "a fault of the server; its log tells more", "fault", request_id=request.id)
 
+    def _route(self, scope: Scope, request: Request) -> Call:
+        """Find the call that a request makes, and read its parameters."""
+        method, path, raw_query = (
+            scope["method"],
+            scope.get("raw_path") or scope["path"].encode(),
+            scope["query_string"],
+        )
+        call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
+        request.call = call
+        request.target = hash((path, raw_query))
+        if raw_query and not call.is_page:
+            request.query = read_query(raw_query, call.repeated)
+            request.check_query(call.known)
+        return call
+
     async def _answer(self, call: Call, request: Request, scope: Scope) -> Response:
         service, headers = self._service, request.headers
         if service is None:
             return _not_open_yet(call)
         if len(headers) != len(scope["headers"]):
             check_once(scope["headers"])
-        client = scope["client"]
-        request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
         if call.access is Access.OPEN:
             if call.name not in PROBES:
                 self._count(call, request)
@@ -164,6 +178,12 @@ class App:
         """Count a credential that does not hold, also against the address it comes from."""
         self.routes.refused_credentials += 1
         self.rates.take(is_write, None, False, None, request.address)
+
+    def _count_unrouted(self, request: Request) -> None:
+        """Count a request that comes to no call against the address it comes from; nobody is identified yet."""
+        call = request.call
+        if call is None or call.name not in PROBES:
+            self.rates.take(call is not None and call.is_write, None, False, None, request.address)
 
     def _count(self, call: Call, request: Request) -> None:
         """Count a request against the limits of whoever makes it."""
@@ -215,12 +235,14 @@ class App:
             request.check_query(WEBSOCKET_PARAMETERS)
             client = scope["client"]
             request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-            request.identity = service.identify(request)
+            try:
+                request.identity = service.identify(request)
+            except Unauthenticated:
+                self._count_refusal(request, is_write=False)
+                raise
             stream = service.live.open(request)
         except RankdError as problem:
-            if isinstance(problem, Unauthenticated):
-                self._count_refusal(request, is_write=False)
-            code = 1013 if isinstance(problem, Unavailable) else 1008
+            code = 1013 if isinstance(problem, Unavailable | RateExceeded) else 1008
             await send({"type": "websocket.close", "code": code, "reason": closing_reason(problem)})
             return
         stream.task = asyncio.current_task()

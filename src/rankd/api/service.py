@@ -187,12 +187,13 @@ class Service:
             raise not_ranked(at_least)
 
     async def _wait_for(self, at_least: str, board: str) -> bool:
-        wanted = parse_positions(at_least)
+        wanted, wait_on = parse_positions(at_least), board
         if self.remote is None:
             if self.boards.has_ranked(wanted, board):  # as nearly everything is that an answer spoke of
                 return True
-            board = EVERY_BOARD
-        return await self.positions.wait(wanted, board, self.config.ranks.at_least_wait_ms)
+            wait_on = EVERY_BOARD
+        self.boards.board(board)  # nobody waits for one that does not exist
+        return await self.positions.wait(wanted, wait_on, self.config.ranks.at_least_wait_ms)
 
     async def read_remotely(self, call: Call, request: Request) -> Response:
         """Answer a read of ranks that are in another process."""

@@ -91,6 +91,7 @@ def test_every_call_that_reads_much_is_dear() -> None:
         "top",
         "range",
         "distribution",
+        "friends_of",
         "list",
         "delete",
         "reset",

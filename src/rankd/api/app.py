@@ -47,6 +47,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
 COMPRESS_ON_LOOP_BYTES_MAX = 32 * 1024  # some 2 ms; a larger answer is compressed in a thread
+CLIENT_LEFT = 499  # counted for requests whose client left before the answer; never sent
 PROBES = ("health", "ready")  # never limited: whoever restarts a process that does not answer must not be starved
 _log = logging.getLogger("rankd")
 
@@ -89,19 +90,21 @@ class App:
         try:
             response = await self._response(scope, request)
             status, head, body = await self._finish(method, request, response)
-            if isinstance(response, Streaming):
-                self._note(request, scope, status, perf_counter() - began)
-                await self._stream(method, response.stream, head, receive, send)
+            if not isinstance(response, Streaming):
+                await send({"type": "http.response.start", "status": status, "headers": head})
+                await send({"type": "http.response.body", "body": body})
+        except (Disconnected, asyncio.CancelledError) as departure:
+            self._note(request, scope, CLIENT_LEFT, perf_counter() - began)
+            if isinstance(departure, Disconnected):
                 return
-            await send({"type": "http.response.start", "status": status, "headers": head})
-            await send({"type": "http.response.body", "body": body})
-        except Disconnected:
-            return
+            raise
         finally:
             self.open -= 1
             if request.body_held is not None:
                 request.body_held.release()
         self._note(request, scope, status, perf_counter() - began)
+        if isinstance(response, Streaming):
+            await self._stream(method, response.stream, head, receive, send)
 
     async def _response(self, scope: Scope, request: Request) -> Response:
         """Return the answer, whatever happens on the way to it."""
@@ -198,12 +201,11 @@ class App:
             request.more_headers = limited
 
     async def _stream(self, method: str, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
-        """Send events; an open stream is no open request, so that stopping does not wait for it."""
+        """Send events; an open stream is no open request any more, so that stopping does not wait for it."""
         if self._service is None or self._service.live is None:
             raise AssertionError("a stream is opened by the service")
         live = self._service.live
         stream.task = asyncio.current_task()
-        self.open -= 1
         try:
             if method == "HEAD":
                 await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *head]})
@@ -214,7 +216,6 @@ class App:
             if stream.ending is None:  # not by us, for being too slow
                 raise
         finally:
-            self.open += 1
             live.close(stream)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:

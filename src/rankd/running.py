@@ -212,6 +212,7 @@ class Running:
             gone_at = board.gone_at(board.window_of(instance), instance)
             if gone_at is None:
                 continue
+            self._database.check_place()
             self._archive.keep(self._store, board, live, instance)
             if gone_at <= now:
                 self.writer.retire(board.id, live.born, instance)

@@ -137,6 +137,15 @@ def test_a_position_that_nobody_was_given_is_refused_and_holds_nobody_up(world: 
     asyncio.run(run())
 
 
+def test_a_board_that_does_not_exist_is_not_waited_for(world: World) -> None:
+    async def run() -> None:
+        async with world.client() as client:
+            answer = await client.get("/v1/boards/made-up/top", params={"at_least": "0-999999999"})
+        assert (answer.status_code, answer.json()["code"]) == (404, "board_unknown")
+
+    asyncio.run(run())
+
+
 def test_a_durable_score_is_accepted_whatever_becomes_of_its_rank(world: World) -> None:
     async def run() -> None:
         async with world.client() as client:

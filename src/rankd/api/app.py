@@ -40,12 +40,14 @@ from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.streams import Stream
 from rankd.config.model import Config
-from rankd.errors import Overloaded, RankdError, RouteUnknown, Unauthenticated, Unavailable
+from rankd.errors import Overloaded, RankdError, RateExceeded, RouteUnknown, Unauthenticated, Unavailable
 
 Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
+COMPRESS_ON_LOOP_BYTES_MAX = 32 * 1024  # some 2 ms; a larger answer is compressed in a thread
+CLIENT_LEFT = 499  # counted for requests whose client left before the answer; never sent
 PROBES = ("health", "ready")  # never limited: whoever restarts a process that does not answer must not be starved
 _log = logging.getLogger("rankd")
 
@@ -87,33 +89,38 @@ class App:
         self.open += 1
         try:
             response = await self._response(scope, request)
-            status, head, body = self._finish(method, request, response)
-            if isinstance(response, Streaming):
-                self._note(request, scope, status, perf_counter() - began)
-                await self._stream(method, response.stream, head, receive, send)
+            status, head, body = await self._finish(method, request, response)
+            if not isinstance(response, Streaming):
+                await send({"type": "http.response.start", "status": status, "headers": head})
+                await send({"type": "http.response.body", "body": body})
+        except (Disconnected, asyncio.CancelledError) as departure:
+            self._note(request, scope, CLIENT_LEFT, perf_counter() - began)
+            if isinstance(departure, Disconnected):
                 return
-            await send({"type": "http.response.start", "status": status, "headers": head})
-            await send({"type": "http.response.body", "body": body})
-        except Disconnected:
-            return
+            raise
         finally:
             self.open -= 1
+            if request.body_held is not None:
+                request.body_held.release()
         self._note(request, scope, status, perf_counter() - began)
+        if isinstance(response, Streaming):
+            await self._stream(method, response.stream, head, receive, send)
 
     async def _response(self, scope: Scope, request: Request) -> Response:
         """Return the answer, whatever happens on the way to it."""
         headers, method = request.headers, scope["method"]
         try:
+            client = scope["client"]
+            request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
             if method == "OPTIONS" and b"access-control-request-method" in headers:
+                self._count_unrouted(request)
                 return self._cors.preflight(headers)
-            path = scope.get("raw_path") or scope["path"].encode()
-            request.call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
-            raw_query = scope["query_string"]
-            request.target = hash((path, raw_query))
-            if raw_query and not request.call.is_page:
-                request.query = read_query(raw_query, request.call.repeated)
-                request.check_query(request.call.known)
-            return await self._answer(request.call, request, scope)
+            try:
+                call = self._route(scope, request)
+            except RankdError:
+                self._count_unrouted(request)
+                raise
+            return await self._answer(call, request, scope)
         except RankdError as problem:
             return problem_response(problem, request.id)
         except TimeoutError:
@@ -124,14 +131,27 @@ class App:
             _log.exception("a request failed", extra={"fields": {"request_id": request.id, "path": scope["path"]}})
             return made_response(500, "a fault of the server; its log tells more", "fault", request_id=request.id)
 
+    def _route(self, scope: Scope, request: Request) -> Call:
+        """Find the call that a request makes, and read its parameters."""
+        method, path, raw_query = (
+            scope["method"],
+            scope.get("raw_path") or scope["path"].encode(),
+            scope["query_string"],
+        )
+        call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
+        request.call = call
+        request.target = hash((path, raw_query))
+        if raw_query and not call.is_page:
+            request.query = read_query(raw_query, call.repeated)
+            request.check_query(call.known)
+        return call
+
     async def _answer(self, call: Call, request: Request, scope: Scope) -> Response:
         service, headers = self._service, request.headers
         if service is None:
             return _not_open_yet(call)
         if len(headers) != len(scope["headers"]):
             check_once(scope["headers"])
-        client = scope["client"]
-        request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
         if call.access is Access.OPEN:
             if call.name not in PROBES:
                 self._count(call, request)
@@ -162,6 +182,12 @@ class App:
         self.routes.refused_credentials += 1
         self.rates.take(is_write, None, False, None, request.address)
 
+    def _count_unrouted(self, request: Request) -> None:
+        """Count a request that comes to no call against the address it comes from; nobody is identified yet."""
+        call = request.call
+        if call is None or call.name not in PROBES:
+            self.rates.take(call is not None and call.is_write, None, False, None, request.address)
+
     def _count(self, call: Call, request: Request) -> None:
         """Count a request against the limits of whoever makes it."""
         identity = request.identity
@@ -175,12 +201,11 @@ class App:
             request.more_headers = limited
 
     async def _stream(self, method: str, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
-        """Send events; an open stream is no open request, so that stopping does not wait for it."""
+        """Send events; an open stream is no open request any more, so that stopping does not wait for it."""
         if self._service is None or self._service.live is None:
             raise AssertionError("a stream is opened by the service")
         live = self._service.live
         stream.task = asyncio.current_task()
-        self.open -= 1
         try:
             if method == "HEAD":
                 await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *head]})
@@ -191,7 +216,6 @@ class App:
             if stream.ending is None:  # not by us, for being too slow
                 raise
         finally:
-            self.open += 1
             live.close(stream)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,12 +236,14 @@ class App:
             request.check_query(WEBSOCKET_PARAMETERS)
             client = scope["client"]
             request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-            request.identity = service.identify(request)
+            try:
+                request.identity = service.identify(request)
+            except Unauthenticated:
+                self._count_refusal(request, is_write=False)
+                raise
             stream = service.live.open(request)
         except RankdError as problem:
-            if isinstance(problem, Unauthenticated):
-                self._count_refusal(request, is_write=False)
-            code = 1013 if isinstance(problem, Unavailable) else 1008
+            code = 1013 if isinstance(problem, Unavailable | RateExceeded) else 1008
             await send({"type": "websocket.close", "code": code, "reason": closing_reason(problem)})
             return
         stream.task = asyncio.current_task()
@@ -248,7 +274,7 @@ class App:
         else:
             require_identity(request.identity)
 
-    def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
+    async def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
         """Return status, headers and body as they are sent."""
         status, body, sent = response.status, response.body, request.headers
         headers = [*response.headers, *request.more_headers, *EVERY_ANSWER, (b"x-request-id", request.id.encode())]
@@ -258,12 +284,24 @@ class App:
             headers.append((b"vary", b"accept-encoding"))
         accepted = sent.get(b"accept-encoding")
         if accepted is not None and body:
-            body, encoding = self._compression.compress(accepted, body, response.compressed)
+            if len(body) > COMPRESS_ON_LOOP_BYTES_MAX and response.compressed is None:
+                body, encoding = await self._compress_in_thread(accepted, body)
+            else:
+                body, encoding = self._compression.compress(accepted, body, response.compressed)
             if encoding is not None:
                 headers.append((b"content-encoding", encoding))
         if status not in (204, 304) and not isinstance(response, Streaming):
             headers.append((b"content-length", b"%d" % len(body)))
         return status, headers, b"" if method == "HEAD" else body
+
+    async def _compress_in_thread(self, accepted: bytes, body: bytes) -> tuple[bytes, bytes | None]:
+        """Compress what takes milliseconds beside the event loop; when there is too much to do, send it as it is."""
+        if self._service is None or not self._compression.is_wanted(accepted, len(body)):
+            return body, None
+        try:
+            return await self._service.in_thread(lambda: self._compression.compress(accepted, body))
+        except Overloaded:
+            return body, None
 
     def _note(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
         call = request.call

@@ -6,11 +6,11 @@ Paths are split before they are decoded, so any player id can stand in one.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from rankd.api.body_limits import UnfinishedBody
+from rankd.api.body_limits import UNCOUNTED_BYTES_MAX, HeldBody
 from rankd.domain.fields import nearest
 from rankd.errors import InvalidValue, MalformedRequest, TooLarge
 from rankd.shortening import quote, shorten
@@ -51,6 +51,7 @@ class Request:
     __slots__ = (
         "address",
         "arguments",
+        "body_held",
         "call",
         "headers",
         "id",
@@ -72,6 +73,7 @@ class Request:
         self.target = 0  # a hash of path and query
         self.identity: Identity | None = None
         self.address = ""
+        self.body_held: HeldBody | None = None  # released when the request ends
         self.more_headers: Sequence[Header] = ()  # for the answer, whatever it is
 
     @property
@@ -99,8 +101,11 @@ class Request:
             raise InvalidValue(name, "must be given")
         return read_integer_text(name, text)
 
-    async def body(self, bytes_max: int, timeouts: BodyTimeouts, budget: BodyBudget) -> bytes:
-        """Return the body, no larger than a limit, no slower than its sender may be, within a budget for all."""
+    async def body(self, bytes_max: int, timeouts: BodyTimeouts, budget: BodyBudget, holder: Hashable) -> bytes:
+        """Return the body, no larger than a limit, no slower than its sender may be, within a budget for all.
+
+        It counts against the budget until `body_held` is released.
+        """
         declared = self.headers.get(b"content-length")
         length = None
         if declared is not None and declared.isdigit():
@@ -108,19 +113,22 @@ class Request:
             length = int(declared) if len(declared) <= LENGTH_DIGITS_MAX else 10**LENGTH_DIGITS_MAX
             if length > bytes_max:
                 raise TooLarge(f"body: has {length} bytes, and may have {bytes_max}; send less at a time")
-        with UnfinishedBody(timeouts, budget) as unfinished:
-            message = await self.receive()
-            piece = _piece(message)
-            if len(piece) == length or not message.get("more_body", False):
-                return piece  # most bodies come in one piece
-            # One growing buffer: the memory of many small pieces would not go back to the system.
-            body = bytearray(unfinished.hold(piece))
-            while message.get("more_body", False) and len(body) != length:
+        self.body_held = HeldBody(timeouts, budget, holder)
+        with self.body_held as held:
+            body = bytearray()  # one growing buffer: the memory of many small pieces would not go back to the system
+            while True:
                 message = await self.receive()
-                body += unfinished.hold(_piece(message))
-                if len(body) > bytes_max:
+                piece = _piece(message)
+                size = len(body) + len(piece)
+                if size > bytes_max:
                     raise TooLarge(f"body: has more than the {bytes_max} bytes it may have; send less at a time")
-            return bytes(body)
+                is_last = size == length or not message.get("more_body", False)
+                if is_last and size <= UNCOUNTED_BYTES_MAX and not body:
+                    return piece  # as most bodies come
+                held.hold(piece)
+                if is_last:
+                    return bytes(body + piece) if body else piece
+                body += piece
 
 
 def _piece(message: Mapping[str, Any]) -> bytes:

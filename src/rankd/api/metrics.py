@@ -80,7 +80,7 @@ class Routes:
         self._seconds = [Histogram(SECONDS) for _ in self.names]
 
     def observe(self, route: int, status: int, seconds: float) -> None:
-        """Count a request that was answered; UNMATCHED is the index of paths that mean nothing."""
+        """Count a request that has ended; UNMATCHED is the index of paths that mean nothing."""
         self._statuses[route][status] += 1
         # As Histogram.observe, without the call.
         histogram = self._seconds[route]

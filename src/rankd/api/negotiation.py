@@ -107,14 +107,18 @@ class Compression:
 
     bytes_min = COMPRESS_BYTES_MIN
 
+    def is_wanted(self, accepted: bytes, size: int) -> bool:
+        """Tell whether a body of this size is compressed for the header Accept-Encoding."""
+        wanted = "identity" if len(accepted) > HEADER_BYTES_MAX else _coding(accepted)
+        return wanted == "gzip only" or (wanted == "gzip" and size >= COMPRESS_BYTES_MIN)
+
     def compress(self, accepted: bytes, body: bytes, compressed: bytes | None = None) -> tuple[bytes, bytes | None]:
         """Return a body as the header Accept-Encoding wants it, and its coding, None when it is as it was.
 
         A short one is compressed only for those who take nothing else. `compressed` is the body by gzip, where it was
         compressed before.
         """
-        wanted = "identity" if len(accepted) > HEADER_BYTES_MAX else _coding(accepted)
-        if wanted == "identity" or (wanted == "gzip" and len(body) < COMPRESS_BYTES_MIN):
+        if not self.is_wanted(accepted, len(body)):
             return body, None
         if compressed is not None:
             return compressed, b"gzip"

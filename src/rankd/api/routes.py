@@ -160,6 +160,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.OWN,
         handler=reading.friends_of,
         is_heavy=reading.always,
+        cost=Cost.DEAR,  # mutual friends are found in up to a thousand lists
         about="A player among their stored friends; to a player's token on a private server, among mutual ones.",
         parameters=WHERE,
         answer=Friends,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rankd.api.addresses import limited_as
 from rankd.api.authentication import Authenticator
 from rankd.api.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.caching import NO_STORE, Caching, matches
@@ -85,8 +86,9 @@ class Service:
             self._poller = RankPoller(self.positions, boards.remote)
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._body_timeouts.run())
-        self._anonymous_bodies = BodyBudget(config.limits.anonymous_bodies_bytes_max)
-        self._bodies = BodyBudget(config.limits.bodies_bytes_max)
+        limits = config.limits
+        self.other_bodies = BodyBudget(limits.anonymous_bodies_bytes_max, limits.body_bytes_max)
+        self.service_bodies = BodyBudget(limits.bodies_bytes_max, max(limits.body_bytes_max, limits.batch_bytes_max))
 
     def _commit(self, tasks: list[Task]) -> None:
         began = perf_counter()
@@ -134,10 +136,14 @@ class Service:
         return {cost.value: work_queue.waiting for cost, work_queue in self._queues.items()}
 
     async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
-        """Return a request's body."""
-        limit = self.config.limits.body_bytes_max if bytes_max is None else bytes_max
-        budget = self._anonymous_bodies if request.identity is None else self._bodies
-        return await request.body(limit, self._body_timeouts, budget)
+        """Return a request's body; `bytes_max` is a limit for services, where it is another one."""
+        usual_max, identity = self.config.limits.body_bytes_max, request.identity
+        bytes_max = usual_max if bytes_max is None else bytes_max
+        holder = limited_as(request.address) if identity is None else identity.account
+        if identity is not None and identity.is_service:
+            return await request.body(bytes_max, self._body_timeouts, self.service_bodies, holder)
+        # Anybody may be a player: what players send takes nothing from services.
+        return await request.body(min(bytes_max, usual_max), self._body_timeouts, self.other_bodies, holder)
 
     async def in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
         """Do what takes milliseconds, or waits for the disk, beside the event loop; see `WorkQueue.run`."""
@@ -181,12 +187,13 @@ class Service:
             raise not_ranked(at_least)
 
     async def _wait_for(self, at_least: str, board: str) -> bool:
-        wanted = parse_positions(at_least)
+        wanted, wait_on = parse_positions(at_least), board
         if self.remote is None:
             if self.boards.has_ranked(wanted, board):  # as nearly everything is that an answer spoke of
                 return True
-            board = EVERY_BOARD
-        return await self.positions.wait(wanted, board, self.config.ranks.at_least_wait_ms)
+            wait_on = EVERY_BOARD
+        self.boards.board(board)  # nobody waits for one that does not exist
+        return await self.positions.wait(wanted, wait_on, self.config.ranks.at_least_wait_ms)
 
     async def read_remotely(self, call: Call, request: Request) -> Response:
         """Answer a read of ranks that are in another process."""

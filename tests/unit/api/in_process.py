@@ -13,6 +13,7 @@ import rankd
 from rankd import Boards
 from rankd.api.app import App
 from rankd.api.authentication import Authenticator
+from rankd.api.exchange import Receive
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
 from rankd.clock import SystemClock
@@ -36,25 +37,31 @@ class Reply(NamedTuple):
 class InProcess:
     """An application that answers."""
 
-    def __init__(self, boards: Boards, service: Service, app: App) -> None:
+    def __init__(self, boards: Boards, service: Service, app: App, credentials: SqliteCredentials) -> None:
         self.boards = boards
+        self.credentials = credentials
         self.service = service
         self.app = app
 
     async def get(self, target: str, **headers: str) -> Reply:
-        """Ask, and wait for the answer; `accept_encoding="gzip"` is a header."""
-        path, _, query = target.partition("?")
-        sent: list[dict[str, Any]] = []
+        """Read, and wait for the answer; `accept_encoding="gzip"` is a header."""
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": b""}
+
+        return await self.ask("GET", target, receive, **headers)
+
+    async def ask(self, method: str, target: str, receive: Receive, **headers: str) -> Reply:
+        """Make a request whose body `receive` gives out, and wait for the answer."""
+        path, _, query = target.partition("?")
+        sent: list[dict[str, Any]] = []
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
         scope = {
             "type": "http",
-            "method": "GET",
+            "method": method,
             "path": path,
             "raw_path": path.encode(),
             "query_string": query.encode(),
@@ -76,7 +83,7 @@ def in_process(folder: Path, test: Callable[[InProcess], Awaitable[Any]], config
             app = App(chosen)
             app.start(service)
             try:
-                return await asyncio.wait_for(test(InProcess(boards, service, app)), DEADLINE_S)
+                return await asyncio.wait_for(test(InProcess(boards, service, app, credentials)), DEADLINE_S)
             finally:
                 await asyncio.to_thread(service.stop)
 

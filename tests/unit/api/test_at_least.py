@@ -88,3 +88,11 @@ def test_what_does_not_come_in_time_is_503_and_what_is_there_is_answered_at_once
         assert app.service.positions.waiting == 0
 
     in_process(tmp_path, test, BRIEF)
+
+
+def test_nobody_waits_for_a_board_that_does_not_exist(tmp_path: Path) -> None:
+    async def test(app: InProcess) -> None:
+        answer = await app.get("/v1/boards/made-up/top?at_least=0-99")
+        assert (answer.status, answer.json()["code"]) == (404, "board_unknown")
+
+    in_process(tmp_path, test, BRIEF)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,12 @@ class Searches:
         return []
 
 
+def answered(app: InProcess) -> dict[str, int]:
+    """How many requests ended with each status."""
+    requests = next(family for family in app.app.routes.collect() if family.name == "rankd_requests")
+    return {sample.labels["status"]: int(sample.value) for sample in requests.samples}
+
+
 async def all_threads_busy(searches: Searches) -> None:
     while len(searches.begun) < DEAR_THREADS:
         await asyncio.to_thread(int)
@@ -51,6 +58,19 @@ def test_the_work_of_departed_clients_is_dropped(tmp_path: Path, monkeypatch: py
         assert (await stays).status == 200
         assert searches.begun == ["gone"] * DEAR_THREADS + ["stays"]
         assert app.app.open == 0
+        assert answered(app) == {"200": 1, "499": len(left), "503": 1}
+
+    in_process(tmp_path, test)
+
+
+def test_a_client_that_leaves_while_it_sends_is_counted(tmp_path: Path) -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def test(app: InProcess) -> None:
+        with pytest.raises(IndexError):  # nothing is answered
+            await app.ask("POST", "/v1/boards/arcade/ranks", receive)
+        assert answered(app) == {"499": 1}
 
     in_process(tmp_path, test)
 
@@ -91,6 +111,7 @@ def test_every_call_that_reads_much_is_dear() -> None:
         "top",
         "range",
         "distribution",
+        "friends_of",
         "list",
         "delete",
         "reset",

@@ -201,7 +201,7 @@ def test_fifteen_megabytes_of_a_name_in_a_batch_do_not_hold_the_loop_up(app: InP
         b'{"events":[' + SCORE + b"," + in_json(pattern, BATCH_BYTES) + b":1}]}",
         b"{" + in_json(pattern, BATCH_BYTES) + b":1}",
     ):
-        check(app.ask("POST", "/v1/scores/batch", who="mallory", body=body), pattern)
+        check(app.ask("POST", "/v1/scores/batch", who="admin", body=body), pattern)
 
 
 CALLS_WITH_BODIES = (

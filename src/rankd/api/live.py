@@ -15,6 +15,7 @@ import msgspec
 
 from rankd.api.access import require_own, require_reader, sees_everybody
 from rankd.api.exchange import Header, Receive, Request, read_integer_text
+from rankd.api.http.frames import MESSAGE_BYTES_MAX
 from rankd.api.identity import Identity, require_identity
 from rankd.api.problems import closing_reason, problem_body
 from rankd.api.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
@@ -27,7 +28,6 @@ from rankd.shortening import quote, shorten
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 CountRead = Callable[[Identity | None, str], None]  # who reads, and from which address
-FRAME_BYTES_MAX = 4_096  # of a client
 INTERVAL_MS_MAX = 60_000
 SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -36,7 +36,7 @@ SSE_HEADERS: tuple[Header, ...] = (
 )
 _BEAT = b": still here\n\n"
 _BEAT_TEXT = '{"type":"heartbeat"}'
-TOO_LARGE = Ending(1009, f"a frame may have {FRAME_BYTES_MAX} bytes")
+TOO_LARGE = Ending(1009, f"a message may have {MESSAGE_BYTES_MAX} bytes")
 NO_TEXT = Ending(1003, "frames are JSON text")
 FAULT = Ending(1011, "a fault of the server; its log tells more")
 GOODBYE = Ending(1000, "")
@@ -216,7 +216,7 @@ class Live:
                 text = message.get("text")
                 if text is None:
                     stream.end(NO_TEXT)
-                elif len(text) > FRAME_BYTES_MAX:
+                elif len(text) > MESSAGE_BYTES_MAX:  # where another server than rankd's runs the application
                     stream.end(TOO_LARGE)
                 else:
                     await self._obey(stream, text, send)

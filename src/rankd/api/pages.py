@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankd.api.calls import Access, Call
 from rankd.api.exchange import Header, Request, Response
-from rankd.api.page import BOARD_SCRIPT, asset, board_page, front_page, page_policy
+from rankd.api.page import BOARD_SCRIPT, asset, board_page, front_page, made_up_board_page, page_policy
 from rankd.api.service import Service
 from rankd.api.static import StaticBody
 from rankd.errors import BoardUnknown, InvalidValue, RouteUnknown
@@ -20,16 +20,16 @@ def show_front(service: Service, request: Request) -> Response:
 
 def show_board(service: Service, request: Request) -> Response:
     """Answer with a board's page; where reads are public, people are told at once when there is no such board."""
-    board, status = request.arguments[0], 200
-    title = board
-    if service.config.server.public_read:
-        try:
-            title = service.boards.board(board).title
-        except (BoardUnknown, InvalidValue):
-            if b"text/html" not in request.headers.get(b"accept", b""):
-                raise
-            status = 404
-    return _page(service, request, board_page(board, title, service.config.push.avatar_origins), status)
+    board, avatar_origins = request.arguments[0], service.config.push.avatar_origins
+    if not service.config.server.public_read:  # neither status nor time tells which boards there are
+        return _page(service, request, made_up_board_page(board, avatar_origins))
+    try:
+        title = service.boards.board(board).title
+    except (BoardUnknown, InvalidValue):
+        if b"text/html" not in request.headers.get(b"accept", b""):
+            raise
+        return _page(service, request, made_up_board_page(board, avatar_origins), 404)
+    return _page(service, request, board_page(board, title, avatar_origins))
 
 
 def send_board_script(_service: Service, request: Request) -> Response:

@@ -12,14 +12,14 @@ TAG_DIGITS = 24
 
 
 class StaticBody:
-    """A body as it is sent, plain and compressed as well as it goes."""
+    """A body as it is sent: plain, and where it is kept, compressed as well as it goes."""
 
     __slots__ = ("compressed", "plain", "tag")
 
-    def __init__(self, plain: bytes) -> None:
-        """Compress it."""
+    def __init__(self, plain: bytes, *, is_kept: bool = True) -> None:
+        """What is sent once and not kept is not worth its best compression."""
         self.plain = plain
-        self.compressed = gzip.compress(plain, mtime=0)
+        self.compressed = gzip.compress(plain, mtime=0) if is_kept else None
         # Weak, since both forms have it.
         self.tag = f'W/"{sha256(plain).hexdigest()[:TAG_DIGITS]}"'.encode()
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rankd.api.live import FRAME_BYTES_MAX, INTERVAL_MS_MAX
+from rankd.api.http.frames import MESSAGE_BYTES_MAX
+from rankd.api.live import INTERVAL_MS_MAX
 from rankd.api.streams import EXPIRED, STOPPING, TOO_SLOW
 from rankd.errors import Forbidden, InvalidValue, Overloaded, RankdError, Unauthenticated
 from rankd.push.topics import parse_topic
@@ -195,7 +196,7 @@ async def test_a_stream_is_resumed_by_its_last_event_id(world: World) -> None:
         ('{"op":"subscribe","topic":"top:arcade","colour":"red"}', "frame"),
         ('{"op":"shout","topic":"top:arcade"}', "op"),
         ('{"op":"subscribe","topic":"nothing"}', "topic"),
-        ("[" * (FRAME_BYTES_MAX - 1), "frame"),
+        ("[" * (MESSAGE_BYTES_MAX - 1), "frame"),
         ('{"op":"subscribe","topic":"\\ud800"}', "frame"),
     ],
 )
@@ -215,7 +216,7 @@ async def test_a_frame_that_means_nothing_is_answered_and_the_connection_goes_on
     assert error["problem"]["detail"].startswith(f"{field}:")
 
 
-@pytest.mark.parametrize(("frame", "code"), [(b"bytes", 1003), ("x" * (FRAME_BYTES_MAX + 1), 1009)])
+@pytest.mark.parametrize(("frame", "code"), [(b"bytes", 1003), ("x" * (MESSAGE_BYTES_MAX + 1), 1009)])
 @on_loop
 async def test_a_frame_that_is_too_large_or_no_text_ends_it(world: World, frame: str | bytes, code: int) -> None:
     client = Open(live_over(world.hub()), asked())

@@ -7,6 +7,6 @@ text; the policy allows no script and no style but these files.
 """
 
 from rankd.api.page.assets import BOARD_SCRIPT, Asset, asset
-from rankd.api.page.html import board_page, front_page, page_policy
+from rankd.api.page.html import board_page, front_page, made_up_board_page, page_policy
 
-__all__ = ["BOARD_SCRIPT", "Asset", "asset", "board_page", "front_page", "page_policy"]
+__all__ = ["BOARD_SCRIPT", "Asset", "asset", "board_page", "front_page", "made_up_board_page", "page_policy"]

@@ -20,13 +20,18 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?|https?://\[[0-9A-F
 @lru_cache(PAGES_KEPT_MAX)
 def front_page(avatar_origins: tuple[str, ...]) -> StaticBody:
     """Return the page with all boards."""
-    return _filled("index.html", avatars=_origins(avatar_origins))
+    return StaticBody(_filled("index.html", avatars=_origins(avatar_origins)))
 
 
 @lru_cache(PAGES_KEPT_MAX)
 def board_page(board: str, title: str, avatar_origins: tuple[str, ...]) -> StaticBody:
-    """Return the page of one board; which board it is, the script takes from the address."""
-    return _filled("board.html", avatars=_origins(avatar_origins), board=quote(board, safe=""), title=title)
+    """Return the page of a board that exists; which board it is, the script takes from the address."""
+    return StaticBody(_board_html(board, title, avatar_origins))
+
+
+def made_up_board_page(board: str, avatar_origins: tuple[str, ...]) -> StaticBody:
+    """Return the page of any id; it is not kept, since made-up ids would take the place of boards that exist."""
+    return StaticBody(_board_html(board, board, avatar_origins), is_kept=False)
 
 
 def page_policy(avatar_origins: Iterable[str]) -> bytes:
@@ -48,9 +53,18 @@ def _origins(avatar_origins: Iterable[str]) -> str:
     return " ".join(origin for origin in avatar_origins if _ORIGIN.fullmatch(origin))
 
 
-def _filled(name: str, **values: str) -> StaticBody:
+def _board_html(board: str, title: str, avatar_origins: tuple[str, ...]) -> bytes:
+    return _filled("board.html", avatars=_origins(avatar_origins), board=quote(board, safe=""), title=title)
+
+
+def _filled(name: str, **values: str) -> bytes:
     escaped = {key: escape(value) for key, value in values.items()}
-    return StaticBody(_template(name).substitute(escaped, version=escape(version("rankd"))).encode())
+    return _template(name).substitute(escaped, version=_version()).encode()
+
+
+@cache
+def _version() -> str:
+    return escape(version("rankd"))
 
 
 @cache

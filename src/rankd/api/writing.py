@@ -195,14 +195,17 @@ class Submission:
         if self._identity.is_service:
             require_service(self._identity, SCORES)
         self._keys: dict[str, str | None] = {}  # of the boards that were named, the key that must have signed
-        self.signing: str | None = None  # the key that did
+        self.signing: str | None = None  # the one that is not None
 
     def checked(self, events: Iterable[bodies.Score]) -> Iterator[bodies.Score]:
-        """Give out events as they are checked, one by one; a player's own token says who the player is."""
+        """Give out events as they are checked, one by one; the last thing checked is the signature of the whole.
+
+        A player's own token says who the player is.
+        """
         is_service = self._identity.is_service
         for index, event in enumerate(events):
             if event.board not in self._keys:
-                self._check_signature(event.board)
+                self._note_key(event.board)
             if self.signing is not None and event.player is None and self._keys[event.board] is not None:
                 raise InvalidValue(
                     f"events[{index}].player" if self._is_batch else "player",
@@ -212,12 +215,13 @@ class Submission:
             if not is_service:
                 _check_player(self._service, self._identity, event, index)
             yield event
+        self._check_signature()
 
     def sender(self) -> Sender:
         """Return who sends it, as far as the events that were checked say."""
         return sender_of(self._service, self._request, self._identity, is_import=self._is_import, signing=self.signing)
 
-    def _check_signature(self, board: str) -> None:
+    def _note_key(self, board: str) -> None:
         signing = self._keys[board] = self._service.boards.signing(board)
         if signing is None or signing == self.signing:
             return
@@ -228,15 +232,18 @@ class Submission:
                 f"must be for boards with one signing key, and {first} names {self.signing}, {board} {signing}; "
                 "send them in separate requests, each signed with its own key",
             )
-        headers = self._request.headers
-        self._service.signatures.check(
-            signing,
-            timestamp=headers.get(b"x-rankd-timestamp"),
-            signature=headers.get(b"x-rankd-signature"),
-            key=headers.get(b"idempotency-key"),
-            body=self._body,
-        )
         self.signing = signing
+
+    def _check_signature(self) -> None:
+        if self.signing is not None:
+            headers = self._request.headers
+            self._service.signatures.check(
+                self.signing,
+                timestamp=headers.get(b"x-rankd-timestamp"),
+                signature=headers.get(b"x-rankd-signature"),
+                key=headers.get(b"idempotency-key"),
+                body=self._body,
+            )
 
 
 def _check_player(service: Service, identity: Identity, event: bodies.Score, index: int) -> None:

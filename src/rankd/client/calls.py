@@ -279,7 +279,9 @@ def page_after(page: Page, limit: int, where: Where) -> Call[Page] | None:
 def range_of(board: str, first: int, last: int, **where: Unpack[Where]) -> Call[Page]:
     """Return the entries from one place to another, both included."""
     query = {"from": first, "to": last, **where}
-    return Call(method="GET", target=target("boards", check_board_id(board), "range", query=query), decode=_page)
+    path = target("boards", check_board_id(board), "range", query=query)
+    named = {"from": "first", "to": "last"}
+    return Call(method="GET", target=path, decode=_page, field_as_given=lambda field: named.get(field, field))
 
 
 def rank(board: str, player: str, **where: Unpack[Where]) -> Call[Standing | None]:

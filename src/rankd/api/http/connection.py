@@ -72,6 +72,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._refusal: tuple[int, str] | None = None  # answered when those before it have been
         self._websocket: WebSocketExchange | None = None
+        self._is_used = False  # a request has come on it
         self._is_lingering = False
         self._lingered_bytes = 0
         self._unsent_bytes = 0  # when it was looked at last
@@ -315,6 +316,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _start(self, exchange: HttpExchange) -> None:
         self._current = exchange
+        self._is_used = True
         self.deadline = 0.0
         exchange.task = self._loop.create_task(self._answer(exchange))
 
@@ -451,8 +453,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         return len(self._unparsed) + (self._websocket.held_bytes if self._websocket is not None else 0)
 
     def close_if_idle(self) -> None:
-        """Close a connection on which nothing is being answered."""
-        if self._current is None and self._websocket is None and not self.is_gone:
+        """Close a connection between two requests; the first one of a new connection may be on its way."""
+        if self._is_used and self._current is None and self._websocket is None and not self.is_gone:
             self._transport.close()
 
     @property

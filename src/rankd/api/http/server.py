@@ -21,6 +21,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 BACKLOG = 1_024
+LAST_ACCEPTED_S = 0.1  # after the end has begun
 READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
 SWEEP_EVERY_S = 1.0
 TLS_HANDSHAKE_S = 10.0
@@ -145,16 +146,23 @@ class HttpServer:
                     connection.abort()
 
     def stop_listening(self) -> None:
-        """Take no more connections, close those that are idle, and let each other one end with its answer."""
+        """Take no more requests: close connections that are idle, and let each other one end with its answer.
+
+        Connections that the system has taken for us are still accepted, and told to come again.
+        """
         self.is_stopping = True
-        if self._listener is not None:
-            self._listener.close()
+        self.loop.call_later(LAST_ACCEPTED_S, self._close_listener)
         for connection in list(self._connections):
             connection.close_if_idle()
 
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
     async def stop(self) -> None:
         """Cut whatever is left."""
-        self.stop_listening()
+        self.is_stopping = True
+        self._close_listener()
         if self._sweeping is not None:
             self._sweeping.cancel()
         for connection in list(self._connections):

@@ -367,6 +367,10 @@ def test_stopping_lets_a_request_end_and_closes_what_is_idle() -> None:
 
         async with serving(app) as server:
             busy, idle = await RawClient.to(server), await RawClient.to(server)
+            going.set()
+            await idle.send(GET)
+            assert (await idle.response())[0] == 200
+            going.clear()
             await busy.send(GET)
             await eventually(lambda: sorted(one.deadline > 0 for one in server.connections) == [False, True])
             server.stop_listening()

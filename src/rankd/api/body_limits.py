@@ -14,6 +14,7 @@ from types import TracebackType
 from rankd.errors import Overloaded
 
 SWEEP_EVERY_S = 0.25
+SWEPT_AT_ONCE = 32
 PIECES = 6  # the whole may take as long as so many pieces
 HOLDERS_MIN = 4  # so many senders at least share a budget: each may hold this part of it
 UNCOUNTED_BYTES_MAX = 16 * 1024  # of a body in one piece; `limits.requests_max` bounds how many there are
@@ -111,7 +112,12 @@ class BodyTimeouts:
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             now = self.now()
-            for body in [body for body in self.unfinished if body.ends_at <= now]:
+            overdue = [body for body in self.unfinished if body.ends_at <= now]
+            for count, body in enumerate(overdue, start=1):
+                if body not in self.unfinished or body.ends_at > now:
+                    continue  # it came to its end, or goes on, while others were ended
                 body.is_overdue = True
                 if body.task is not None:
                     body.task.cancel()
+                if count % SWEPT_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # each is answered: others have their turn

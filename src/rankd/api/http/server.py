@@ -24,6 +24,7 @@ BACKLOG = 1_024
 LAST_ACCEPTED_S = 0.1  # after the end has begun
 READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
 SWEEP_EVERY_S = 1.0
+SWEPT_AT_ONCE = 32
 TLS_HANDSHAKE_S = 10.0
 _log = logging.getLogger("rankd")
 SPARE_FILES = 256  # beside those of connections: the ledger, snapshots, logs
@@ -138,7 +139,12 @@ class HttpServer:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.date_line = _date_line()
             now = self.loop.time()
-            for connection in [one for one in self._connections if 0 < one.deadline <= now]:
+            overdue = [one for one in self._connections if 0 < one.deadline <= now]
+            for count, connection in enumerate(overdue, start=1):
+                if count % SWEPT_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # each may be answered: others have their turn
+                if not 0 < connection.deadline <= now or connection.is_gone:
+                    continue
                 try:
                     connection.time_out()
                 except Exception:  # of one connection, and none of the others' business

@@ -71,13 +71,24 @@ check: setup
 
 # Files side by side, each with servers of its own: most of the time is waiting for them.
 WORKERS ?= 2
-# Workers must find the same tests under the same names, whatever order their sets have.
-HASH_SEED ?= $(shell od -A n -N 2 -t u2 /dev/urandom | tr -d ' ')
+# Every run of `make test` is the same: seeds of pytest and Hypothesis are in pyproject.toml. Workers must find the same
+# tests under the same names, whatever order their sets have.
+HASH_SEED ?= 20260504
+# A test that hangs fails by itself after two minutes; this ends a run that hangs outside of them, and names what it did.
+TEST_S_MAX ?= 2700
+DEADLINE := $(if $(shell command -v timeout),timeout --foreground --signal=INT --kill-after=60 $(TEST_S_MAX))
 test: check test-native
-	PYTHONHASHSEED=$(HASH_SEED) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
+# Other seeds each time, named at the beginning; times are asserted as they are on a machine of their own.
+ifndef SEED
+SEED := $(shell od -A n -N 4 -t u4 /dev/urandom | tr -d ' ')
+endif
 test-long: setup
-	$(BIN)/python -m pytest -m long
+	@echo "seed $(SEED): repeat it by make test-long SEED=$(SEED)"
+	RANKD_TIGHT=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest -m 'long or timed' \
+	  --randomly-seed=$(SEED) --hypothesis-profile=fresh --hypothesis-seed=$(SEED) \
+	  -o faulthandler_timeout=3900
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 import httpx
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import WAIT_S, join_all, wait_until
 
 from rankd.domain.position import parse_positions, tokens
 
@@ -83,8 +83,7 @@ class KeyedLoad:
     def close(self) -> None:
         self._stop.set()
         self._may_go_on.set()
-        for thread in self._threads:
-            thread.join()
+        join_all(self._threads)
 
     def check(self, *servers: Serving) -> None:
         """Fail unless every one of these servers ranks exactly what was acknowledged, and all answer the same."""
@@ -196,5 +195,5 @@ class KeyedLoad:
         """Wait while everybody shall; tell whether to go on."""
         if not self._may_go_on.is_set():
             self._idle.release()
-            self._may_go_on.wait()
+            assert self._may_go_on.wait(WAIT_S)
         return not self._stop.is_set()

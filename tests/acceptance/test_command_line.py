@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.servers.processes import killed_at_the_end
 
 from .serving import serving
 
@@ -116,13 +117,15 @@ def test_errors_are_sentences_with_their_exit_codes(run: Run, tmp_path: Path) ->
 def test_a_folder_that_another_process_uses_is_left_alone(
     run: Run, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
@@ -141,12 +144,14 @@ def test_a_reader_that_has_enough_is_no_error(run: Run, tmp_path: Path, environm
     scores = "".join(f"player-{number:060},{number}\n" for number in range(3_000))
     said(run("import", "arcade", "-", "--format", "csv", sent=f"player,score\n{scores}"))
     for arguments in (["top", "arcade", "-n", "1000"], ["export", "arcade", "-"]):
-        with subprocess.Popen(
-            [sys.executable, "-m", "rankd", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        with killed_at_the_end(
+            subprocess.Popen(
+                [sys.executable, "-m", "rankd", *arguments],
+                cwd=tmp_path,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         ) as writer:
             assert writer.stdout is not None
             assert writer.stderr is not None
@@ -167,8 +172,10 @@ def test_a_terminal_gets_a_table_in_colours(run: Run, tmp_path: Path, environmen
 
 def on_a_terminal(arguments: list[str], folder: Path, environment: dict[str, str]) -> str:
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "rankd", *arguments], cwd=folder, env=environment, stdout=theirs, stderr=theirs
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-m", "rankd", *arguments], cwd=folder, env=environment, stdout=theirs, stderr=theirs
+        )
     ) as shown:
         os.close(theirs)
         pieces = []
@@ -185,11 +192,13 @@ def on_a_terminal(arguments: list[str], folder: Path, environment: dict[str, str
 
 def test_an_interruption_ends_it_silently(tmp_path: Path, environment: dict[str, str]) -> None:
     os.mkfifo(tmp_path / "slow.toml")
-    with subprocess.Popen(
-        [sys.executable, "-c", LISTENING, "-m", "rankd", "boards", "put", "arcade", "slow.toml"],
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING, "-m", "rankd", "boards", "put", "arcade", "slow.toml"],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+        )
     ) as waiting:
         assert waiting.stderr is not None
         writer = opened_when_read(tmp_path / "slow.toml")

@@ -15,6 +15,7 @@ from typing import Any
 
 import apsw
 import pytest
+from tests.servers.processes import killed_at_the_end
 
 import rankd
 from rankd import Boards, ManualClock
@@ -171,7 +172,9 @@ def test_a_folder_open_in_another_process_is_refused_until_that_ends(tmp_path: P
         "sys.stdin.read()\n"
         "boards.close()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with killed_at_the_end(
+        subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"open\n"

@@ -263,7 +263,8 @@ def test_a_folder_that_a_newer_version_has_used_is_ranked_without_its_snapshots(
 
     def run(code: str, environment: dict[str, str]) -> str:
         command = [sys.executable, "-c", f"import rankd\nwith rankd.open({str(folder)!r}) as boards:\n  {code}"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
 
     run("boards.define('arcade'); boards.submit('arcade', 'alice', 1); boards.snapshot()", newer)
     assert list((folder / "snapshots").iterdir())

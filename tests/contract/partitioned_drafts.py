@@ -20,7 +20,7 @@ from rankd.ledger.postgres.appending import CALL_APPEND, Arranged
 
 AT = 1_777_896_000_000  # 2026-05-04T12:00:00Z
 NEXT_MONTH = 1_780_272_000_000  # 2026-06-01T00:00:00Z
-WAIT_S = 30.0
+WAIT_S = 60.0
 ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
 GUILDS = Context(Kind.SCORE, "guilds", "local", {"guilds": Accepted(1)})
 REMOVAL = Context(Kind.REMOVE, "arcade", "local", {"arcade": Accepted(1)})

@@ -91,7 +91,7 @@ def test_a_reader_beside_many_processes_misses_nothing(ledger: PostgresLedger, l
     finally:
         for writer in writers:
             writer.kill()
-            writer.wait()
+            writer.wait(WAIT_S)
     assert [error for _, error in said if error] == []
     while follower.follow():
         pass

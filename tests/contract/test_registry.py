@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.errors import Overloaded
 from rankd.ledger.database import Database
@@ -343,8 +344,7 @@ def test_readers_never_miss_a_profile_while_memory_overflows(open_registry: Open
         threads = [threading.Thread(target=read, args=(player,)) for player in names]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        join_all(threads)
     finally:
         sys.setswitchinterval(switch_s)
     assert missed == []
@@ -369,7 +369,6 @@ def test_a_reader_who_read_before_a_change_does_not_bring_the_old_profile_back(r
     threads = [threading.Thread(target=work) for work in (change, read, read)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
     assert all(reads)
     assert registry.profile("alice") == Profile("alice", "29")

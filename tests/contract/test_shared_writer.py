@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import pytest
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import join_all, wait_until
 
 from rankd.clock import ManualClock
 from rankd.errors import BoardClosed, Forbidden, InvalidValue, KeyReused, LedgerUnavailable
@@ -226,8 +226,7 @@ def test_profiles_are_stored_and_players_looked_for_while_scores_are_committed(
         assert one.asked_whether_there.wait(30)
     finally:
         may_end.set()
-        committing.join()
-        removing.join()
+        join_all([committing, removing])
 
 
 def test_a_profile_is_stored_once_under_its_key(processes: tuple[Process, Process]) -> None:

@@ -72,7 +72,7 @@ class PostgresServer:
         made = self._run(
             "initdb", "-D", str(self._data), "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"
         )
-        made.wait()
+        made.wait(START_WAIT_S)
         if made.returncode:
             raise PostgresError(f"initdb failed: {self.log()}")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import rankd.running
 
 THREADS = 4
+RUN_S_MAX = 300.0  # should nobody kill it
 PLAYERS = 5
 SNAPSHOT_EVENTS = 60
 CHECKPOINT_BYTES = 500_000
@@ -66,11 +67,13 @@ def main() -> None:
 
 def submit_from_threads(boards: rankd.Boards, first: int) -> None:
     """Submit from all threads until the process is killed."""
-    threads = [threading.Thread(target=submit_for_ever, args=(boards, thread, first)) for thread in range(THREADS)]
+    threads = [
+        threading.Thread(target=submit_for_ever, args=(boards, thread, first), daemon=True) for thread in range(THREADS)
+    ]
     for started in threads:
         started.start()
     for started in threads:
-        started.join()
+        started.join(RUN_S_MAX)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Any, NamedTuple
 
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import join_all, wait_until
 
 from rankd.domain.position import parse_positions
 from rankd.errors import RankdError, Unavailable
@@ -163,8 +163,7 @@ class Load:
 
     def close(self) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        join_all(self._threads)
         self.boards.close()
 
     def check(self, since: float, within_s: float = EQUAL_WITHIN_S) -> None:

@@ -290,7 +290,7 @@ def seeds(number: int) -> list[int]:
     """Return new seeds, or the one to play again."""
     if "RANKD_SEED" in os.environ:
         return [int(os.environ["RANKD_SEED"])]
-    return [random.SystemRandom().randrange(2**32) for _ in range(number)]
+    return [random.randrange(2**32) for _ in range(number)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rankd import Boards, ManualClock, running
 from rankd.compose import running_of
 
 MONDAY_NOON = 1_777_896_000_000  # 2026-05-04T12:00:00Z
-WAIT_S = 20
+WAIT_S = 60
 
 OpenBoards = Callable[..., Boards]
 Together = Callable[[Boards, Sequence[Callable[[], object]]], list[object]]

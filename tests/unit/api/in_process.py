@@ -20,7 +20,7 @@ from rankd.clock import SystemClock
 from rankd.config.model import Config
 from rankd.registry.sqlite_credentials import SqliteCredentials
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 class Reply(NamedTuple):

@@ -15,7 +15,7 @@ from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaite
 from rankd.errors import Overloaded, RanksUnavailable
 from rankd.parts import LedgerSeen, Remote
 
-LONG_MS = 20_000
+LONG_MS = 60_000
 WAITERS = 2_000
 
 

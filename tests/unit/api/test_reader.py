@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.api.exchange import Response
 from rankd.api.reader import InThread, Reader
@@ -48,8 +49,7 @@ class Lane:
         self._tell(reads)
 
     def close(self) -> None:
-        for thread in self._threads:
-            thread.join()
+        join_all(self._threads)
 
 
 class Elsewhere:

@@ -14,7 +14,7 @@ import pytest
 from rankd.intake import queue
 from rankd.intake.queue import GroupCommit, Task
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Numbered(Task):

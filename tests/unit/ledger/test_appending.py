@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.database import Database
@@ -165,7 +166,7 @@ def test_other_threads_run_while_a_commit_is_inserted(database: Database, ledger
     other = threading.Thread(target=let_go)
     other.start()
     assert ledger.append(draft(scores(ledger, *[("ann", score) for score in range(200)]))).sequence == 200
-    other.join()
+    join_all([other])
     assert go_on.is_set()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.ledger import database as module
@@ -212,7 +213,7 @@ def test_connections_are_as_many_as_reads_at_once(tmp_path: Path) -> None:
     for _ in range(50):
         thread = threading.Thread(target=read)
         thread.start()
-        thread.join()
+        join_all([thread])
 
     assert len(database._idle_readers) <= 2
     database.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.ledger.database import Database
 from rankd.ledger.sqlite import SqliteLedger
@@ -41,7 +42,7 @@ def test_players_are_numbered_while_another_thread_writes(database: Database, tm
             ledger.forget_numbers()
     finally:
         done.set()
-        upkeep.join()
+        join_all([upkeep])
         ledger.close()
 
     assert not problems

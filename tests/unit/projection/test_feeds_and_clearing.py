@@ -7,6 +7,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd import Boards, ManualClock
 from rankd.compose import running_of
@@ -198,7 +199,7 @@ def test_pages_with_metadata_can_be_read_while_it_comes_and_goes(boards: Boards)
         metadata = {"turn": turn} if turn % 2 else None
         boards.submit_many("arcade", [{"player": f"p{n}", "score": turn, "metadata": metadata} for n in range(50)])
     stop.set()
-    reader.join()
+    join_all([reader])
     assert problems == []
 
 

@@ -15,7 +15,7 @@ from rankd.projection.redis.client import Call
 from rankd.scaled import lane as lanes
 from rankd.scaled.lane import CallsTogether, Lane, Together, elsewhere
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 READS = 50
 
 

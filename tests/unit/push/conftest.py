@@ -21,7 +21,7 @@ from rankd.push.views import View
 from rankd.push.watched import Watched
 from rankd.reads.meaning import Meant
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.waiting import WAIT_S, join_all
 
 from rankd import Boards, ManualClock
 from rankd.compose import running_of
@@ -153,7 +154,7 @@ def test_two_who_archive_at_once_do_not_disturb_each_other(over: Boards, clock: 
     start, problems = threading.Barrier(4), []
 
     def settle() -> None:
-        start.wait()
+        start.wait(WAIT_S)
         try:
             over.settle()
         except BaseException as problem:
@@ -162,8 +163,7 @@ def test_two_who_archive_at_once_do_not_disturb_each_other(over: Boards, clock: 
     threads = [threading.Thread(target=settle) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
 
     assert problems == []
     found = sorted((tmp_path / "data" / "archive").rglob("*"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.waiting import WAIT_S, join_all
 
 from rankd import Boards, ManualClock, running
 from rankd.compose import running_of
@@ -269,8 +270,7 @@ def test_reads_go_on_while_windows_come(boards: Boards, clock: ManualClock) -> N
             boards.submit_many("arcade", rows, imported=True)
     finally:
         stop.set()
-        for thread in threads:
-            thread.join()
+        join_all(threads)
         sys.setswitchinterval(switch_s)
     assert problems == []
 
@@ -292,6 +292,6 @@ def test_upkeep_outlives_an_unexpected_error(
     monkeypatch.setattr(running.Running, "_keep_up_once", fail)
     monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
     open_boards()
-    assert calls.acquire(timeout=5)
-    assert calls.acquire(timeout=2), "it did not go on"
+    assert calls.acquire(timeout=WAIT_S)
+    assert calls.acquire(timeout=WAIT_S), "it did not go on"
     assert "dictionary changed size" in caplog.text

@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 ENGINE := $(wildcard engine/*.cpp engine/*.hpp) CMakeLists.txt
 
+# `make -j test` keeps to the order in which things are named.
+.NOTPARALLEL:
+
 help:
 	@echo "make run          serve on http://127.0.0.1:8080, with boards to try things on"
 	@echo "make demo         the same with simulated players"
@@ -69,7 +72,10 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo > build/layers.log || { cat build/layers.log; exit 1; }
 
-# Files side by side, each with servers of its own: most of the time is waiting for them.
+# What the tests start. Nothing is installed where we may not: a line says what would be.
+servers:
+	@tests/servers/install.sh
+
 WORKERS ?= 2
 # Every run of `make test` is the same: seeds of pytest and Hypothesis are in pyproject.toml. Workers must find the same
 # tests under the same names, whatever order their sets have.
@@ -77,8 +83,14 @@ HASH_SEED ?= 20260504
 # A test that hangs fails by itself after two minutes; this ends a run that hangs outside of them, and names what it did.
 TEST_S_MAX ?= 2700
 DEADLINE := $(if $(shell command -v timeout),timeout --foreground --signal=INT --kill-after=60 $(TEST_S_MAX))
-test: check test-native
-	PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+PYTEST := PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+NATIVE := $(if $(shell command -v timeout),timeout --kill-after=10 $(TEST_S_MAX)) nice $(MAKE) --no-print-directory test-native
+# The sanitizers work while the tests wait for their servers, and take a core only where nobody else wants it.
+test: servers check
+	@mkdir -p build; $(NATIVE) > build/native.log 2>&1 & native=$$!; \
+	trap 'kill $$native 2> /dev/null; wait $$native; exit 130' INT TERM; \
+	failed=0; $(PYTEST) || failed=1; \
+	wait $$native || failed=1; cat build/native.log; exit $$failed
 
 # Other seeds each time, named at the beginning; times are asserted as they are on a machine of their own.
 ifndef SEED
@@ -106,4 +118,4 @@ wheel: $(STAMPS)/tools
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup run demo test test-native test-long check bench stub wheel clean
+.PHONY: help setup servers run demo test test-native test-long check bench stub wheel clean

@@ -21,12 +21,27 @@ STORES = {
     "redis": "rankd.projection.redis.mirrored:MirroredStore",
     "redis-cluster": "rankd.projection.redis.mirrored:MirroredStore",
 }
+# Slots matter where a test writes several boards, or keys of a board that the cluster keeps apart; elsewhere a cluster
+# does what one server does.
+ON_CLUSTER = (
+    "test_rank_store_batches",
+    "test_rank_store_captures",
+    "test_rank_store_instances",
+    "test_rank_store_threads",
+)
 CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
 
 Row = tuple[str, int] | tuple[str, int, int]
 
 
-@pytest.fixture(params=list(STORES))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store" in metafunc.fixturenames:
+        is_on_cluster = metafunc.module.__name__.rpartition(".")[2] in ON_CLUSTER
+        stores = [name for name in STORES if name != "redis-cluster" or is_on_cluster]
+        metafunc.parametrize("store", stores, indirect=True)
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest) -> RankStore:
     """An empty store."""
     clients = [request.getfixturevalue(CLIENTS[request.param])] if request.param in CLIENTS else []

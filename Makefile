@@ -13,6 +13,7 @@ help:
 	@echo "make run          serve on http://127.0.0.1:8080, with boards to try things on"
 	@echo "make demo         the same with simulated players"
 	@echo "make test         all tests; what CI runs"
+	@echo "make servers      install what the tests start, where that is allowed"
 	@echo "make test-native  the engine alone under its sanitizers"
 	@echo "make test-long    the long variants of the property and stress tests"
 	@echo "make check        format, lint, types, layers; seconds"

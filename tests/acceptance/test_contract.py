@@ -208,8 +208,9 @@ def check(server: Serving, findings: Findings, cases_min: int) -> None:
     assert "Traceback" not in server.log.read_text()
 
 
+@pytest.mark.timeout(300)
 def test_the_server_does_what_its_description_says(server: Serving) -> None:
-    check(server, explore(server, examples=60), cases_min=3_000)
+    check(server, explore(server, examples=20), cases_min=2_000)
 
 
 @pytest.mark.long

@@ -389,7 +389,7 @@ SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.fi
 
 class TestEngineBesideReference(EngineBesideReference.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(
-        max_examples=180, stateful_step_count=40, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True
+        max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True
     )
 
 

@@ -26,7 +26,7 @@ from tests.acceptance.serving import Serving, start
 
 from .extent import LONG, scratch_folder
 
-FRESH_SEEDS = 2
+FRESH_SEEDS = 1
 STEPS = 500
 LONG_RUNS = 20
 LONG_STEPS = 4_000

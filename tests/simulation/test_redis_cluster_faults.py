@@ -26,6 +26,7 @@ from rankd.projection.redis.client import connect
 from rankd.projection.redis.keys import ShardKeys
 from rankd.projection.redis.mirror import Mirror
 
+pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 KEYS = [InstanceKey("arcade"), InstanceKey("arcade", "weekly:2026-W18")]
 FORMS = {
     "packed": Rules(keep=Keep.SUM, ties=Ties.PLAYER, score_min=0, score_max=1_000_000),

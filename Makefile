@@ -52,6 +52,7 @@ demo: $(STAMPS)/product
 
 # Sanitizers want a whole build each, but no Python. The tests run side by side, one sanitizer a core.
 SANITIZERS := address,undefined thread
+NATIVE_SEED ?= 20260504
 test-native: $(STAMPS)/tools
 	@for sanitizer in $(SANITIZERS); do \
 	  $(BIN)/cmake -S . -B build/native-$$sanitizer -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
@@ -60,7 +61,7 @@ test-native: $(STAMPS)/tools
 	    { cat build/native-$$sanitizer/build.log; exit 1; }; \
 	done
 	@for sanitizer in $(SANITIZERS); do \
-	  build/native-$$sanitizer/engine_tests > build/native-$$sanitizer/tests.log 2>&1 & pids="$$pids $$!"; \
+	  build/native-$$sanitizer/engine_tests --seed $(NATIVE_SEED) > build/native-$$sanitizer/tests.log 2>&1 & pids="$$pids $$!"; \
 	done; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; \
 	for sanitizer in $(SANITIZERS); do \
@@ -85,8 +86,8 @@ HASH_SEED ?= 20260504
 TEST_S_MAX ?= 2700
 DEADLINE := $(if $(shell command -v timeout),timeout --foreground --signal=INT --kill-after=60 $(TEST_S_MAX))
 PYTEST := PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
-NATIVE := $(if $(shell command -v timeout),timeout --kill-after=10 $(TEST_S_MAX)) nice $(MAKE) --no-print-directory test-native
-# The sanitizers work while the tests wait for their servers, and take a core only where nobody else wants it.
+NATIVE := $(if $(shell command -v timeout),timeout --kill-after=10 $(TEST_S_MAX)) $(MAKE) --no-print-directory test-native
+# The sanitizers work while the tests wait for their servers.
 test: servers check
 	@mkdir -p build; $(NATIVE) > build/native.log 2>&1 & native=$$!; \
 	trap 'kill $$native 2> /dev/null; wait $$native; exit 130' INT TERM; \
@@ -102,6 +103,7 @@ test-long: setup
 	RANKD_TIGHT=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest -m 'long or timed' \
 	  --randomly-seed=$(SEED) --hypothesis-profile=fresh --hypothesis-seed=$(SEED) \
 	  -o faulthandler_timeout=3900
+	@$(MAKE) --no-print-directory test-native NATIVE_SEED=$(SEED)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -20,6 +20,7 @@ from tests.servers.processes import killed_at_the_end
 from .serving import serving
 
 WAIT_S = 60
+AGAIN_S = 15
 HOLD = "import rankd, sys\nwith rankd.open('rankd-data'):\n    print('open', flush=True)\n    sys.stdin.read()\n"
 
 Ran = subprocess.CompletedProcess[str]
@@ -65,6 +66,7 @@ def said(ran: Ran) -> str:
     return ran.stdout
 
 
+@pytest.mark.timeout(300)  # some thirty processes, one after the other
 def test_a_board_from_its_definition_to_its_proof(run: Run, tmp_path: Path) -> None:
     (tmp_path / "arcade.toml").write_text('keep = "best"\nwindows = ["all_time", "weekly"]\nscopes = ["country"]\n')
     assert said(run("boards", "check", "arcade", "arcade.toml")).startswith("arcade\tis valid")
@@ -208,12 +210,15 @@ def test_an_interruption_ends_it_silently(tmp_path: Path, environment: dict[str,
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Press the key until it ends: one that comes between opening and reading is taken for one that came before."""
+    """Press the key until it ends: one that comes between opening and reading is taken for one that came before.
+
+    Not soon again: one that comes while the interpreter ends kills it.
+    """
     deadline = time.monotonic() + WAIT_S
     while process.poll() is None and time.monotonic() < deadline:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1)
+            process.wait(AGAIN_S)
 
 
 def opened_when_read(fifo: Path) -> int:

@@ -25,7 +25,7 @@ from .serving import Serving
 WAITERS = 300  # more than there are threads, and more than may wait for one
 READS = 20
 LONG_MS = 60_000
-QUICK_S = 5.0 * BUSY_MACHINE  # far less than anybody waits here
+QUICK_S = 8.0 * BUSY_MACHINE  # far less than anybody waits here
 LIMITS = {
     "RANKD_RANKS_AT_LEAST_WAIT_MS": str(LONG_MS),
     "RANKD_RANKS_CACHE_MS": "0",

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from benchmarks.__main__ import GROUPS
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 120
+SMOKE_WAIT_S = 240
 COMPARED = {"build", "updates", "ranks", "rank_call", "around_call", "around_script_call", "top100_call", "load"}
 EMBEDDED_AGAINST_REDIS = {"embedded_submit_many_redis_py", "embedded_submit_many_redis_raw"}
 # Who stands beside the embedded library where nobody does the same work.

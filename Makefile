@@ -84,7 +84,7 @@ WORKERS ?= 2
 HASH_SEED ?= 20260504
 # A test that hangs fails by itself after two minutes; this ends a run that hangs outside of them, and names what it did.
 TEST_S_MAX ?= 2700
-DEADLINE := $(if $(shell command -v timeout),timeout --foreground --signal=INT --kill-after=60 $(TEST_S_MAX))
+DEADLINE := $(if $(shell command -v timeout),timeout --foreground --kill-after=60 $(TEST_S_MAX))
 PYTEST := PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NATIVE := $(if $(shell command -v timeout),timeout --kill-after=10 $(TEST_S_MAX)) $(MAKE) --no-print-directory test-native
 # The sanitizers work while the tests wait for their servers.

@@ -25,6 +25,9 @@ class RunReport:
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
         self._began: dict[str, float] = {}
+        # Whoever runs us may have started us with interrupts ignored, and a deadline ends us by SIGTERM.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -86,10 +86,11 @@ def test_no_process_outlives_the_run(run: tuple[str, Path]) -> None:
     assert not Path(f"/proc/{(folder / 'child').read_text()}").exists()
 
 
-def test_an_interrupted_run_names_what_was_under_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_names_what_was_under_way(tmp_path: Path, number: signal.Signals) -> None:
     with killed_at_the_end(started(tmp_path, "-k", "test_hangs")) as running:
         wait_until((tmp_path / "hangs").exists)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         said, _ = running.communicate(timeout=ENDS_S)
 
     assert "UNDER WAY test_it.py::test_hangs (" in said

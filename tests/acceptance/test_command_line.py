@@ -56,6 +56,8 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Run:
 # A shell lets what it runs in the background ignore interruptions, and so does whatever that runs.
 LISTENING = """
 import os, signal, sys
+
+pytestmark = pytest.mark.timeout(300)  # some thirty processes, one after the other
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
@@ -66,7 +68,6 @@ def said(ran: Ran) -> str:
     return ran.stdout
 
 
-@pytest.mark.timeout(300)  # some thirty processes, one after the other
 def test_a_board_from_its_definition_to_its_proof(run: Run, tmp_path: Path) -> None:
     (tmp_path / "arcade.toml").write_text('keep = "best"\nwindows = ["all_time", "weekly"]\nscopes = ["country"]\n')
     assert said(run("boards", "check", "arcade", "arcade.toml")).startswith("arcade\tis valid")

@@ -30,6 +30,7 @@ from .other_version import PACKAGE_VERSION, make_version
 from .scaled_serving import Installation, installed
 from .serving import STOP_S, Serving
 
+pytestmark = pytest.mark.timeout(300)  # many processes that start, one after the other
 SEED = int(os.environ.get("RANKD_SEED", "20"))
 SCHEMA = len(known_scripts())
 REGISTRY_SCHEMA = len(scripts_of("rankd.registry", "postgres_schema"))

@@ -22,6 +22,7 @@ from tests.timing import BUSY_MACHINE
 from .scaled_serving import Installation, installed
 from .serving import Serving
 
+pytestmark = pytest.mark.timeout(300)  # hundreds of connections on a busy machine
 WAITERS = 300  # more than there are threads, and more than may wait for one
 READS = 20
 LONG_MS = 60_000

@@ -33,6 +33,7 @@ from rankd.projection.port import READ_ENTRIES_MAX, Applied, Batch, Op, RankStor
 from rankd.projection.reference import ReferenceStore
 from rankd.projection.saving import Saving
 
+pytestmark = pytest.mark.timeout(300)  # thousands of steps
 KEYS = [InstanceKey("arcade"), InstanceKey("arcade", "daily:2026-05-04"), InstanceKey("puzzle"), InstanceKey("xp")]
 NOWHERE = InstanceKey("nowhere")
 PARTITIONS = 3

@@ -30,6 +30,7 @@ from .scaled_world import ScaledDriver, ScaledOracle, ScaledWorld
 from .shrinking import shrunk
 from .steps import Step
 
+pytestmark = pytest.mark.timeout(300)  # hundreds of steps over servers
 SEEDS = range(8)  # the same each time
 FRESH_SEEDS = 1  # others with `make test-long`
 STEPS = 200

@@ -15,6 +15,7 @@ import pytest
 
 from rankd.transfer.parquet_worker import MEMORY_BYTES_MAX
 
+pytestmark = pytest.mark.timeout(300)  # files of hundreds of megabytes
 IMPORT_RESIDENT_BYTES_MAX = 192 * 1024 * 1024  # of the process with the boards in it, which alone takes 40 MiB
 ENDS_S = 120
 REPOSITORY = Path(__file__).parents[3]

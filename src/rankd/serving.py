@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import signal
 import sys
@@ -43,6 +44,7 @@ from rankd.installation import OpenCredentials, installation_of
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
 REFRESH_EVERY_S = 0.25  # how soon a new or revoked key is noticed
 STOP_POLL_S = 0.01
+FULL_COLLECTION_AFTER = 100  # collections of younger objects; Python's own 10 are reached by three bursts of requests
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")
@@ -121,6 +123,7 @@ class _Serving:
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
         self._app.start(service)
+        keep_collections_short()
         _log.info("ready on %s", self._address)
         stopping = threading.Event()
         beside = self._beside
@@ -190,6 +193,17 @@ def _keep_memory_small() -> None:
     """Let large blocks go back to the system when they are freed; glibc would learn to keep them for the next."""
     with suppress(OSError, AttributeError):  # another C library has its own ways
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
+
+
+def keep_collections_short() -> None:
+    """Leave what is there when the server is ready, code and boards, out of garbage collections.
+
+    To look through it takes some 100 ms for a thousand boards, in which nobody is answered. What is frozen is still
+    freed when nothing refers to it.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 
 
 def _tell_of_first_key(path: Path | None) -> None:

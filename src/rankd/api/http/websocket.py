@@ -36,11 +36,15 @@ CLOSE_WAIT_S = 2.0  # for the client's close frame, once ours is sent
 VERSION = b"13"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
+_FRAMING = (b"content-length", b"transfer-encoding")
 _ABNORMAL = 1006
 
 
-def accept_of(headers: list[Header]) -> bytes:
+def accept_of(scope: Mapping[str, Any]) -> bytes:
     """Return the header Sec-WebSocket-Accept for a handshake; RefusedHead where it is none."""
+    headers: list[Header] = scope["headers"]
+    if scope["http_version"] != "1.1" or any(name in _FRAMING for name, _ in headers):
+        raise RefusedHead(400, "a WebSocket handshake is HTTP/1.1 and has no body")
     sent: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in (b"sec-websocket-key", b"sec-websocket-version") and sent.setdefault(name, value) is not value:

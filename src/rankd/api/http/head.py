@@ -47,11 +47,9 @@ def read_noted(noted: Iterable[Header], version: str) -> tuple[bool, bool]:
 
 
 def check_protocol(line: bytes, method: bytes, target: bytes) -> None:
-    """Refuse RTSP and ICE, whose requests the parser takes for HTTP ones; `line` has the first line, and more."""
-    if b" RTSP/" in line or method == b"SOURCE":
-        first = rb"%b +%b +(?:RTSP|ICE)/" % (re.escape(method), re.escape(target))
-        if re.search(first, line):
-            raise RefusedHead(400, "the request is not HTTP/1.1: its first line must end with HTTP/1.1")
+    """Refuse RTSP and ICE, whose requests the parser takes for HTTP ones; `line` has the first line and more."""
+    if re.search(rb"%b +%b +(?:RTSP|ICE)/" % (re.escape(method), re.escape(target)), line):
+        raise RefusedHead(400, "the request is not HTTP/1.1: its first line must end with HTTP/1.1")
 
 
 def origin_form(target: bytes) -> bytes:

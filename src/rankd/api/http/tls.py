@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,18 @@ class TlsHandshake:
 
     def close_if_idle(self) -> None:
         """Let it go on: its first request may be on its way."""
+
+
+class _SecuredConnection(HttpConnection):
+    """A connection after its handshake, whose place it takes."""
+
+    def __init__(self, server: HttpServer, take_place: Callable[[], None]) -> None:
+        super().__init__(server)
+        self._take_place = take_place
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._take_place()
+        super().connection_made(transport)
 
 
 class TlsListener:
@@ -107,7 +120,7 @@ class TlsListener:
         leave = partial(self._server.forget, handshake)
         with suppress(OSError):  # what goes wrong in a handshake is its client's business
             await loop.connect_accepted_socket(
-                lambda: HttpConnection(self._server, leave),
+                lambda: _SecuredConnection(self._server, leave),
                 link,
                 ssl=self._context,
                 ssl_handshake_timeout=HANDSHAKE_S,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.api.http.serving import RawClient, answering, eventually, exchange, run, serving
 
-from rankd.api.http.connection import HEADERS_MAX, HttpConnection
+from rankd.api.http.connection import HEADERS_MAX
 from rankd.api.http.exchange import BODY_BUFFER_BYTES_MAX
 from rankd.config.model import Limits
 
@@ -162,40 +162,6 @@ def test_a_malformed_request_behind_a_good_one_does_not_cost_the_good_one_its_an
         async with serving(answering()) as server:
             answer = await exchange(server, GET + b"nonsense\r\n\r\n")
             assert answer.index(b"HTTP/1.1 200") < answer.index(b"HTTP/1.1 400")
-
-    run(test)
-
-
-def test_rtsp_is_refused_wherever_the_pieces_of_its_first_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        sent, pieces = b"GET /a RTSP/1.0\r\nHost: here\r\n\r\n", list[int]()
-        read = HttpConnection.buffer_updated
-
-        def noted(connection: HttpConnection, size: int) -> None:
-            pieces.append(size)
-            read(connection, size)
-
-        monkeypatch.setattr(HttpConnection, "buffer_updated", noted)
-        async with serving(answering()) as server:
-            for cut in range(1, len(b"GET /a RTSP/1.0\r\n")):
-                pieces.clear()
-                client = await RawClient.to(server)
-                await client.send(sent[:cut])
-                await eventually(lambda: bool(pieces))
-                await client.send(sent[cut:])
-                assert (await client.until_closed()).startswith(b"HTTP/1.1 400"), cut
-
-    run(test)
-
-
-def test_a_request_that_speaks_of_rtsp_is_served() -> None:
-    async def test() -> None:
-        async with serving(answering()) as server:
-            sent = b"POST /a HTTP/1.1\r\nHost: here\r\nX: see RTSP/1.0\r\nContent-Length: 9\r\n\r\nit RTSP/1"
-            client = await RawClient.to(server)
-            await client.send(sent)
-            assert (await client.response())[0] == 200
-            client.close()
 
     run(test)
 

@@ -263,6 +263,17 @@ def test_mutual_friends_are_right_in_a_memory_of_any_size(
             assert registry.mutual_friends(player) == expected
 
 
+def test_an_id_within_another_one_makes_nobody_mutual(registry: Registry) -> None:
+    for player in ("alice", "a\\", 'a"', ","):
+        within = [f'x"{player}', f'x,"{player}', f'["{player}', f"{player}x", f"\\{player}"]
+        for friend in within:
+            registry.set_friends(friend, [other for other in within if other != player])
+        registry.set_friends("last", ["first", *within, player])
+        registry.set_friends(player, [*within, "last"])
+
+        assert registry.mutual_friends(player) == ["last"]
+
+
 def test_any_id_can_be_a_friend(registry: Registry) -> None:
     odd = ['x"alice', 'x,"alice', "alice,", "ali\\ce", "{alice}", "NULL", "日本", "al ice", "%s"]
     registry.set_friends("alice", odd)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankd.api.answers import Health
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import JSON, Request, Response, json_response
+from rankd.api.request import JSON, Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rankd import errors
-from rankd.api.exchange import Header, Response
 from rankd.api.rates import refused_headers
+from rankd.api.request import Header, Response
 from rankd.config.masking import masking
 from rankd.errors import RankdError
 from rankd.shortening import shorten

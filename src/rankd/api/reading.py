@@ -6,8 +6,8 @@ import msgspec
 
 from rankd.api import bodies
 from rankd.api.access import require_own, sees_everybody
-from rankd.api.exchange import Request, Response, json_response, read_integer_text
 from rankd.api.negotiation import JSON, check_media
+from rankd.api.request import Request, Response, json_response, read_integer_text
 from rankd.api.service import Service, encode
 from rankd.errors import InvalidValue, PlayerAbsent
 from rankd.reads.cursor import read_cursor

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.api.caching import matches
-from rankd.api.exchange import Response
 from rankd.api.reader import Drop, settle
+from rankd.api.request import Response
 from rankd.parts import Read
 
 ANSWERS_MAX = 10_000

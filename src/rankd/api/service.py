@@ -15,7 +15,6 @@ from rankd.api.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.caching import NO_STORE, Caching, matches
 from rankd.api.calls import Call, Cost
 from rankd.api.committer import Committer
-from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
 from rankd.api.live import Live
 from rankd.api.metrics import Commits, Scrapes
@@ -23,6 +22,7 @@ from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaite
 from rankd.api.rates import Rates
 from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
+from rankd.api.request import Request, Response
 from rankd.api.signing import Signatures
 from rankd.api.static import StaticBody
 from rankd.api.streams import Streams, problem_data
@@ -87,7 +87,7 @@ class Service:
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._body_timeouts.run())
         limits = config.limits
-        self.other_bodies = BodyBudget(limits.anonymous_bodies_bytes_max, limits.body_bytes_max)
+        self.untrusted_bodies = BodyBudget(limits.untrusted_bodies_bytes_max, limits.body_bytes_max)
         self.service_bodies = BodyBudget(limits.bodies_bytes_max, max(limits.body_bytes_max, limits.batch_bytes_max))
 
     def _commit(self, tasks: list[Task]) -> None:
@@ -114,10 +114,10 @@ class Service:
         return self.live
 
     def identify(self, request: Request) -> Identity | None:
-        """Return who asks, by a ticket or by a credential."""
+        """Return who asks, by a credential or by a ticket, which is used when its stream is opened."""
         ticket = request.query.get("ticket")
         if ticket is not None and self.live is not None:
-            return self.live.tickets.use(ticket)
+            return self.live.tickets.identify(ticket)
         return self.authenticator.identify(request.headers.get(b"authorization"))
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class Service:
         if identity is not None and identity.is_service:
             return await request.body(bytes_max, self._body_timeouts, self.service_bodies, holder)
         # Anybody may be a player: what players send takes nothing from services.
-        return await request.body(min(bytes_max, usual_max), self._body_timeouts, self.other_bodies, holder)
+        return await request.body(min(bytes_max, usual_max), self._body_timeouts, self.untrusted_bodies, holder)
 
     async def in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
         """Do what takes milliseconds, or waits for the disk, beside the event loop; see `WorkQueue.run`."""

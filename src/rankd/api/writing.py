@@ -11,9 +11,9 @@ import msgspec
 
 from rankd.api import bodies
 from rankd.api.answers import Waiting
-from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.negotiation import HEADER_BYTES_MAX, JSON, MSGPACK, NDJSON, check_media
+from rankd.api.request import Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.api.signing import signing_account
 from rankd.domain.board import Writes

@@ -13,7 +13,7 @@ import rankd
 from rankd import Boards
 from rankd.api.app import App
 from rankd.api.authentication import Authenticator
-from rankd.api.exchange import Receive
+from rankd.api.request import Receive
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
 from rankd.clock import SystemClock

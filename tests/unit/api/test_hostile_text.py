@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from rankd.api import bodies
-from rankd.api.exchange import QUERY_BYTES_MAX
+from rankd.api.request import QUERY_BYTES_MAX
 from rankd.api.routes import CALLS
 from rankd.api.writing import LIGHT_BYTES_MAX, read_events
 from rankd.errors import InvalidValue, TooLarge

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from rankd.api.exchange import Response
 from rankd.api.reader import InThread, Reader
 from rankd.api.remote import RemoteReads
+from rankd.api.request import Response
 from rankd.api.work_queue import WorkQueue
 from rankd.errors import Overloaded, RanksUnavailable
 from rankd.parts import Read, ReadsTogether, Remote

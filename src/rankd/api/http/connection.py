@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote_to_bytes
 
 import httptools
@@ -441,7 +441,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._current is not None:
             self._refuse(400, "a WebSocket handshake must not be pipelined")
             return
-        scope: dict[str, Any] = {**exchange.scope, "subprotocols": []}
+        scope = dict(exchange.scope)
         scope["scheme"] = "wss" if self._server.scheme == "https" else "ws"
         del scope["method"]
         websocket = self._websocket = WebSocketExchange(self, self._transport, scope, accept)

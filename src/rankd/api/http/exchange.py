@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from rankd.api.exchange import Header
+from rankd.api.request import Header
 
 BODY_BUFFER_BYTES_MAX = 64 * 1024  # received and not yet asked for; reading pauses above it
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rankd.api.exchange import Header
+from rankd.api.request import Header
 
 VERSIONS = ("1.1", "1.0")
 HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from http import HTTPStatus
 
-from rankd.api.exchange import EVERY_ANSWER
 from rankd.api.problems import made_response
+from rankd.api.request import EVERY_ANSWER
 
 KEPT_MAX = 64
 _CODES = {408: "too_slow", 431: "too_large", 500: "fault", 503: "overloaded"}

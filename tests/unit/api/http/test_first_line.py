@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.api.http.serving import RawClient, answering, eventually, run, serving
+from tests.unit.api.http.serving import RawClient, answering, eventually, exchange, run, serving
 
 from rankd.api.http.connection import HttpConnection
+
+
+@pytest.mark.parametrize("first", [b"GET /a RTSP/1.0", b"OPTIONS * RTSP/1.1", b"SOURCE /a ICE/1.0"])
+def test_another_protocol_gets_400(first: bytes) -> None:
+    async def test() -> None:
+        async with serving(answering()) as server:
+            assert (await exchange(server, first + b"\r\nHost: here\r\n\r\n")).startswith(b"HTTP/1.1 400")
+
+    run(test)
 
 
 def test_rtsp_is_refused_wherever_the_pieces_of_its_first_line_end(monkeypatch: pytest.MonkeyPatch) -> None:

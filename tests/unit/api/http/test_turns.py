@@ -213,7 +213,6 @@ def test_a_connection_that_has_ended_is_freed_without_a_garbage_collection(kind:
                 client = await RawClient.to(server)
                 await eventually(lambda: len(server.connections) == 1)
                 await ENDED[kind](client)
-                await asyncio.sleep(0)
                 client.close()
                 await eventually(lambda: not server.connections)
             await eventually(lambda: living() <= before)

@@ -41,7 +41,6 @@ from rankd.config.model import Config
 from rankd.installation import OpenCredentials, installation_of
 
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
-REFRESH_EVERY_S = 0.25  # how soon a new or revoked key is noticed
 STOP_POLL_S = 0.01
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
@@ -117,7 +116,6 @@ class _Serving:
         description = describe(CALLS, version("rankd"))
         service.description = StaticBody(msgspec.json.encode(description))
         service.docs_page, service.docs_policy = StaticBody(docs_page(description)), docs_policy()
-        refreshing = asyncio.create_task(_refresh(loop, credentials))
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
         self._app.start(service)
@@ -132,7 +130,6 @@ class _Serving:
             stopping.set()
             if playing is not None:
                 await playing
-            refreshing.cancel()
             sharing.cancel()
             live.stop()
             await loop.run_in_executor(None, service.stop)
@@ -174,16 +171,6 @@ class _Serving:
             replay_seconds=lambda: boards.started.seconds,
             rate_refusals=lambda: self._app.rates.refusals,
         )
-
-
-async def _refresh(loop: asyncio.AbstractEventLoop, credentials: OpenCredentials) -> None:
-    """Notice keys that were made or revoked by another process."""
-    while True:
-        await asyncio.sleep(REFRESH_EVERY_S)
-        try:
-            await loop.run_in_executor(None, credentials.refresh)
-        except Exception as problem:
-            _log.warning("credentials cannot be read again: %s", problem)
 
 
 def _keep_memory_small() -> None:

@@ -98,7 +98,7 @@ def stage(server: Serving) -> Stage:
         for player in ("alice", "bob"):
             sent = {"board": "arcade", "player": player, "score": 5}
             assert admin.post("/v1/scores", json=sent).status_code == 200
-        server.wait_until_known(str(tokens["scores"]))
+        server.assert_known(str(tokens["scores"]))
     return Stage(server, tokens)
 
 
@@ -206,7 +206,7 @@ def test_a_player_may_not_set_what_scopes_are_ranked_by(staged: Stage) -> None:
 def test_a_revoked_key_is_refused_within_a_second(staged: Stage) -> None:
     with SqliteCredentials(staged.server.folder, SystemClock()) as credentials:
         credential, token = credentials.create("short", [Scope.SCORES_WRITE])
-        staged.server.wait_until_known(token)
+        staged.server.assert_known(token)
         credentials.revoke(credential.id)
     began = time.monotonic()
     with staged.server.client(token) as client:

@@ -178,7 +178,7 @@ def players_token(server: Serving) -> str:
     command = [sys.executable, "-m", "rankd", "token", "--data", str(server.folder), "--player", "alice", "--json"]
     made = subprocess.run(command, capture_output=True, check=True)
     token = str(json.loads(made.stdout)["token"])
-    server.wait_until_known(token)
+    server.assert_known(token)
     return token
 
 

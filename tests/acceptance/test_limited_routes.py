@@ -52,7 +52,7 @@ def add_player(server: Serving, player: str) -> tuple[str, str]:
     with SqliteCredentials(server.folder, SystemClock()) as credentials:
         made, token = credentials.create(player, [], player=player)
         another = credentials.create(f"{player}'s service", [Scope.SCORES_WRITE])[1]
-    server.wait_until_known(another)  # which counts against nobody's limit
+    server.assert_known(another)  # which counts against nobody's limit
     return made.id, token
 
 
@@ -241,7 +241,7 @@ def test_a_ticket_of_a_key_that_has_expired_opens_nothing(tmp_path: Path) -> Non
         with SqliteCredentials(running.folder, SystemClock()) as credentials:
             ends = int(time.time() * 1_000) + 3_000
             token = credentials.create("frank", [], player="frank", expires_at=ends)[1]
-        running.wait_until_known(token)
+        running.assert_known(token)
         with running.client(token) as frank:
             ticket = frank.post("/v1/stream/tickets").json()["ticket"]
             wait_for(lambda: frank.get("/v1/boards").status_code == 401)

@@ -114,7 +114,7 @@ def test_a_signed_submission_counts_once_whoever_sends_it_to_whichever_process(
         secret = credentials.create_signing_key("relay")
         _, second = credentials.create("second", [Scope.SCORES_WRITE])
     for serving in (one, other):
-        serving.wait_until_known(second)
+        serving.assert_known(second)
     with one.client(installation.admin) as client:
         assert client.put("/v1/boards/relayed", json={"signing": "relay", "keep": "sum"}).status_code == 200
 

@@ -78,7 +78,7 @@ def test_a_connection_ends_when_its_token_does(server: Serving, kind: str) -> No
 def test_a_connection_ends_when_its_key_is_revoked(server: Serving, kind: str) -> None:
     with SqliteCredentials(server.folder, SystemClock()) as credentials:
         credential, key = credentials.create(f"watcher {kind}", [Scope.READ], player="bob")
-        server.wait_until_known(key)
+        server.assert_known(key)
         watching = Watching(server.url, kind, "friends:arcade:bob", token=key)
         assert watching.next().type == "snapshot"
         began = time.monotonic()

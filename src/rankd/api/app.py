@@ -161,8 +161,8 @@ class App:
             if call.access is Access.METRICS and self._metrics_token:
                 check_bearer(authorization, self._metrics_token)
             elif authorization is not None or "ticket" in request.query:
-                request.identity = service.identify(request)
-        except Unauthenticated:
+                request.identity = await service.identify(request)
+        except (Unauthenticated, Unavailable):
             self._count_refusal(request, is_write=call.is_write)
             raise
         self._check_access(call, request)
@@ -237,8 +237,8 @@ class App:
             client = scope["client"]
             request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
             try:
-                request.identity = service.identify(request)
-            except Unauthenticated:
+                request.identity = await service.identify(request)
+            except (Unauthenticated, Unavailable):
                 self._count_refusal(request, is_write=False)
                 raise
             stream = service.live.open(request)

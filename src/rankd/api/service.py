@@ -17,6 +17,7 @@ from rankd.api.calls import Call, Cost
 from rankd.api.committer import Committer
 from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
+from rankd.api.key_lookup import KeyLookup
 from rankd.api.live import Live
 from rankd.api.metrics import Commits, Scrapes
 from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
@@ -31,6 +32,7 @@ from rankd.api.work_queue import WorkQueue
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.domain.position import parse_positions
+from rankd.errors import Unauthenticated
 from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
@@ -84,6 +86,7 @@ class Service:
             # Alone are heavy reads, and those that Redis keeps waiting: neither may keep profiles waiting.
             self.reader = Reader(boards.remote, self._queues[Cost.DEAR].run)
             self._poller = RankPoller(self.positions, boards.remote)
+        self._key_lookup = KeyLookup(authenticator.refresh)
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._body_timeouts.run())
         limits = config.limits
@@ -113,16 +116,24 @@ class Service:
         self.live.start()
         return self.live
 
-    def identify(self, request: Request) -> Identity | None:
-        """Return who asks, by a ticket or by a credential."""
+    async def identify(self, request: Request) -> Identity | None:
+        """Return who asks, by a ticket or by a credential; an unknown API key is looked up before it is refused."""
         ticket = request.query.get("ticket")
         if ticket is not None and self.live is not None:
             return self.live.tickets.use(ticket)
-        return self.authenticator.identify(request.headers.get(b"authorization"))
+        authorization, authenticator = request.headers.get(b"authorization"), self.authenticator
+        try:
+            return authenticator.identify(authorization)
+        except Unauthenticated:
+            digest = authenticator.unknown_key(authorization)
+            if digest is None or not await self._key_lookup.finds(digest, authenticator.knows):
+                raise
+        return authenticator.identify(authorization)
 
     def stop(self) -> None:
         """Commit what was handed in, finish the reads that have begun and refuse those that wait; blocks."""
         self._loop.call_soon_threadsafe(self._watching.cancel)
+        self._loop.call_soon_threadsafe(self._key_lookup.stop)
         self._loop.call_soon_threadsafe(self.positions.stop)
         self.committer.stop()
         if self.remote is not None:

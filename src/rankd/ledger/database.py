@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from mmap import mmap
 from pathlib import Path
+from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -40,6 +41,8 @@ CACHE_KIB = 65_536
 READER_CACHE_KIB = 8_192
 BUSY_MS = 10_000
 FRAME_BYTES = 4_096 + 24  # of a page in the log
+CHECKPOINT_TRIES_MAX = 50
+CHECKPOINT_RETRY_S = 0.001
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
 _ZEROS = bytes(256 * 1024)  # written before a commit may go on
 MIGRATIONS = "schema"
@@ -62,6 +65,7 @@ class Database:
         self.is_moved = False
         self._is_written = True  # until it is closed or moved
         self._log_kept = False
+        self._log_pages_known = 0
         self.appender: Appender | None = None  # the short way of events, where there is one
         self._place = Place(self._path)
         with translated():
@@ -135,8 +139,25 @@ class Database:
 
         Asked when it is wanted: a hook that is told at each commit would make every commit longer.
         """
+        return self._checkpoint_beside_writer(apsw.SQLITE_CHECKPOINT_NOOP)[0]
+
+    def _checkpoint_beside_writer(self, mode: int) -> tuple[int, int]:
+        """Return how many pages are in the log, and how many of them are in the file after a checkpoint.
+
+        SQLite answers that the database is locked when it meets the log's head half written, which is so for
+        microseconds of each commit, or another program's checkpoint. The first is tried again; where it lasts, nothing
+        is moved now, and the figure is the last one known.
+        """
         with self.reading() as reader:
-            return max(0, reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0])
+            for _ in range(CHECKPOINT_TRIES_MAX):
+                try:
+                    logged, moved = reader.wal_checkpoint(mode=mode)
+                except apsw.BusyError:
+                    sleep(CHECKPOINT_RETRY_S)
+                else:
+                    self._log_pages_known = max(0, logged)
+                    return self._log_pages_known, max(0, moved)
+        return self._log_pages_known, 0
 
     def writing(self) -> Transaction:
         """Write in one transaction that is on disk when the block ends, or not at all when it raises."""
@@ -242,9 +263,8 @@ class Database:
             raise
 
     def _move_log(self) -> int:
-        with self.reading() as reader:
-            logged, moved = reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            return logged - moved
+        logged, moved = self._checkpoint_beside_writer(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return logged - moved
 
     def _restart_log(self) -> int:
         with self.exclusive() as writer:

@@ -257,7 +257,12 @@ def test_a_checkpoint_beside_a_commit_is_tried_again(tmp_path: Path, monkeypatch
     pages = database.log_pages
     with database.writing(), half_written_head(tmp_path) as finish:
         pauses: list[float] = []
-        monkeypatch.setattr(module, "sleep", lambda pause_s: (pauses.append(pause_s), finish()))
+
+        def sleep(pause_s: float) -> None:
+            pauses.append(pause_s)
+            finish()
+
+        monkeypatch.setattr(module, "sleep", sleep)
         assert database.log_pages == pages
         assert len(pauses) == 1
     with database.writing(), half_written_head(tmp_path) as finish:

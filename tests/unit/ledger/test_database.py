@@ -258,11 +258,11 @@ def test_a_checkpoint_beside_a_commit_is_tried_again(tmp_path: Path, monkeypatch
     with database.writing(), half_written_head(tmp_path) as finish:
         pauses: list[float] = []
 
-        def sleep(pause_s: float) -> None:
+        def pause(pause_s: float) -> None:
             pauses.append(pause_s)
             finish()
 
-        monkeypatch.setattr(module, "sleep", sleep)
+        monkeypatch.setattr(module, "sleep", pause)
         assert database.log_pages == pages
         assert len(pauses) == 1
     with database.writing(), half_written_head(tmp_path) as finish:

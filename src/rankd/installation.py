@@ -17,6 +17,7 @@ from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder, open_settings
 from rankd.config.model import Config
 from rankd.errors import InvalidValue
+from rankd.folder import note_server
 from rankd.registry.credentials import Credentials
 from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
 
@@ -52,6 +53,10 @@ class Installation(Protocol):
         """Make an administrator's key where there never was one, and return the file it is in."""
         ...
 
+    def note_server(self, url: str) -> None:
+        """Note where the server of these boards listens, for commands that cannot open them beside it."""
+        ...
+
 
 class Embedded:
     """Everything in one folder and one process."""
@@ -75,6 +80,10 @@ class Embedded:
     def first_key(self, credentials: Credentials) -> Path | None:
         """Make the first key, in the folder."""
         return first_admin_key(self._folder, credentials)
+
+    def note_server(self, url: str) -> None:
+        """Note it in the folder."""
+        note_server(self._folder, url)
 
 
 class Shared:
@@ -109,6 +118,9 @@ class Shared:
     def first_key(self, _credentials: Credentials) -> Path | None:
         """Make none: `rankd token` does, for whoever may reach the database."""
         return None
+
+    def note_server(self, _url: str) -> None:
+        """Note nothing: any command opens the boards beside it."""
 
 
 def installation_of(config: Config) -> Installation:

@@ -42,6 +42,7 @@ from rankd.installation import OpenCredentials, installation_of
 
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
 STOP_POLL_S = 0.01
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how a server is asked that listens on all of them
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")
@@ -85,9 +86,10 @@ class _Serving:
         self._app.routes.observe(UNMATCHED, status, 0.0)
 
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        installation = installation_of(self._config)
+        installation, host = installation_of(self._config), self._config.server.host
         boards = await loop.run_in_executor(None, installation.open_boards)
         try:
+            installation.note_server(self._url(_ANY_ADDRESS.get(host, host)))
             with installation.open_credentials() as credentials:
                 _tell_of_first_key(installation.first_key(credentials))
                 await self._serve_boards(loop, boards, credentials)
@@ -119,7 +121,7 @@ class _Serving:
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
         self._app.start(service)
-        _log.info("ready on %s", self._address)
+        _log.info("ready on %s", self._url(config.server.host))
         stopping = threading.Event()
         beside = self._beside
         playing = None if beside is None else loop.run_in_executor(None, lambda: beside(boards, stopping))
@@ -151,11 +153,8 @@ class _Serving:
         while self._app.open and loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
 
-    @property
-    def _address(self) -> str:
-        server = self._config.server
-        host = f"[{server.host}]" if ":" in server.host else server.host
-        return f"{self._server.scheme}://{host}:{self._server.port}"
+    def _url(self, host: str) -> str:
+        return f"{self._server.scheme}://{f'[{host}]' if ':' in host else host}:{self._server.port}"
 
     def _sources(self, boards: Boards, service: Service) -> Sources:
         return Sources(

@@ -132,8 +132,16 @@ def test_a_folder_that_another_process_uses_is_left_alone(
         assert holder.wait(WAIT_S) == 0
 
     assert locked.returncode == 4
-    assert f"rankd-data is in use by process {holder.pid}; use --url http://127.0.0.1:8080" in locked.stderr
+    assert f"rankd-data is in use by process {holder.pid}; stop it first" in locked.stderr
     assert json.loads(said(made))["token"].startswith("rk_")
+
+
+def test_a_folder_that_a_server_uses_is_named_with_the_servers_url(run: Run, tmp_path: Path) -> None:
+    with serving(tmp_path / "scores", config='[server]\nhost = "0.0.0.0"\n') as server:
+        locked = run("top", "arcade", "--data", "scores")
+
+    assert locked.returncode == 4
+    assert f"scores is in use by process {server.process.pid}; use --url {server.url}, or stop it" in locked.stderr
 
 
 def test_a_reader_that_has_enough_is_no_error(run: Run, tmp_path: Path, environment: dict[str, str]) -> None:

@@ -142,6 +142,10 @@ class Remote(Protocol):
         """How far the ledger was when it was looked at last, which is a few times a second."""
         ...
 
+    def check_ready(self) -> None:
+        """Refuse where no score would be taken whatever it is: LedgerNewer where the ledger is beyond this version."""
+        ...
+
     def standing_before(self, task: ScoreTask) -> Before | None:
         """Return where its player stands before it is committed; None where that cannot be told.
 

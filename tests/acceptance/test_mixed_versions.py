@@ -204,6 +204,13 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
     define(installation, new, "arcade", score_max=1_000)  # what an old server has to follow, and cannot
     refused = submit(installation, old, "arcade", "dora", 9)
     assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ledger_newer")
+    with old.client() as client:
+        unready = client.get("/readyz")
+        assert (unready.status_code, unready.json()["code"]) == (UNAVAILABLE, "ledger_newer")
+        assert "upgrade rankd" in unready.json()["detail"]
+        assert client.get("/healthz").status_code == 200
+    with new.client() as client:
+        assert client.get("/readyz").status_code == 200
     assert submit(installation, new, "arcade", "alice", 2).status_code in (200, 202)
     assert installation.run("serve").returncode == ExitCode.DAMAGED
     with new.client() as client:

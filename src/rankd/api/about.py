@@ -35,6 +35,8 @@ def ready(service: Service, _request: Request) -> Response:
     if service.is_stopping:
         raise Overloaded("the server is about to stop")
     service.boards.check_open()
+    if service.boards.remote is not None:
+        service.boards.remote.check_ready()
     position = service.boards.position if service.config.server.public_read else None
     return json_response(encode(Health("ready", __version__, position)))
 

@@ -63,6 +63,7 @@ class Answering:
         self._clock = clock
         self._wait_ms = wait_ms
         self.check_open = writer.check_open
+        self.check_ready = writer.check_ready
         self.look_at_ledger()
 
     @property

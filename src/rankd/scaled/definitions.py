@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from rankd.domain.board import Board
-from rankd.errors import LedgerUnavailable
+from rankd.errors import LedgerNewer, LedgerUnavailable
 from rankd.ledger.event import Context, Stretch
 from rankd.ledger.partitioned import CONTROLS_MAX, ControlEvent, DefinitionsChanged, PartitionedLedger
 from rankd.projection.applier import Applier
@@ -65,6 +65,7 @@ class Definitions:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._context: Context | None = None
+        self._beyond: LedgerNewer | None = None  # what keeps us from following
         self.applier = Applier(store, State(), Catalogue(), self._context_of)
         self._looked_at = 0.0  # for a board that was not known
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="rankd-definitions")
@@ -90,17 +91,31 @@ class Definitions:
     def catch_up(self) -> bool:
         """Follow the control events that are new; tell whether there were any."""
         with self._lock:
-            before = self.seen
-            while found := self._ledger.controls(self.seen, CONTROLS_MAX):
-                for event in found:
-                    self._apply(event)
-                live = self.applier.state.boards
-                versions = {one: state.version for one, state in live.items()}
-                boards = _KnownBoards(self.applier.catalogue.current(versions), self._look_for_more)
-                self._known = _Known(boards, versions, found[-1].number, max(self.at, found[-1].at))
-                if len(found) < CONTROLS_MAX:
-                    break
-            return self.seen != before
+            try:
+                changed = self._catch_up()
+            except LedgerNewer as problem:
+                self._beyond = problem
+                raise
+            self._beyond = None
+            return changed
+
+    def check_understood(self) -> None:
+        """Refuse to go on where the ledger holds control events of a newer version; LedgerNewer says of which."""
+        if self._beyond is not None:
+            raise LedgerNewer(str(self._beyond))
+
+    def _catch_up(self) -> bool:
+        before = self.seen
+        while found := self._ledger.controls(self.seen, CONTROLS_MAX):
+            for event in found:
+                self._apply(event)
+            live = self.applier.state.boards
+            versions = {one: state.version for one, state in live.items()}
+            boards = _KnownBoards(self.applier.catalogue.current(versions), self._look_for_more)
+            self._known = _Known(boards, versions, found[-1].number, max(self.at, found[-1].at))
+            if len(found) < CONTROLS_MAX:
+                break
+        return self.seen != before
 
     def _look_for_more(self) -> Mapping[str, Board]:
         """Look whether there are other boards by now, unless somebody did a moment ago.

@@ -166,6 +166,11 @@ class SharedWriter:
         if self._closed:
             raise Closed("the boards were closed; open them again")
 
+    def check_ready(self) -> None:
+        """Refuse where no score would be taken: after `close`, and where definitions are beyond this version."""
+        self.check_open()
+        self._definitions.check_understood()
+
     # In the committing thread
 
     def catch_up(self) -> None:

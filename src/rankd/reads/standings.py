@@ -13,7 +13,7 @@ from rankd.domain.fields import read_integer
 from rankd.domain.order import Kept, Ranking, percentile, top_percent
 from rankd.domain.player import check_player
 from rankd.domain.score import check_tiebreak
-from rankd.errors import InvalidValue
+from rankd.errors import Freshness, InvalidValue
 from rankd.projection import port
 from rankd.projection.applier import Applier
 from rankd.reads import answers
@@ -83,8 +83,8 @@ class Standings(Meaning):
         found = look.store.range(meant.key, low, high + 1, meant.ranking)
         return self._page(meant, found, high - low + 1, look)
 
-    def rank_in(self, meant: Meant, player: str) -> answers.Standing | None:
-        """Return where a player stands; None for somebody who does not."""
+    def rank_in(self, meant: Meant, player: str) -> answers.Standing | Freshness:
+        """Return where a player stands; for somebody who does not, how fresh that is."""
         who = check_player(player)
         board, _, key, ranking, now, since = meant
         look = self._look(meant.key)
@@ -92,7 +92,7 @@ class Standings(Meaning):
         if since is not None:
             check_since(look, since)
         if found is None:
-            return None
+            return Freshness(look.position, now, look.is_stale)
         profile, metadata = self._joined.one(board, key, who, look.noted)
         return answers.Standing(
             board=board.id,
@@ -119,8 +119,8 @@ class Standings(Meaning):
             metadata=metadata,
         )
 
-    def around_in(self, meant: Meant, player: str, above: int = 5, below: int = 5) -> answers.Around | None:
-        """Return a player with those just above and just below; None for somebody who does not stand there."""
+    def around_in(self, meant: Meant, player: str, above: int = 5, below: int = 5) -> answers.Around | Freshness:
+        """Return a player with those just above and just below; for somebody who is absent, how fresh that is."""
         up = read_integer("above", above, 0, NEIGHBOURS_MAX)
         down = read_integer("below", below, 0, NEIGHBOURS_MAX)
         who = check_player(player)
@@ -129,7 +129,7 @@ class Standings(Meaning):
         if found is None:
             if meant.since is not None:
                 check_since(look, meant.since)
-            return None
+            return Freshness(look.position, meant.now, look.is_stale)
         middle = port.Entry(found.player.rank, who, found.player.score, found.player.tie)
         entries = self._entries(meant, [*found.above, middle, *found.below], look)
         entries[len(found.above)] = _bounded(entries[len(found.above)], found.player)

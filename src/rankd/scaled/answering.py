@@ -63,7 +63,6 @@ class Answering:
         self._clock = clock
         self._wait_ms = wait_ms
         self.check_open = writer.check_open
-        self.check_ready = writer.check_ready
         self.look_at_ledger()
 
     @property
@@ -75,6 +74,10 @@ class Answering:
     def at(self) -> int:
         """The ledger's time."""
         return self._writer.at
+
+    def check_ready(self) -> None:
+        """Refuse where no score would be taken: after the end, and where definitions are beyond this version."""
+        self._writer.check_ready()
 
     def look_at_ledger(self) -> Heads:
         """Find out how far the ledger is, for those who ask and do not wait for it."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import zip_longest
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -18,18 +20,24 @@ from rankd.ledger.event import event_id
 from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
 from rankd.projection.redis.asking import Asking, Caller, EachCaller
 from rankd.projection.redis.heartbeat import read_beat
+from rankd.projection.redis.high_water import HighWater
 from rankd.projection.redis.reader import RedisReader, read_digests
 from rankd.projection.redis.seen import Seen
 from rankd.scaled.boards_in_redis import shards_of
 
 BEAT_EVERY_S = 0.25
+BEATS_MAX = 10_000  # remembered until they are old enough
+FLOOR_AGE_MS_MIN = 1_000  # a board that nothing happens on is moved on four times a second
 DIGESTS_AT_ONCE = 1_000
 ORDINAL = Ranking.ORDINAL
 _log = logging.getLogger("rankd")
 
 
 class Heartbeat:
-    """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread."""
+    """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread.
+
+    `floor` is how far the ledger was ranked `stale_after_ms` ago: what a shard lacks of that is stale, whoever lost it.
+    """
 
     def __init__(self, client: Caller, stale_after_ms: int, now: Callable[[], int]) -> None:
         """Nothing is known before the first beat is read, which is at once."""
@@ -37,6 +45,8 @@ class Heartbeat:
         self._stale_after_ms = stale_after_ms
         self._now = now
         self._time_ms = 0
+        self.floor: tuple[int, ...] = ()  # by partition
+        self._beats: deque[tuple[int, tuple[int, ...]]] = deque()  # when they were read, and their positions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="rankd-heartbeat", daemon=True)
         self._ask()
@@ -60,8 +70,18 @@ class Heartbeat:
         try:
             beat = read_beat(self._client)
             self._time_ms = 0 if beat is None else beat.time_ms
+            self._raise_floor(None if beat is None else beat.positions)
         except RanksUnavailable as problem:
             _log.debug("no heartbeat: %s", problem)
+
+    def _raise_floor(self, positions: tuple[int, ...] | None) -> None:
+        now = self._now()
+        if positions is not None and len(self._beats) < BEATS_MAX:
+            self._beats.append((now, positions))
+        while self._beats and now - self._beats[0][0] > max(self._stale_after_ms, FLOOR_AGE_MS_MIN):
+            _, upto = self._beats.popleft()
+            # A Redis that has lost something has an older beat: what was ranked stays ranked.
+            self.floor = tuple(map(max, zip_longest(self.floor, upto, fillvalue=0)))
 
 
 class Layout:
@@ -80,15 +100,16 @@ class Layout:
 class RedisLook(RedisReader):
     """One read, and what it saw."""
 
-    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
+    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat, high_water: HighWater) -> None:
         """Nothing is asked yet."""
-        super().__init__(client, layout.shards_of)
+        super().__init__(client, layout.shards_of, high_water)
         self._heartbeat = heartbeat
         self._asking: Asking | None = None
+        self._had_lost = False  # by what was asked before
         self._was_estimated = False  # by what was asked before
 
     def _ask(self, instance: InstanceKey) -> Asking:
-        self._was_estimated = not self.is_exact
+        self._was_estimated, self._had_lost = not self.is_exact, self._has_lost
         self._asking = super()._ask(instance)
         return self._asking
 
@@ -111,8 +132,12 @@ class RedisLook(RedisReader):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the projector is behind."""
-        return self._heartbeat.is_stale
+        """Whether the projector is behind, or Redis lacks what it has had."""
+        return self._has_lost or self._heartbeat.is_stale
+
+    @property
+    def _has_lost(self) -> bool:
+        return self._had_lost or (self._asking is not None and self._asking.has_lost)
 
     @property
     def noted(self) -> Mapping[str, int]:
@@ -165,15 +190,16 @@ class LookAtRedis:
         self._client = client
         self._layout = layout
         self._heartbeat = heartbeat
-        self._reader = RedisReader(client, layout.shards_of)
+        self._high_water = HighWater(lambda: heartbeat.floor)
+        self._reader = RedisReader(client, layout.shards_of, self._high_water)
 
     def look(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read."""
-        return RedisLook(self._client, self._layout, self._heartbeat)
+        return RedisLook(self._client, self._layout, self._heartbeat, self._high_water)
 
     def look_at_ranks(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read that nothing but Redis answers."""
-        return RedisLook(self._client, self._layout, self._heartbeat)
+        return RedisLook(self._client, self._layout, self._heartbeat, self._high_water)
 
     def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
         """Tell whether events are ranked on a board."""

@@ -14,6 +14,7 @@ from rankd.domain.position import tokens
 from rankd.errors import RankingUnavailable
 from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, read_described
+from rankd.projection.redis.high_water import HighWater
 from rankd.projection.redis.keys import ShardKeys, instance_name
 from rankd.projection.redis.seen import Head, Result, Seen, least_positions, read_head
 
@@ -58,8 +59,8 @@ class Reply(NamedTuple):
 class Asking:
     """One read of one instance."""
 
-    def __init__(self, caller: Caller, instance: InstanceKey, shards: int) -> None:
-        """Nothing is asked yet."""
+    def __init__(self, caller: Caller, instance: InstanceKey, shards: int, high_water: HighWater | None = None) -> None:
+        """Nothing is asked yet; `high_water` notices shards that have lost something."""
         self._caller = caller
         self._name = instance_name(instance)
         self._heads: dict[tuple[int, bytes], Head] = {}
@@ -69,6 +70,8 @@ class Asking:
         self.shards = shards
         self.captured: dict[str, int] = {}
         self.metadata: dict[str, tuple[int, int]] = {}
+        self._high_water = high_water
+        self.has_lost = False  # whether a shard lacked what it had shown before
         self.is_estimated = False  # whether something of the answer is not exact
 
     def every(self, function: str, *arguments: bytes | int | str) -> list[Reply]:
@@ -82,10 +85,14 @@ class Asking:
             Call(function, (ShardKeys(board, shard).meta,), (self._name, *arguments), read_only=True)
             for shard, arguments in questions
         ]
+        marks = self._high_water
+        before = {} if marks is None else {shard: marks.of(board, shard) for shard, _ in questions}
         replies = []
         for (shard, _), (line, described, *values) in zip(questions, self._caller.call_all(calls), strict=True):
             head = read_head(line, board, shard)
             self._heads[shard, line] = head
+            if marks is not None and marks.note(board, shard, head, before[shard]):
+                self.has_lost = True
             reply = Reply(shard, head, described or b"", values)
             self._totals[shard] = reply.total
             self._described[shard] = reply.described

@@ -21,6 +21,7 @@ from rankd.projection.redis import estimates, lookups, pages, statistics, tail
 from rankd.projection.redis.asking import Asking, Caller, EachCaller
 from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, read_described
+from rankd.projection.redis.high_water import HighWater
 from rankd.projection.redis.keys import ShardKeys, instance_name, instance_of
 from rankd.projection.redis.plain import PlainReads
 from rankd.projection.redis.seen import Seen, least_positions, read_head
@@ -31,13 +32,14 @@ ORDINAL = Ranking.ORDINAL
 class RedisReader(PlainReads):
     """Reads ranks from Redis. May be used by any number of threads."""
 
-    def __init__(self, client: Caller, shards_of: Callable[[str], int]) -> None:
-        """`shards_of` tells how many shards a board has."""
+    def __init__(self, client: Caller, shards_of: Callable[[str], int], high_water: HighWater | None = None) -> None:
+        """`shards_of` tells how many shards a board has; `high_water` notices those that have lost something."""
         self._client = client
         self._shards_of = shards_of
+        self._high_water = high_water
 
     def _ask(self, instance: InstanceKey) -> Asking:
-        return Asking(self._client, instance, self._shards_of(instance.board))
+        return Asking(self._client, instance, self._shards_of(instance.board), self._high_water)
 
     # Boards
 
@@ -55,7 +57,17 @@ class RedisReader(PlainReads):
         lines: dict[str, list[tuple[int, bytes]]] = {board: [] for board in boards}
         for (board, shard), (line, _) in zip(shards, self._client.call_all(calls), strict=True):
             lines[board].append((shard, line))
-        return [_positions(board, lines[board]) for board in boards]
+        return [self._least_of(board, lines[board]) for board in boards]
+
+    def _least_of(self, board: str, lines: Sequence[tuple[int, bytes]]) -> dict[int, Position] | RanksUnavailable:
+        try:
+            heads = {shard: read_head(line, board, shard) for shard, line in lines}
+        except RanksUnavailable as problem:
+            return problem
+        if self._high_water is not None:
+            for shard, head in heads.items():
+                self._high_water.note(board, shard, head, None)
+        return least_positions(heads.values())
 
     def read_instances(self, board: str) -> Seen[list[InstanceKey]]:
         """Return the instances of a board in which somebody stands: one round trip."""
@@ -255,10 +267,3 @@ def read_digests(caller: EachCaller, instances: Sequence[InstanceKey]) -> dict[I
             digest = int(read_described(described).digest, 16) if described else 0
             found[instance] = Seen(digest, head.positions, head.time_ms)
     return found
-
-
-def _positions(board: str, lines: Sequence[tuple[int, bytes]]) -> dict[int, Position] | RanksUnavailable:
-    try:
-        return least_positions(read_head(line, board, shard) for shard, line in lines)
-    except RanksUnavailable as problem:
-        return problem

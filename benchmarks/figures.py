@@ -16,7 +16,7 @@ REDIS = "redis"
 SORTED = "sortedcontainers"
 SQLITE = "sqlite"
 APPEND = "append"
-SMALLER = "smaller"  # ourselves with fewer players
+SMALLER = "smaller"  # ourselves with fewer players, or fewer boards
 LIBRARY = "library"  # ourselves without a server
 BARE = "bare"  # a handler that does nothing, on Granian
 BARE_OWN = "bare_own"  # the same handler on rankd's own server
@@ -36,6 +36,7 @@ SCALED_PLAYERS_HUGE = 10_000_000
 SCALED_SHARDS = 8
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
+MANY_BOARDS = 10_000
 
 Verdict = Literal["pass", "miss"]
 
@@ -76,6 +77,9 @@ TARGETS = {
     "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),
     "embedded_open": Target(cost_max=20, entries=EMBEDDED_PLAYERS_HUGE),
     "embedded_growth": Target(ratio_min=0.6, rival=SMALLER, entries=EMBEDDED_PLAYERS_HUGE),
+    "many_boards_define": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
+    "many_boards_first_score": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
+    "many_boards_top": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
     "http_rank": Target(ratio_min=0.5, rival=BARE, entries=HTTP_PLAYERS),
     "http_around": Target(ratio_min=0.3, rival=BARE, entries=HTTP_PLAYERS),
     "http_top": Target(ratio_min=0.4, rival=BARE, entries=HTTP_PLAYERS),
@@ -184,6 +188,9 @@ class Scale:
     embedded_calls_a_turn: int = 100
     embedded_players_smaller: int = 100_000
     embedded_players_huge: int = EMBEDDED_PLAYERS_HUGE
+    many_boards: int = MANY_BOARDS
+    many_boards_smaller: int = 10
+    many_boards_calls: int = 200
     http_players: int = HTTP_PLAYERS
     http_rounds_max: int = 5
     http_turn_s: int = 4
@@ -241,6 +248,9 @@ SMOKE = Scale(
     embedded_calls_a_turn=10,
     embedded_players_smaller=300,
     embedded_players_huge=2_000,
+    many_boards=40,
+    many_boards_smaller=4,
+    many_boards_calls=10,
     http_players=1_000,
     http_rounds_max=1,
     http_turn_s=1,

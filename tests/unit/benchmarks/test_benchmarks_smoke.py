@@ -19,6 +19,7 @@ COMPARED = {"build", "updates", "ranks", "rank_call", "around_call", "around_scr
 EMBEDDED_AGAINST_REDIS = {"embedded_submit_many_redis_py", "embedded_submit_many_redis_raw"}
 # Who stands beside the embedded library where nobody does the same work.
 EMBEDDED_BESIDE = {"embedded_submit_many": "sqlite", "embedded_submit": "append", "embedded_growth": "smaller"}
+MANY_BOARDS = {"many_boards_define", "many_boards_first_score", "many_boards_top"}
 AGAINST_REDIS = (
     COMPARED
     | EMBEDDED_AGAINST_REDIS
@@ -45,6 +46,7 @@ OURS_ALONE = {
     "huge_build",
     "huge_rank_p99",
     *EMBEDDED_BESIDE,
+    *MANY_BOARDS,
     "embedded_submit_threads",
     "embedded_reader_p99",
     "embedded_reader_p99_tuples",
@@ -129,6 +131,14 @@ def test_what_the_embedded_library_is_held_against_stands_beside_it(report: dict
     rows = {row["name"]: row for row in report["rows"]}
     for name, beside in EMBEDDED_BESIDE.items():
         assert len(rows[name]["samples"][beside]) == report["settings"]["rounds"], name
+
+
+def test_a_folder_with_many_boards_answers_as_one_with_few(report: dict[str, Any]) -> None:
+    rows = {row["name"]: row for row in report["rows"]}
+    for name in MANY_BOARDS:
+        checksums = rows[name]["checksums"]
+        assert checksums["rankd"] == checksums["smaller"], name
+        assert int(checksums["rankd"], 16) > 0, name
 
 
 def test_the_ledger_holds_what_sqlite_alone_was_given(report: dict[str, Any]) -> None:

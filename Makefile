@@ -86,8 +86,7 @@ stub: setup
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._columns -o src/rankd/_columns.pyi
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._engine -o src/rankd/_engine.pyi
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._numbers -o src/rankd/_numbers.pyi
-	$(BIN)/python -m nanobind.stubgen -q -m rankd._appender -o src/rankd/_appender.pyi
-	$(BIN)/ruff format --quiet src/rankd/_appender.pyi src/rankd/_columns.pyi src/rankd/_engine.pyi src/rankd/_numbers.pyi
+	$(BIN)/ruff format --quiet src/rankd/_columns.pyi src/rankd/_engine.pyi src/rankd/_numbers.pyi
 
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

@@ -16,7 +16,6 @@ from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
 from rankd.domain.scope import check_attributes
-from rankd.domain.score import check_tiebreak
 from rankd.domain.text import check_text, check_url
 from rankd.errors import InvalidValue
 from rankd.intake import prepare
@@ -140,21 +139,8 @@ class Boards(Reads):
         imported: bool = False,
     ) -> Submitted:
         """Count one score; it is on disk and ranked when this returns."""
-        is_local = sender is LOCAL and key is None and not imported  # as nearly all are
-        who = LOCAL if is_local else sender_of(sender, key, imported=imported)
-        if at is None and attributes is None and metadata is None and (is_local or who.is_plain):
-            found = self._writer.boards.get(board) if type(board) is str else None
-            if found is None or not found.open:
-                found = self._open_board(board)
-            return self._writer.submit_single(
-                found,
-                check_player(player),
-                found.check_score(score),
-                0 if tiebreak is None else check_tiebreak(tiebreak),
-                who,
-            )
         sent = _Sent(board, player, score, tiebreak, at, attributes, metadata)
-        result = self._writer.submit(self.prepare_score(sent, who))
+        result = self._writer.submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
         if not isinstance(result, Submitted):
             raise AssertionError("a single score is answered with Submitted")
         return result

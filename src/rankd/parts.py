@@ -72,10 +72,6 @@ class Writes(Protocol):
         """Count the scores of many callers; each task has its result or its error then."""
         ...
 
-    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
-        """Count one score without a key and with nothing beside it."""
-        ...
-
     def is_due(self, now: int) -> bool:
         """Tell whether a roll-over is due."""
         ...

@@ -16,11 +16,10 @@ _CACHED_MAX = 10_000
 class Acceptance:
     """What accepting an event at some instant means: its context, the board and those it feeds."""
 
-    __slots__ = ("attributes", "board", "boards", "context", "decaying", "is_plain", "number", "valid")
+    __slots__ = ("attributes", "board", "boards", "context", "decaying", "number")
 
-    def __init__(self, context: Context, number: int, board: Board, fed: list[Board], valid: range = range(0)) -> None:
-        """`boards` are the board itself and those it feeds and reaches, `valid` the instants that it holds for."""
-        self.valid = valid
+    def __init__(self, context: Context, number: int, board: Board, fed: list[Board]) -> None:
+        """`fed` are the boards it feeds and reaches."""
         self.context = context
         self.number = number
         self.board = board
@@ -31,8 +30,6 @@ class Acceptance:
             {name for reached in self.boards for name in reached.scopes}
             | {reached.team.attribute for reached in self.boards if reached.team is not None}
         )
-        # Whether a score has nothing to say beside its numbers: no detail is stored with it.
-        self.is_plain = not self.attributes and not self.decaying
 
 
 class Acceptances:
@@ -58,16 +55,15 @@ class Acceptances:
         if found is None:
             if len(self._known) >= _CACHED_MAX:
                 self._known.clear()
-            found = self._known[key] = self._accept(board, sender, kind, at, step_ms)
+            found = self._known[key] = self._accept(board, sender, kind, at)
         return found
 
-    def _accept(self, board: Board, sender: str, kind: Kind, at: int, step_ms: int) -> Acceptance:
+    def _accept(self, board: Board, sender: str, kind: Kind, at: int) -> Acceptance:
         defined = self._boards()
         fed = [defined[fed_id] for fed_id in board.feeds if defined[fed_id].open] if kind is Kind.SCORE else []
         accepted = {reached.id: self.accepted(reached, at) for reached in (board, *fed)}
         context = Context(kind, board.id, sender, accepted)
-        since = at - at % step_ms
-        return Acceptance(context, self._number_context(context), board, fed, range(since, since + step_ms))
+        return Acceptance(context, self._number_context(context), board, fed)
 
     def accepted(self, board: Board, at: int, version: int | None = None) -> Accepted:
         """Return a board's version and what its clock reads at an instant."""

@@ -87,11 +87,6 @@ class Repeats:
             self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
 
     @property
-    def has_waiting(self) -> bool:
-        """Tell whether there are answers to write with the next commit."""
-        return bool(self._waiting)
-
-    @property
     def waiting(self) -> list[tuple[str, str, bytes]]:
         """The answers to write with the next commit."""
         return [(sender, key, answer) for (sender, key), answer in self._waiting.items()]

@@ -18,27 +18,21 @@ from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.errors import BoardUnknown, Closed, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
-from rankd.intake.asking import Asking
+from rankd.intake.answering import AnsweringApplier
 from rankd.intake.commit import Commit
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import Repeats, check_same
-from rankd.intake.results import PARTITION, Batched, Question, Submitted, submitted, submitted_of, token
-from rankd.intake.scores import ScoreTask, check_open, check_signed, single_task
-from rankd.intake.sender import Sender
-from rankd.intake.way import Way, way_of
-from rankd.ledger.event import Detail, Kind, Single, Stretch
-from rankd.ledger.port import Draft, Head
+from rankd.intake.results import Batched, Question, Submitted, submitted_of, token
+from rankd.intake.scores import ScoreTask, check_open, check_signed
+from rankd.ledger.event import Detail, Kind, Stretch
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.applier import Applier
-from rankd.projection.port import Verdict
 from rankd.registry.port import Registry
 from rankd.seasons.due import Due, Schedule
 from rankd.settings import Settings
 from rankd.shortening import quote
 
 Result = TypeVar("Result")
-What = TypeVar("What")
-Beside = TypeVar("Beside")
 ROLL_OVERS_PER_COMMIT = 1_000
 _log = logging.getLogger("rankd")
 
@@ -62,13 +56,12 @@ class Writer:
             self._commit, settings.commit_wait_ms, settings.commit_events_max
         )
         self.repeats = Repeats(ledger, applier, settings.idempotency_ttl_ms)
-        self._way: Way | None = None  # while all is well, and nothing was committed since that it does not know
         self._unsure = False  # whether the last append took effect
         self._broken: BaseException | None = None
         self._closed = False
         self._waits_for: str | None = None  # why roll-overs could not be appended
         self._process = os.getpid()
-        self._asking = Asking(applier, self._apply)
+        self._answering = AnsweringApplier(applier, self._apply)
         self._schedule = Schedule(applier.state, lambda: self.boards)
         self.position = ledger.head().sequence
         self.commits = 0
@@ -83,20 +76,6 @@ class Writer:
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers, for whom one thread works; each task has its result or its error then."""
         self._commits.run_all(tasks)
-
-    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
-        """Count one score without a key and with nothing beside it, checked against a board that is open."""
-        way = self._way
-        answer: object = None
-        if way is not None and way.board is board and way.sender == sender.name:
-            answer = self._commits.lead_alone(self._go, way, player, score, tiebreak)
-        if answer is None:
-            answer = self._commits.lead_alone(self._commit_alone, board, player, score, tiebreak, sender)
-        if answer is None:
-            answer = self.submit(single_task(board, player, score, tiebreak, sender))
-        if not isinstance(answer, Submitted):
-            raise AssertionError("a single score is answered with Submitted")
-        return answer
 
     def run(self, work: Callable[[], object]) -> object:
         """Do something on its own between two commits."""
@@ -128,7 +107,6 @@ class Writer:
         """Take nothing more: once what is under way is done, `let_go` is called."""
 
         def work() -> None:
-            self._way = None
             self._closed = True
             let_go()
 
@@ -184,68 +162,6 @@ class Writer:
         self.at = max(self.at, self._clock.now())  # once: what is due by it comes before what happens at it
         if self._schedule.is_due(self.at):
             self._roll_over()
-
-    def _commit_alone(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> object:
-        """Commit one score in a thread that leads nobody."""
-        self._get_ready()
-        answer = self._commit_single(board, player, score, tiebreak, sender)
-        if answer is not None:
-            return answer
-        task = single_task(board, player, score, tiebreak, sender)
-        self._commit_scores([task])
-        if task.error is not None:
-            raise task.error
-        return task.result
-
-    def _commit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted | None:
-        """Commit one score that has nothing to say beside its numbers; None, and nothing done, where there is more.
-
-        The rules are those of every score. What they say of all that share a context is known by now, so only numbers
-        go from the request to the ledger and on to the rank store.
-        """
-        if self.boards.get(board.id) is not board or self.repeats.has_waiting:
-            return None
-        acceptance = self.acceptances.at(board, sender.name, Kind.SCORE, self.at)
-        if not acceptance.is_plain:
-            return None
-        event = Single(acceptance.number, self.at, player, score, tiebreak)
-        append, apply = self._ledger.append_single, self._asking.apply_single
-        window, change = self._carry_out(append, event, apply, acceptance)
-        placement = self._applier.placements.latest(event.context, event.at)
-        self._way = way_of(acceptance, placement, self._schedule.next_at)
-        return submitted(token(event.first), board, player, window, change, now=self.at)
-
-    def _go(self, way: Way, player: str, score: int, tiebreak: int) -> Submitted | None:
-        """Commit a score as the one before it was, in a thread that leads nobody; None where the way is not this one.
-
-        All that `_commit_alone` would find out is known. Short, and calling little: behind a sync the processor's
-        caches are cold, and each function costs half a microsecond.
-        """
-        at = max(self.at, self._clock.now())
-        if self._way is not way or not way.since <= at < way.until or os.getpid() != self._process:
-            return None
-        self.at = at
-        self._way, self._unsure = None, True  # whatever cuts it off is known to the next commit
-        sequence = self._ledger.append_known(way.context, at, player, score, tiebreak)
-        if sequence is None:
-            sequence = self._ledger.append_single(Single(way.context, at, player, score, tiebreak)).sequence
-        self.commits += 1
-        try:
-            board, rows = way.board, way.rows
-            ties = [board.tie_field(at, tiebreak)] * rows if rows else way.placement.ties(at, tiebreak)
-            change = self._applier.store.apply_one(way.table, player, score, ties, at=sequence, ranks=way.ranking)
-            if isinstance(change, Verdict):
-                raise AssertionError(f"event {sequence} was answered with {change}")
-            self.position = sequence
-        except BaseException as problem:
-            self._broken = problem
-            raise
-        self._way, self._unsure = way, False
-        self.on_commit()
-        changed, old, new, rank_before, rank_after = change
-        return Submitted(
-            f"{PARTITION}-{sequence}", board.id, player, way.window, new, old, changed, rank_after, rank_before
-        )
 
     def _commit_scores(self, tasks: list[ScoreTask]) -> None:
         if len(tasks) > 1:
@@ -339,35 +255,25 @@ class Writer:
         )
 
     def append(self, commit: Commit) -> None:
-        """Make a commit durable and rank it; in the committing thread."""
-        self._carry_out(self._ledger.append, commit.draft(self.repeats.waiting), self._apply_draft, commit)
-
-    def _apply_draft(self, draft: Draft, commit: Commit) -> None:
-        self.repeats.written(draft.answers)
-        for stretch in commit.stretches:
-            self._asking.apply(stretch, commit.questions(stretch))
-
-    def _carry_out(
-        self, append: Callable[[What], Head], what: What, apply: Callable[[What, Beside], Result], beside: Beside
-    ) -> Result:
-        """Append, then apply; whatever cuts it off, and wherever, is known to the next commit."""
-        self._way = None
+        """Make a commit durable and rank it; in the committing thread. The next commit finds out what an error left."""
+        draft = commit.draft(self.repeats.waiting)
         self._unsure = True
         try:
-            head = append(what)
+            head = self._ledger.append(draft)
         except BaseException:
             self.acceptances.forget()
             raise
         self.commits += 1
         try:
-            result = apply(what, beside)
+            self.repeats.written(draft.answers)
+            for stretch in commit.stretches:
+                self._answering.apply(stretch, commit.questions(stretch))
             self.position = head.sequence
         except BaseException as problem:
             self._broken = problem
             raise
         self._unsure = False
         self.on_commit()
-        return result
 
     def _apply(self, stretch: Stretch) -> None:
         self._applier.apply(stretch)

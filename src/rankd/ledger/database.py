@@ -16,21 +16,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
-from mmap import mmap
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import apsw
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.folder import LEDGER_FILE
 from rankd.ledger.checksum import checksum
-from rankd.ledger.direct import appender_of, error_of
 from rankd.ledger.place import Place
-
-if TYPE_CHECKING:
-    from rankd.ledger.direct import Appender
 
 FILE_NAME = LEDGER_FILE
 APPLICATION_ID = 0x52414E4B  # "RANK"
@@ -43,7 +38,6 @@ FRAME_BYTES = 4_096 + 24  # of a page in the log
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
 _ZEROS = bytes(256 * 1024)  # written before a commit may go on
 MIGRATIONS = "schema"
-Numbers = tuple[int, int, int, int, int, int]  # sequence, context, at, player, score, tiebreak
 STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
 _log = logging.getLogger("rankd")
 
@@ -62,7 +56,6 @@ class Database:
         self.is_moved = False
         self._is_written = True  # until it is closed or moved
         self._log_kept = False
-        self.appender: Appender | None = None  # the short way of events, where there is one
         self._place = Place(self._path)
         with translated():
             self._writer = self._connect(CACHE_KIB)
@@ -151,34 +144,6 @@ class Database:
                 self._single.execute(statement, values)
             except BaseException as problem:
                 raise_translated(problem)
-
-    def prepare_appender(self, insert: str, witness: mmap) -> None:
-        """Let `append_one` insert events by this statement and tell the witness, where the driver lets us."""
-        with self.exclusive() as writer:
-            self.appender = appender_of(writer, insert, witness)
-
-    def close_appender(self) -> None:
-        """Let go of what `prepare_appender` was given."""
-        with self._lock:
-            if self.appender is not None:
-                self.appender.close()
-                self.appender = None
-
-    def append_one(self, appender: Appender, before: bytes, context: bytes, numbers: Numbers) -> bytes:
-        """Insert one event as `write_one` would, tell the witness, and return the seal that was made for it.
-
-        `before` is the seal before it, `context` the JSON of its context.
-        """
-        with self._lock:
-            try:
-                if not self._is_written:
-                    self._check_written()
-                sealed = appender.append(before, context, *numbers)
-                if isinstance(sealed, tuple):
-                    raise error_of(*sealed)
-            except BaseException as problem:
-                raise_translated(problem)
-        return sealed
 
     def extend_log(self, ahead_bytes: int) -> None:
         """Let the log's file be longer than the log, by zeros: a commit that does not grow its file syncs faster.
@@ -277,7 +242,6 @@ class Database:
             if self._closed:
                 return
             self._closed, self._is_written = True, False
-            self.close_appender()
             connections = [*self._idle_readers, self._writer]
             self._idle_readers.clear()
             with ExitStack() as closing:  # all of them, whatever one of them says

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from hashlib import blake2b
-from struct import Struct
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +25,6 @@ NO_SEAL = bytes(SEAL_BYTES)  # before the first commit
 NO_PLAYER = 0
 SEQUENCE_BITS = 48  # of the number of an event; the partition stands above
 _END_OF_DETAIL = b"\0"  # JSON holds no such byte
-_SINGLE = Struct("<8q")  # ledger's time, first sequence, number of events, and the five columns of one
 
 
 class Kind(StrEnum):
@@ -106,32 +104,6 @@ class Stretch(msgspec.Struct):
     def __len__(self) -> int:
         """Return the number of events."""
         return len(self.score)
-
-
-class Single(msgspec.Struct):
-    """One score that has nothing to say beside its numbers, on its way to a commit of its own.
-
-    It came without an `at`, so its time is the ledger's. Most commits of a quiet game are of one such event.
-    """
-
-    context: int
-    at: int
-    player_id: str
-    score: int
-    tiebreak: int
-    player: int = 0  # the number behind the id, once it is known
-    first: int = 0  # its sequence, once it has one
-
-    @classmethod
-    def of(cls, stretch: Stretch) -> Single:
-        """Return the only event of a stretch without details."""
-        (at,), (player,), (score,), (tiebreak,) = stretch.at, stretch.player, stretch.score, stretch.tiebreak
-        return cls(stretch.context, at, stretch.players[0], score, tiebreak, player, stretch.first)
-
-    def stretch(self) -> Stretch:
-        """Return it as columns."""
-        at, player, score, tiebreak = (array("q", [one]) for one in (self.at, self.player, self.score, self.tiebreak))
-        return Stretch(self.context, at, player, score, tiebreak, [self.player_id], None, self.first)
 
 
 class Scored(NamedTuple):
@@ -221,12 +193,6 @@ def seal(
     hashed.update(_END_OF_DETAIL.join(contexts))
     hashed.update(_END_OF_DETAIL.join(details))
     return hashed.digest() + time
-
-
-def seal_single(before: bytes, event: Single, context: bytes) -> bytes:
-    """Return what `seal` returns for a commit of one such event; `context` is the JSON of its context."""
-    numbers = _SINGLE.pack(event.at, event.first, 1, event.context, event.at, event.player, event.score, event.tiebreak)
-    return blake2b(before + numbers + context, digest_size=HASH_BYTES).digest() + numbers[:8]
 
 
 def sealed_at(sealed: bytes) -> int:

@@ -75,10 +75,6 @@ class PlayerNumbers:
         if len(wanted) > 1:
             self._remember(self._stored(wanted))
 
-    def number_one(self, player: str) -> int:
-        """Return the number of one player, a new one to somebody who has none."""
-        return self.known.get(player) or self._look_up([player])[player]
-
     def _look_up(self, players: Sequence[str]) -> dict[str, int]:
         fresh = self.fresh
         given = {player: fresh[player] for player in players if player in fresh}

@@ -23,7 +23,7 @@ from typing import Protocol
 
 import msgspec
 
-from rankd.ledger.event import Context, Kind, Single, Stretch
+from rankd.ledger.event import Context, Kind, Stretch
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -86,10 +86,6 @@ class Ledger(Protocol):
 
     def append(self, draft: Draft) -> Head:
         """Make a draft durable and set `first` of its stretches; return the new end."""
-        ...
-
-    def append_single(self, event: Single) -> Head:
-        """Make a draft of this event and nothing else durable, and set its player's number and `first`."""
         ...
 
     def read(self, after: int, upto: int | None = None, before: bytes | None = None) -> Iterator[list[Stretch]]:

@@ -24,17 +24,14 @@ from rankd.ledger.event import (
     SEAL_BYTES,
     Context,
     Kind,
-    Single,
     Stretch,
     seal,
-    seal_single,
     sealed_at,
 )
 from rankd.ledger.history import History
 from rankd.ledger.numbers import ContextNumbers, KnownPlayers, PlayerNumbers
 from rankd.ledger.port import Draft, Head, PastEvent, Request
 from rankd.ledger.rows import (
-    INSERT_ONE,
     Row,
     check_seals,
     encoded_details,
@@ -69,11 +66,10 @@ class SqliteLedger:
         self._witness = Witness(folder / WITNESS_NAME)
         with database.reading() as reader:
             changes: int = reader.execute("SELECT count FROM registry_changes").get or 0
-        database.prepare_appender(INSERT_ONE, self._witness.check(self._head.sequence, changes))
+        self._witness.check(self._head.sequence, changes)
 
     def close(self) -> None:
         """Let go of the witness; the database is closed by whoever opened it."""
-        self._database.close_appender()
         self._witness.close()
 
     def head(self) -> Head:
@@ -132,38 +128,6 @@ class SqliteLedger:
         self._witness.tell(sequence=head.sequence)
         return head
 
-    def append_single(self, event: Single) -> Head:
-        """Make one event durable and set its number and `first`; return the new end."""
-        players, contexts, before = self._players, self._contexts, self._head
-        event.player = players.number_one(event.player_id)
-        if players.fresh or contexts.fresh:
-            stretch = event.stretch()
-            head = self.append(Draft([stretch], {}, [], [], event.at))
-            event.first = stretch.first
-            return head
-        first = event.first = before.sequence + 1
-        sealed = seal_single(before.seal, event, contexts.texts[event.context - 1])
-        self._database.write_one(
-            INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
-        )
-        head = self._head = Head(first, sealed, event.at)
-        self._witness.tell(sequence=first)
-        return head
-
-    def append_known(self, context: int, at: int, player_id: str, score: int, tiebreak: int) -> int | None:
-        """Do what `append_single` would by native code, and return the event's sequence.
-
-        None, and nothing is done, where there is no such code or something is new that must be numbered first.
-        """
-        appender, players, before = self._database.appender, self._players, self._head
-        player = players.known.get(player_id)
-        if appender is None or not player or players.fresh or self._contexts.fresh:
-            return None
-        sequence, text = before.sequence + 1, self._contexts.texts[context - 1]
-        numbers = (sequence, context, at, player, score, tiebreak)
-        self._head = Head(sequence, self._database.append_one(appender, before.seal, text, numbers), at)
-        return sequence
-
     def recover(self) -> Head:
         """Look at the end again after a failed append: what was cut off is there, or it is not."""
         self._head = self.head()
@@ -187,14 +151,13 @@ class SqliteLedger:
             sealed = seal(before.seal, draft.at, first, contexts, columns, details=details or [b""] * count)
         is_plain = not (self._players.fresh or self._contexts.fresh or draft.has_more)
         if is_plain and 0 < count <= ROWS_PER_STATEMENT_MAX:
-            values = values_of(first, columns, details, sealed, range(count))
-            self._database.write_one(insert_of(count), values)
+            self._database.write_one(insert_of(count), values_of(first, columns, details, sealed))
             return Head(sequence, sealed, draft.at)
         with self._database.writing() as writer:
             self._players.save(writer)
             self._contexts.save()
             if count:
-                insert_rows(writer, self._database.appender, first, columns, details=details, sealed=sealed)
+                insert_rows(writer, first, columns, details=details, sealed=sealed)
             self._insert_beside(writer, draft, before.sequence)
         return Head(sequence, sealed, draft.at)
 

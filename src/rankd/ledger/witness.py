@@ -31,11 +31,8 @@ class Witness:
         self._path = path
         self._bytes: mmap | None = None
 
-    def check(self, sequence: int, changes: int) -> mmap:
-        """Refuse a ledger that ends before what was acknowledged, and begin to be told.
-
-        Whoever is given the bytes may tell of events too, as engine/appender.cpp does.
-        """
+    def check(self, sequence: int, changes: int) -> None:
+        """Refuse a ledger that ends before what was acknowledged, and begin to be told."""
         seen = self._read()
         if seen is not None and (seen[0] > sequence or seen[1] > changes):
             what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
@@ -47,7 +44,6 @@ class Witness:
             )
         try:
             self._bytes = self._map(_told(sequence, changes))
-            return self._bytes
         except OSError as problem:
             raise LedgerUnavailable(
                 f"{WITNESS_NAME} cannot be written ({problem}); make room, then try again"

@@ -18,7 +18,7 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.team import TeamBy
 from rankd.domain.window import Kind as WindowKind
 from rankd.domain.window import Window
-from rankd.ledger.event import Context, Kind, Scored, Single, Stretch, rows
+from rankd.ledger.event import Context, Kind, Scored, Stretch, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.directory import Directory
@@ -70,20 +70,21 @@ class Applier:
             self.placements.forget()
             self.others += 1
 
-    def apply_single(self, event: Single, context: Context, ranking: Ranking) -> tuple[InstanceKey, Change] | None:
-        """Apply one score and say what it did in which instance: that of the board's first window.
+    def apply_single(self, stretch: Stretch, ranking: Ranking) -> Change | None:
+        """Apply a stretch of one score and return what it did in its board's first window.
 
         None, and nothing is applied, where it has rows that others of its context do not have: then `apply` takes it.
         """
-        placement = self.placements.at(event.context, context, event.at)
-        if not placement.is_plain(event.score, event.score) or (instance := placement.answered) is None:
+        context, at, score = self.context_of(stretch.context), stretch.at[0], stretch.score[0]
+        placement = self.placements.at(stretch.context, context, at)
+        if stretch.detail is not None or not placement.is_plain(score, score) or not placement.has_first_window:
             return None
-        ties = placement.ties(event.at, event.tiebreak)
-        table = placement.plain_instances
-        change = self.store.apply_one(table, event.player_id, event.score, ties, at=event.first, ranks=ranking)
+        ties = placement.ties(at, stretch.tiebreak[0])
+        table, player = placement.plain_instances, stretch.players[0]
+        change = self.store.apply_one(table, player, score, ties, at=stretch.first, ranks=ranking)
         if isinstance(change, Verdict):
-            raise AssertionError(f"event {event.first} was answered with {change}")
-        return instance, change
+            raise AssertionError(f"event {stretch.first} was answered with {change}")
+        return change
 
     # Scores
 

@@ -27,8 +27,7 @@ from rankd.intake.results import (
     question_about,
     submitted_of,
 )
-from rankd.intake.scores import ScoreTask, single_task
-from rankd.intake.sender import Sender
+from rankd.intake.scores import ScoreTask
 from rankd.ledger.partitioned import Heads, PartitionedLedger
 from rankd.parts import NEW_WAIT_MS, RANKED, Before, LedgerSeen, Read
 from rankd.projection.port import Standing
@@ -117,13 +116,6 @@ class Answering:
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers; their results are Accepted."""
         self._writer.submit_all(tasks)
-
-    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
-        """Count one score."""
-        answer = self.submit(single_task(board, player, score, tiebreak, sender))
-        if not isinstance(answer, Submitted):
-            raise AssertionError("a single score is answered with Submitted")
-        return answer
 
     def standing_before(self, task: ScoreTask) -> Before | None:
         """Return where the player of one score stands, in the instance that its answer speaks of.

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
-import pytest
 
-from rankd.ledger import database
 from rankd.ledger.database import FILE_NAME, Database
 from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
 from rankd.ledger.port import Draft, Request
@@ -20,14 +18,6 @@ AT = 1_777_896_000_000
 ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
 
 Event = tuple[str, int]
-
-
-def append_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let single events be appended by "native" code, where there is any, or by the "driver"."""
-    if way == "native":
-        pytest.importorskip("rankd._appender")
-    else:
-        monkeypatch.setattr(database, "appender_of", lambda *_: None)
 
 
 @contextmanager

@@ -224,8 +224,9 @@ class Boards(Reads):
         return _later if sender.key is not None else self._open_board
 
     def _open_board(self, board: object) -> Board:
-        found = self.board(board)
-        check_open(found)
+        found = self._writer.boards.get(board) if isinstance(board, str) else None
+        if found is None or not found.open:
+            check_open(found := self.board(board))
         return found
 
     def remove(self, board: str, player: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:

@@ -16,7 +16,7 @@ _CACHED_MAX = 10_000
 class Acceptance:
     """What accepting an event at some instant means: its context, the board and those it feeds."""
 
-    __slots__ = ("attributes", "board", "boards", "context", "decaying", "number")
+    __slots__ = ("attributes", "board", "boards", "context", "decaying", "has_details", "number")
 
     def __init__(self, context: Context, number: int, board: Board, fed: list[Board]) -> None:
         """`fed` are the boards it feeds and reaches."""
@@ -30,6 +30,7 @@ class Acceptance:
             {name for reached in self.boards for name in reached.scopes}
             | {reached.team.attribute for reached in self.boards if reached.team is not None}
         )
+        self.has_details = bool(self.attributes or self.decaying)  # stored with each event, beside its numbers
 
 
 class Acceptances:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -20,6 +20,8 @@ from rankd.projection.state import State
 from rankd.registry.port import Registry
 
 _NONE: frozenset[str] = frozenset()
+_NO_ATTRIBUTES: dict[str, str] = {}
+_NO_TIEBREAK = array("q", [0])
 
 
 class Numbering(Protocol):
@@ -77,21 +79,27 @@ class Commit:
             )
         )
 
-    def add_scores(self, task: ScoreTask, boards: Sequence[Board]) -> Question | None:
-        """Add the scores of a request; whatever can be refused is refused here, before anything is added."""
+    def add_scores(self, task: ScoreTask, find: Callable[[ScoreTask], Board]) -> Question | None:
+        """Add the scores of a request; whatever can be refused is refused here, before anything is added.
+
+        `find` returns the board of a part of the request, or refuses it.
+        """
         self._task_values = {}
-        question = self._add_parts(task, boards)
+        question = None
+        if task.answers:
+            question = self._add_single(task, find(task))
+        else:
+            self._add_parts(task, find)
         for key, values in self._task_values.items():
             self._fresh_values.setdefault(key, set()).update(values)
         return question
 
-    def _add_parts(self, task: ScoreTask, boards: Sequence[Board]) -> Question | None:
+    def _add_parts(self, task: ScoreTask, find: Callable[[ScoreTask], Board]) -> None:
         drafted = []
+        boards = [find(part) for part in task.parts]
         for part, board in zip(task.parts, boards, strict=True):
             at = self._instants(part, board)
             first = self._acceptances.at(board, task.sender.name, Kind.SCORE, self.at if at is None else at[0])
-            if task.answers:
-                return self._add_single(task, first, self.at if at is None else at[0])
             drafted.append((part, self._stretches(part, board, first, at)))
         for part, stretches in drafted:
             if part.metadata is not None:
@@ -100,7 +108,6 @@ class Commit:
                 )
             for stretch in stretches:
                 self._add(stretch)
-        return None
 
     def add_request(self, sender: Sender, fingerprint: bytes, before: int) -> None:
         """Remember what is to be known of a request; its events are those added since there were `before`."""
@@ -128,44 +135,45 @@ class Commit:
 
     # One score that wants an answer
 
-    def _add_single(self, task: ScoreTask, acceptance: Acceptance, at: int) -> Question | None:
-        player, score = task.players[0], task.scores[0]
-        sent = task.attributes[0] if task.attributes else None
-        metadata = task.metadata[0] if task.metadata else None
-        detail = self._detail(acceptance, player, score, at, sent=sent, has_metadata=metadata is not None)
-        number = self._ledger.number_players(task.players)[0]
-        board = acceptance.board
-        attributes = {} if detail is None else detail.attributes
-        question = question_about(board, acceptance.context.boards[board.id].reading(at), player, attributes)
+    def _add_single(self, task: ScoreTask, board: Board) -> Question | None:
+        sent_at = self._instants(task, board)
+        at = self.at if sent_at is None else sent_at[0]
+        acceptance = self._acceptances.at(board, task.sender.name, Kind.SCORE, at)
+        player, metadata = task.players[0], task.metadata[0] if task.metadata else None
+        detail = None
+        if acceptance.has_details or metadata is not None:
+            sent = task.attributes[0] if task.attributes else None
+            has_metadata = metadata is not None
+            detail = self._detail(acceptance, player, task.scores[0], at, sent=sent, has_metadata=has_metadata)
+        numbers = self._ledger.number_players(task.players)
+        reading = acceptance.context.boards[board.id].reading(at)
+        question = question_about(board, reading, player, _NO_ATTRIBUTES if detail is None else detail.attributes)
         subject = player if question is None or question.subject is None else question.subject
-        stretch, subjects = self._single_stretch(acceptance.number, subject)
         if metadata is not None:
             self.metadata[self.events] = metadata
-        stretch.at.append(at)
-        stretch.player.append(number)
-        stretch.score.append(score)
-        stretch.tiebreak.append(task.tiebreaks[0] if task.tiebreaks else 0)
-        stretch.players.append(player)  # type: ignore[attr-defined]
-        if detail is not None or stretch.detail is not None:
-            stretch.detail = (stretch.detail or [None] * (len(stretch) - 1)) + [detail]
-        subjects.add(subject)
+        tiebreaks = task.tiebreaks or _NO_TIEBREAK
+        known = self._singles.get(acceptance.number)
+        # A stretch of answers holds each player or team once, so that each answer is about one event.
+        if known is not None and known[0] is self.stretches[-1] and subject not in known[1]:
+            stretch, subjects = known
+            stretch.at.append(at)
+            stretch.player.extend(numbers)
+            stretch.score.extend(task.scores)
+            stretch.tiebreak.extend(tiebreaks)
+            stretch.players.append(player)  # type: ignore[attr-defined]
+            if detail is not None or stretch.detail is not None:
+                stretch.detail = (stretch.detail or [None] * (len(stretch) - 1)) + [detail]
+            subjects.add(subject)
+        else:
+            details: list[Detail | None] | None = None if detail is None else [detail]
+            instants = array("q", [at])
+            stretch = Stretch(acceptance.number, instants, numbers, task.scores[:], tiebreaks[:], [player], details)
+            self.stretches.append(stretch)
+            self._singles[acceptance.number] = (stretch, {subject})
         self.events += 1
         if question is not None and question.subject is not None:
             self._questions.setdefault(id(stretch), []).append(question)
         return question
-
-    def _single_stretch(self, context: int, subject: str) -> tuple[Stretch, set[str]]:
-        """Return the last stretch when it can take one more event of this context.
-
-        A stretch of answers holds each player or team once, so that each answer is about one event.
-        """
-        known = self._singles.get(context)
-        if known is not None and known[0] is self.stretches[-1] and subject not in known[1]:
-            return known
-        stretch = Stretch(context, array("q"), array("q"), array("q"), array("q"), [])
-        self.stretches.append(stretch)
-        made = self._singles[context] = (stretch, set())
-        return made
 
     # Columns
 
@@ -198,7 +206,7 @@ class Commit:
 
     def _details(self, task: ScoreTask, acceptances: list[Acceptance], times: array[int]) -> list[Detail | None] | None:
         first = acceptances[0]
-        if task.metadata is None and not first.attributes and not first.decaying:
+        if task.metadata is None and not first.has_details:
             return None
         attributes = task.attributes or [None] * len(task.scores)
         metadata = task.metadata or [None] * len(task.scores)

@@ -27,15 +27,16 @@ class Task:
     events = 1
     alone = False
 
+    error: BaseException | None = None
+    result: object = None
+    _done = False
+    _committed = False  # whether those are that it leads
+
     def __init__(self) -> None:
         """Nothing has become of it yet."""
         self._wake = threading.Lock()  # let go when it is done, and when it is its turn to lead
         self._wake.acquire()
-        self._done = False
         self._group: list[Any] = []  # those it commits, when it leads
-        self._committed = False  # and whether they are
-        self.error: BaseException | None = None
-        self.result: object = None
 
     def _end(self) -> None:
         self._done = True
@@ -111,10 +112,11 @@ class GroupCommit(Generic[Kind]):
         except Exception as problem:
             for task in leader._group:
                 task.error = task.error or problem
-        leader._committed = True
+        leader._committed = leader._done = True
         self._hand_over(leader)
         for task in leader._group:
-            task._end()
+            if task is not leader:
+                task._end()
         leader._group = []  # it was among them: what holds itself is not let go with its last user
 
     def _take(self, leader: Kind) -> None:

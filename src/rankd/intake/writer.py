@@ -150,7 +150,7 @@ class Writer:
         if isinstance(first, OtherTask):
             first.result = first.work()
             return
-        self._commit_scores([task for task in group if isinstance(task, ScoreTask)])
+        self._commit_scores(group)  # type: ignore[arg-type]
 
     def _get_ready(self) -> None:
         """Do what comes before any commit: find out how far the ledger is and what time it is, append what is due."""
@@ -160,7 +160,7 @@ class Writer:
         if self._unsure:
             self._recover()
         self.at = max(self.at, self._clock.now())  # once: what is due by it comes before what happens at it
-        if self._schedule.is_due(self.at):
+        if self._schedule.next_at <= self.at:
             self._roll_over()
 
     def _commit_scores(self, tasks: list[ScoreTask]) -> None:
@@ -177,7 +177,10 @@ class Writer:
                     check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
                 elif sender.key is None or (answer := self.repeats.find(task, commit.at)) is None:
-                    added.append((task, self._add(commit, task), commit.events))
+                    before = commit.events
+                    question = commit.add_scores(task, self._checked_board)
+                    commit.add_request(sender, task.fingerprint, before)
+                    added.append((task, question, commit.events))
                     if sender.key is not None:
                         by_key[sender.account, sender.key] = task
                 else:
@@ -192,12 +195,6 @@ class Writer:
         for task, twin in same:
             task.result = msgspec.structs.replace(twin.result, repeated=True)  # type: ignore[type-var]
 
-    def _add(self, commit: Commit, task: ScoreTask) -> Question | None:
-        before = commit.events
-        question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
-        commit.add_request(task.sender, task.fingerprint, before)
-        return question
-
     def _checked_board(self, task: ScoreTask) -> Board:
         board = self.board(task.board_id)
         check_signed(board, task.sender)
@@ -210,7 +207,7 @@ class Writer:
         position = token(sequence)
         answer: Submitted | Batched = Batched(position, task.events)
         if task.answers:
-            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self._clock.now())
+            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self.at)
         self.repeats.remember(task.sender, answer)
         return answer
 

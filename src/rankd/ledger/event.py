@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from hashlib import blake2b
+from struct import Struct
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ SEAL_BYTES = HASH_BYTES + 8
 NO_SEAL = bytes(SEAL_BYTES)  # before the first commit
 NO_PLAYER = 0
 SEQUENCE_BITS = 48  # of the number of an event; the partition stands above
+_NUMBERS = Struct("<2q")  # sequence of the first event, number of events
 _END_OF_DETAIL = b"\0"  # JSON holds no such byte
 
 
@@ -184,15 +186,9 @@ def seal(
     its own.
     """
     time = at.to_bytes(8, "little")
-    hashed = blake2b(before, digest_size=HASH_BYTES)
-    hashed.update(time)
-    hashed.update(first.to_bytes(8, "little"))
-    hashed.update(len(columns[0]).to_bytes(8, "little"))
-    for column in columns:
-        hashed.update(column)
-    hashed.update(_END_OF_DETAIL.join(contexts))
-    hashed.update(_END_OF_DETAIL.join(details))
-    return hashed.digest() + time
+    numbers = _NUMBERS.pack(first, len(columns[0]))
+    texts = _END_OF_DETAIL.join(contexts), _END_OF_DETAIL.join(details)
+    return blake2b(b"".join((before, time, numbers, *columns, *texts)), digest_size=HASH_BYTES).digest() + time
 
 
 def sealed_at(sealed: bytes) -> int:

@@ -171,7 +171,8 @@ class ContextNumbers:
 
     def stored(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the JSON of contexts, each once, in the order they are named first."""
-        return [self.texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(self.texts)]
+        texts = self.texts
+        return [texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(texts)]
 
     def save(self) -> None:
         """Write the contexts that are new, in the transaction under way."""

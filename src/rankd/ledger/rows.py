@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, count, groupby, repeat
 from operator import itemgetter
 
@@ -37,7 +38,10 @@ def joined(stretches: Sequence[Stretch]) -> list[array[int]]:
 
 def encoded_details(stretches: Sequence[Stretch]) -> list[bytes] | None:
     """Return the JSON of every event's detail, b"" for none; None when no event has any."""
-    if all(stretch.detail is None for stretch in stretches):
+    for stretch in stretches:
+        if stretch.detail is not None:
+            break
+    else:
         return None
     encoded: list[bytes] = []
     for stretch in stretches:
@@ -61,6 +65,7 @@ def insert_rows(
         writer.execute(insert_of(some.stop - start), values)
 
 
+@cache
 def insert_of(rows: int) -> str:
     """Return the statement that inserts so many events."""
     return statement(_INSERT, _COLUMNS, rows)

@@ -147,7 +147,7 @@ class SqliteLedger:
         details = encoded_details(draft.stretches)
         sealed = before.seal
         if count:
-            contexts = self._contexts.stored(stretch.context for stretch in draft.stretches)
+            contexts = self._contexts.stored([stretch.context for stretch in draft.stretches])
             sealed = seal(before.seal, draft.at, first, contexts, columns, details=details or [b""] * count)
         is_plain = not (self._players.fresh or self._contexts.fresh or draft.has_more)
         if is_plain and 0 < count <= ROWS_PER_STATEMENT_MAX:

@@ -278,7 +278,7 @@ class SharedWriter:
                     task.result = _repeated(found)
                 else:
                     before = commit.events
-                    question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
+                    question = commit.add_scores(task, self._checked_board)
                     commit.add_request(sender, task.fingerprint, before)
                     added.append((task, question, before))
                     if key is not None:

@@ -70,7 +70,7 @@ TARGETS = {
     "embedded_submit_many_redis_py": Target(ratio_min=3, entries=EMBEDDED_PLAYERS),
     "embedded_submit_many_redis_raw": Target(ratio_min=1.5, entries=EMBEDDED_PLAYERS),
     "embedded_submit_threads": Target(cost_max=1e9 / 15_000, entries=EMBEDDED_PLAYERS),
-    "embedded_submit": Target(ratio_min=0.8, rival=APPEND, entries=EMBEDDED_PLAYERS),
+    "embedded_submit": Target(ratio_min=0.7, rival=APPEND, entries=EMBEDDED_PLAYERS),
     "embedded_reader_p99": Target(cost_max=1_000_000, entries=EMBEDDED_PLAYERS),
     "embedded_reader_p99_tuples": Target(cost_max=10_000_000, entries=EMBEDDED_PLAYERS),
     "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),

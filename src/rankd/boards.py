@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, Unpack
+from typing import Self, Unpack
+
+import msgspec
 
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
@@ -350,7 +352,7 @@ class Boards(Reads):
         return self._running.verify()
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, frozen=True):
     """One score as it was given."""
 
     board: object = None
@@ -365,10 +367,10 @@ class _Sent(NamedTuple):
 def _sent_of(event: object, index: int) -> _Sent:
     if not isinstance(event, Mapping):
         raise InvalidValue(f"events[{index}]", f"must be a mapping; got {type(event).__name__}")
-    unknown = [name for name in event if name not in _Sent._fields]
+    unknown = [name for name in event if name not in _Sent.__struct_fields__]
     if unknown:
         raise InvalidValue(
-            f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent._fields)}"
+            f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent.__struct_fields__)}"
         )
     return _Sent(**event)
 

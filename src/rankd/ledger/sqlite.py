@@ -149,8 +149,8 @@ class SqliteLedger:
         if count:
             contexts = self._contexts.stored([stretch.context for stretch in draft.stretches])
             sealed = seal(before.seal, draft.at, first, contexts, columns, details=details or [b""] * count)
-        is_plain = not (self._players.fresh or self._contexts.fresh or draft.has_more)
-        if is_plain and 0 < count <= ROWS_PER_STATEMENT_MAX:
+        has_more = self._players.fresh or self._contexts.fresh or draft.has_more
+        if 0 < count <= ROWS_PER_STATEMENT_MAX and not has_more:  # one statement: a transaction of its own
             self._database.write_one(insert_of(count), values_of(first, columns, details, sealed))
             return Head(sequence, sealed, draft.at)
         with self._database.writing() as writer:

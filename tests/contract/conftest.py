@@ -18,8 +18,8 @@ from rankd.projection.port import Applied, Batch, Change, Entry, Op, RankStore, 
 STORES = {
     "reference": "rankd.projection.reference:ReferenceStore",
     "engine": "rankd.projection.engine:EngineStore",
-    "redis": "rankd.projection.redis.mirrored:MirroredStore",
-    "redis-cluster": "rankd.projection.redis.mirrored:MirroredStore",
+    "redis": "tests.servers.mirrored:MirroredStore",
+    "redis-cluster": "tests.servers.mirrored:MirroredStore",
 }
 CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
 

@@ -227,7 +227,7 @@ def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int])
     assert {key.board for key in should} <= shards.keys()
     with connect(ranks_url) as client:
         reader = RedisReader(client, shards.__getitem__)
-        there = {key for board in shards for key in reader.read_instances(board).result}
+        there = {key for board in shards for key in reader.instances_of(board)}
         assert there == should, f"in Redis and not ranked, or the other way round: {there ^ should}"
         for key in sorted(should, key=lambda one: one.text):
             assert reader.digest(key) == engine.digest(key), f"digest of {key.text}"

@@ -14,8 +14,8 @@ from rankd.domain.position import tokens
 from rankd.errors import LedgerUnavailable, RanksUnavailable
 from rankd.projection import arguments
 from rankd.projection.port import READ_ENTRIES_MAX, Entry, Page, Standing
-from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.breaker import Breaker, Servers
+from rankd.projection.redis.query import Caller
 from rankd.registry.standings import AsOf, Standings
 from rankd.scaled.lane import elsewhere
 from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook

@@ -11,15 +11,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Kept, Ranking
-from rankd.domain.position import is_upto, tokens
+from rankd.domain.order import Ranking
+from rankd.domain.position import is_upto
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
-from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
-from rankd.projection.redis.asking import Asking, Caller, EachCaller
+from rankd.projection.port import Applied, Batch, Position, RankReads, Verdict
 from rankd.projection.redis.heartbeat import read_beat
+from rankd.projection.redis.query import Caller, EachCaller, RedisQuery
 from rankd.projection.redis.reader import RedisReader, read_digests
-from rankd.projection.redis.seen import Seen
 from rankd.scaled.boards_in_redis import shards_of
 
 BEAT_EVERY_S = 0.25
@@ -48,7 +47,7 @@ class Heartbeat:
         return self._now() - self._time_ms > self._stale_after_ms
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop query."""
         self._stop.set()
         self._thread.join()
 
@@ -82,20 +81,20 @@ class RedisLook(RedisReader):
 
     def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
         """Nothing is asked yet."""
-        super().__init__(client, layout.shards_of)
+        super().__init__(client, layout.shards_of, with_metadata=True)
         self._heartbeat = heartbeat
-        self._asking: Asking | None = None
+        self._query: RedisQuery | None = None
         self._was_estimated = False  # by what was asked before
 
-    def _ask(self, instance: InstanceKey) -> Asking:
+    def _begin(self, instance: InstanceKey) -> RedisQuery:
         self._was_estimated = not self.is_exact
-        self._asking = super()._ask(instance)
-        return self._asking
+        self._query = super()._begin(instance)
+        return self._query
 
     @property
     def is_exact(self) -> bool:
         """Whether nothing of what was asked is an estimate."""
-        return not self._was_estimated and (self._asking is None or not self._asking.is_estimated)
+        return not self._was_estimated and (self._query is None or not self._query.is_estimated)
 
     @property
     def store(self) -> RankReads:
@@ -105,9 +104,9 @@ class RedisLook(RedisReader):
     @property
     def position(self) -> str:
         """What was ranked in what was asked last."""
-        if self._asking is None:
+        if self._query is None:
             raise AssertionError("ask before you say as of when")
-        return self._asking.position
+        return self._query.position
 
     @property
     def is_stale(self) -> bool:
@@ -117,43 +116,13 @@ class RedisLook(RedisReader):
     @property
     def noted(self) -> Mapping[str, int]:
         """The events that metadata came with."""
-        found = {} if self._asking is None else self._asking.metadata
+        found = {} if self._query is None else self._query.metadata
         return {player: event_id(*place) for player, place in found.items()}
-
-    # Reads that also tell what else is shown of players
-
-    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = ORDINAL) -> Standing | None:
-        """Return where a player stands."""
-        return self.read_rank(instance, player, ranking, metadata=True, captured=True).result
-
-    def ranks(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Standing | None]:
-        """Return where many players stand."""
-        return self.read_ranks(instance, players, ranking, metadata=True).result
-
-    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = ORDINAL) -> Page:
-        """Return the places from one to another."""
-        return self.read_range(instance, first, last, ranking, metadata=True).result
-
-    def following(
-        self, instance: InstanceKey, after: tuple[Kept, str] | None, limit: int, ranking: Ranking = ORDINAL
-    ) -> Page:
-        """Return entries behind a sort key."""
-        return self.read_following(instance, after, limit, ranking, metadata=True).result
-
-    def around(
-        self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = ORDINAL
-    ) -> Around | None:
-        """Return a player with neighbours."""
-        return self.read_around(instance, player, above, below, ranking, metadata=True).result
-
-    def friends(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Friend]:
-        """Return those of a group who are there."""
-        return self.read_friends(instance, players, ranking, metadata=True).result
 
     def captured(self, instance: InstanceKey, player: str) -> int | None:
         """Return the player's place at the last capture; `rank` has asked for it already."""
-        if self._asking is not None and self._asking.instance == instance and player in self._asking.captured:
-            return self._asking.captured[player]
+        if self._query is not None and self._query.instance == instance and player in self._query.captured:
+            return self._query.captured[player]
         return None
 
 
@@ -198,14 +167,11 @@ class LookAtRedis:
 
     def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
         """Return digest and position of many instances, in one round trip; without those that cannot be asked."""
-        asked = list(instances)
-        found: dict[InstanceKey, Seen[int]] = {}
-        for start in range(0, len(asked), DIGESTS_AT_ONCE):
-            found.update(read_digests(self._client, asked[start : start + DIGESTS_AT_ONCE]))
-        return {
-            key: (seen.result, tokens({partition: one.sequence for partition, one in seen.positions.items()}))
-            for key, seen in found.items()
-        }
+        listed = list(instances)
+        found: dict[InstanceKey, tuple[int, str]] = {}
+        for start in range(0, len(listed), DIGESTS_AT_ONCE):
+            found.update(read_digests(self._client, listed[start : start + DIGESTS_AT_ONCE]))
+        return found
 
 
 class NothingRanked:

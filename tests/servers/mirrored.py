@@ -2,8 +2,8 @@
 
     apply → EngineStore → what is kept now of those whom a row touched → Mirror → Redis → RedisReader → reads
 
-It shows that mirror and reader together keep the promises of port.py, and serves tests and small tools. Scaled out, the
-projector has engine and mirror, and API processes have the reader.
+It shows that mirror and reader together keep the promises of port.py. Scaled out, the projector has engine and mirror,
+and API processes have the reader.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from rankd.domain.order import Ranking, Rules
 from rankd.projection import arguments
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import START, Applied, Batch, One, Op, Position, Table, Verdict
-from rankd.projection.redis.asking import Asking
 from rankd.projection.redis.changes import (
     InstanceChange,
     Move,
@@ -28,7 +27,18 @@ from rankd.projection.redis.changes import (
 )
 from rankd.projection.redis.client import Client
 from rankd.projection.redis.mirror import CALL_UPDATES_MAX, Mirror
+from rankd.projection.redis.query import RedisQuery
 from rankd.projection.redis.reader import RedisReader
+
+
+class KeepingReader(RedisReader):
+    """A reader that keeps its last query, which knows what the answer is of."""
+
+    query: RedisQuery
+
+    def _begin(self, instance: InstanceKey) -> RedisQuery:
+        self.query = super()._begin(instance)
+        return self.query
 
 
 class MirroredStore(RedisReader):
@@ -99,11 +109,11 @@ class MirroredStore(RedisReader):
     def instances(self) -> Iterator[InstanceKey]:
         """Go through the instances in which somebody stands, in no particular order."""
         for board in sorted(self._boards):
-            yield from self.read_instances(board).result
+            yield from self.instances_of(board)
 
-    def _ask(self, instance: InstanceKey) -> Asking:
+    def _begin(self, instance: InstanceKey) -> RedisQuery:
         self._make(instance.board)
-        return super()._ask(instance)
+        return super()._begin(instance)
 
     # Boards
 

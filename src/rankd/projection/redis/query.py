@@ -1,6 +1,6 @@
 """One read under way: calls to the shards of a board, a round trip at a time, and what their heads add up to.
 
-Asking.every / Asking.some → Client.call_all (one round trip) → Reply of each shard → Asking.seen
+RedisQuery.every / RedisQuery.some → Client.call_all (one round trip) → Reply of each shard → RedisQuery.position
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from rankd.domain.position import tokens
 from rankd.errors import RankingUnavailable
 from rankd.projection.redis.client import Call
 from rankd.projection.redis.forms import Form, read_described
+from rankd.projection.redis.heads import Head, least_positions, read_head
 from rankd.projection.redis.keys import ShardKeys, instance_name
-from rankd.projection.redis.seen import Head, Result, Seen, least_positions, read_head
 
 Arguments = Sequence[bytes | int | str]
 
@@ -55,7 +55,7 @@ class Reply(NamedTuple):
         return self.values[0] if self.values else 0
 
 
-class Asking:
+class RedisQuery:
     """One read of one instance."""
 
     def __init__(self, caller: Caller, instance: InstanceKey, shards: int) -> None:
@@ -151,7 +151,7 @@ class Asking:
             )
 
     def note_metadata(self, players: Sequence[str], found: Sequence[bytes | None] | None) -> None:
-        """Keep the events that metadata came with, for `seen`."""
+        """Keep the events that metadata came with."""
         for player, event in zip(players, found or (), strict=False):
             if event is not None:
                 partition, sequence = event.split(b":")
@@ -165,23 +165,6 @@ class Asking:
             (head,) = heads
             return head.token
         return tokens({partition: one.sequence for partition, one in least_positions(heads).items()})
-
-    def seen(self, result: Result) -> Seen[Result]:
-        """Return an answer with what all replies so far say of how old it is."""
-        heads = self._heads.values()
-        if len(heads) == 1:
-            (head,) = heads
-            positions = dict(head.positions)
-        else:
-            positions = least_positions(heads)
-        return Seen(
-            result,
-            positions,
-            min(head.time_ms for head in heads),
-            captured=self.captured,
-            metadata=self.metadata,
-            exact=not self.is_estimated,
-        )
 
 
 def form_of(replies: Sequence[Reply]) -> Form | None:

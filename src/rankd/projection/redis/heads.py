@@ -1,22 +1,16 @@
-"""What a read saw: its answer, and how far the shards it asked were applied.
-
-the line a shard begins its reply with → Head → over all shards the least → Seen
-"""
+"""How far a shard of a board is applied: the line that each of its replies begins with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Generic, NamedTuple, TypeVar
-
-import msgspec
+from typing import NamedTuple
 
 from rankd.domain.position import tokens
 from rankd.errors import RanksNewer, RanksUnavailable
 from rankd.projection.port import START, Position
 from rankd.projection.redis.keys import LAYOUT_VERSION
 
-Result = TypeVar("Result")
 _POSITION_MARK = "p"
 
 
@@ -24,24 +18,8 @@ class Head(NamedTuple):
     """How far one board shard is, as its meta says."""
 
     line: bytes  # equal lines are of one instant
-    time_ms: int  # of the last write
     positions: dict[int, Position]
     token: str  # the same as clients see it
-
-
-class Seen(msgspec.Struct, Generic[Result], frozen=True):
-    """An answer, and what it is an answer of: over several shards the least of what each had.
-
-    `captured` and `metadata` hold only what was asked for and is there: places at the last capture, and partition and
-    sequence of the event that a score's metadata came with.
-    """
-
-    result: Result
-    positions: dict[int, Position]  # of every partition
-    time_ms: int  # when the oldest of the shards was written to
-    captured: dict[str, int] = {}
-    metadata: dict[str, tuple[int, int]] = {}
-    exact: bool = True  # nothing of the answer is an estimate, and nobody is left out who has no exact place
 
 
 @lru_cache(maxsize=1_024)
@@ -64,7 +42,7 @@ def read_head(line: bytes, board: str, shard: int) -> Head:
             epoch, sequence = value.split(":")
             positions[int(field[1:])] = Position(int(epoch), int(sequence))
     token = tokens({partition: one.sequence for partition, one in positions.items()})
-    return Head(line, int(fields.get("time", 0)), positions, token)
+    return Head(line, positions, token)
 
 
 def least_positions(heads: Iterable[Head]) -> dict[int, Position]:

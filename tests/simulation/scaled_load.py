@@ -66,7 +66,6 @@ class Load:
         self.acknowledged = 0
         self._marks = 0
         self.refused_writes = 0
-        self.refused_reads = 0
         self.seen: list[Seen] = []
         self.boards = open_shared(ledger_url, ranks_url)
         for board, definition in BOARDS.items():
@@ -125,7 +124,6 @@ class Load:
             try:
                 page = self.boards.top(board, PLAYERS)
             except Unavailable:
-                self.refused_reads += 1
                 continue
             except RankdError as problem:
                 raise AssertionError(f"a read was answered with {problem.code}") from problem

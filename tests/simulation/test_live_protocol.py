@@ -35,7 +35,6 @@ QUIET_S = 20.0
 INTERVAL_MS = 10
 STAYS_SO_S = 5 * INTERVAL_MS / 1_000
 CLIENTS = 6
-FILE = "tests/simulation/test_live_protocol.py"
 CONFIG = f"""
 [push]
 push_interval_ms = {INTERVAL_MS}

@@ -207,7 +207,7 @@ class Writer:
         position = token(sequence)
         answer: Submitted | Batched = Batched(position, task.events)
         if task.answers:
-            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self.at)
+            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self._clock.now())
         self.repeats.remember(task.sender, answer)
         return answer
 

@@ -90,6 +90,19 @@ class Detail(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_DETAIL = Detail()
 
 
+class EventSpan(NamedTuple):
+    """The events `after` (exclusive) … `upto` (inclusive) of one partition."""
+
+    partition: int
+    after: int
+    upto: int
+
+    @property
+    def start(self) -> EventSpan:
+        """The empty span before them: what is applied with it leaves the position where it is."""
+        return self._replace(upto=self.after)
+
+
 class Stretch(msgspec.Struct):
     """Consecutive events of one context as columns of one length."""
 
@@ -106,6 +119,25 @@ class Stretch(msgspec.Struct):
     def __len__(self) -> int:
         """Return the number of events."""
         return len(self.score)
+
+    @property
+    def span(self) -> EventSpan:
+        """Where they stand in the ledger."""
+        return EventSpan(self.partition, self.first - 1, self.first + len(self) - 1)
+
+    def part(self, start: int, end: int) -> Stretch:
+        """Return some of the events, by index."""
+        return Stretch(
+            self.context,
+            self.at[start:end],
+            self.player[start:end],
+            self.score[start:end],
+            self.tiebreak[start:end],
+            self.players[start:end],
+            None if self.detail is None else self.detail[start:end],
+            self.first + start,
+            self.partition,
+        )
 
 
 class Single(msgspec.Struct):
@@ -149,6 +181,11 @@ class Scored(NamedTuple):
     def id(self) -> int:
         """What tells it from every other event of its ledger; in a ledger of one partition its sequence."""
         return event_id(self.partition, self.sequence)
+
+    @property
+    def span(self) -> EventSpan:
+        """Where it stands in the ledger."""
+        return EventSpan(self.partition, self.sequence - 1, self.sequence)
 
 
 def event_id(partition: int, sequence: int) -> int:

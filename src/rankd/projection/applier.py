@@ -18,13 +18,13 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.team import TeamBy
 from rankd.domain.window import Kind as WindowKind
 from rankd.domain.window import Window
-from rankd.ledger.event import Context, Kind, Scored, Single, Stretch, rows
+from rankd.ledger.event import Context, EventSpan, Kind, Scored, Single, Stretch, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.directory import Directory
 from rankd.projection.placement import Placement, Placements
-from rankd.projection.port import BATCH_ROWS_MAX, Batch, Change, RankStore, Verdict
-from rankd.projection.rows import send
+from rankd.projection.port import BATCH_ROWS_MAX, Change, RankStore, Verdict
+from rankd.projection.rows import skip
 from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
 from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
 from rankd.projection.state import BoardState, State
@@ -99,7 +99,7 @@ class Applier:
         placed = ((self.placements.at(stretch.context, context, event.at), event) for event in rows(stretch))
         after = stretch.first - 1
         while group := _take(placed, events_max):
-            apply_each(self.store, group, after, after + len(group))
+            apply_each(self.store, group, EventSpan(stretch.partition, after, after + len(group)))
             after += len(group)
 
     # Everything else
@@ -198,7 +198,7 @@ class Applier:
         ]
 
     def _move_on(self, event: Scored) -> None:
-        send(self.store, Batch(instances=[], players=[], after=event.sequence - 1, upto=event.sequence))
+        skip(self.store, event.span)
         self.changed = True
 
 
@@ -222,17 +222,7 @@ def _parts(stretch: Stretch, events_max: int) -> Iterator[Stretch]:
         yield stretch
         return
     for start in range(0, len(stretch), events_max):
-        end = start + events_max
-        yield Stretch(
-            stretch.context,
-            stretch.at[start:end],
-            stretch.player[start:end],
-            stretch.score[start:end],
-            stretch.tiebreak[start:end],
-            stretch.players[start:end],
-            None,
-            stretch.first + start,
-        )
+        yield stretch.part(start, start + events_max)
 
 
 def _rows_per_event(placement: Placement) -> int:

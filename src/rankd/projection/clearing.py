@@ -32,9 +32,9 @@ def remove_player(store: RankStore, board: Board, state: BoardState, event: Scor
         state.wide.get(key.text, {}).pop(event.player, None)
         forget_player(state, key.text, event.player)
         state.metadata.get(key.text, {}).pop(event.player, None)
-    rows.apply(store, event.sequence - 1, event.sequence - 1)
+    rows.apply(store, event.span.start)
     changes = [(move, rows.change(move.row)) for move in moves]
-    apply_teams(store, changes, event.sequence - 1, event.sequence)
+    apply_teams(store, changes, event.span)
     return any(change.changed for _, change in changes)
 
 
@@ -43,7 +43,6 @@ def reset_windows(
 ) -> bool:
     """Empty some window instances; what they added to roll-ups that are not emptied with them is withdrawn."""
     cleared = {instance for _, instance in windows}
-    after = event.sequence - 1
     reached = Reached(board, state, [])
     changes: list[tuple[Move, Change]] = []
     for window, instance in windows:
@@ -63,10 +62,10 @@ def reset_windows(
             had_scores = had_scores or store.total(key) > 0
             rows.clear(key, board.contribution_rules_for(window) if hidden else board.rules_for(window))
             state.forget_instance(key.text)
-    rows.apply(store, after, after)
+    rows.apply(store, event.span.start)
     for window, instance in windows:
         take_out_parts(store, board, state, window, instance)
-    apply_teams(store, changes, after, event.sequence)
+    apply_teams(store, changes, event.span)
     return had_scores
 
 
@@ -109,7 +108,7 @@ def _withdraw(
                     wide[entry.player] = total
                 row = rows.add(key, whole.player_rules, entry.player, shown, tie)
             moves.append(Move(row, reached, whole, scope, team, about))
-        rows.apply(store, event.sequence - 1, event.sequence - 1)
+        rows.apply(store, event.span.start)
         for move in moves:
             change = rows.change(move.row)
             if change.changed:  # what came with the score before does not belong to this one

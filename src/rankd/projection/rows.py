@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules
+from rankd.ledger.event import EventSpan
 from rankd.projection.port import Applied, Batch, Op, RankStore, RowFlag, Verdict
 
 
@@ -68,8 +69,8 @@ class Rows:
         self._tie.append(0)
         self._op.append(Op.CLEAR)
 
-    def apply(self, store: RankStore, after: int, upto: int) -> None:
-        """Apply them all, as what the events after `after` up to `upto` do."""
+    def apply(self, store: RankStore, span: EventSpan) -> None:
+        """Apply them all, as what the events of a span do."""
         batch = Batch(
             instances=self._instances,
             players=self._players,
@@ -78,8 +79,9 @@ class Rows:
             instance=self._instance,
             player=self._player,
             op=bytes(self._op),
-            after=after,
-            upto=upto,
+            partition=span.partition,
+            after=span.after,
+            upto=span.upto,
         )
         self._applied = send(store, batch)
 
@@ -94,6 +96,12 @@ class Rows:
             applied.old_score[row] if flags & RowFlag.WAS_PRESENT else None,
             applied.new_score[row] if flags & RowFlag.IS_PRESENT else None,
         )
+
+
+def skip(store: RankStore, span: EventSpan) -> None:
+    """Move the position over events that change no rank."""
+    partition, after, upto = span
+    send(store, Batch(instances=[], players=[], partition=partition, after=after, upto=upto))
 
 
 def send(store: RankStore, batch: Batch) -> Applied:

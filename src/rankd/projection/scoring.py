@@ -21,7 +21,7 @@ from rankd.domain.order import Ties
 from rankd.domain.rollup import rolled_up
 from rankd.domain.score import clamped
 from rankd.domain.team import Contributions, TeamBy
-from rankd.ledger.event import Scored, Stretch
+from rankd.ledger.event import EventSpan, Scored, Stretch
 from rankd.projection.placement import Placement, Reached, Target, team_scope
 from rankd.projection.port import Applied, Batch, Op, RankStore
 from rankd.projection.rows import Change, Rows, send
@@ -63,6 +63,7 @@ def apply_plain(store: RankStore, placement: Placement, stretch: Stretch) -> App
         tie=tie,
         instance=instance,
         player=player,
+        partition=stretch.partition,
         after=stretch.first - 1,
         upto=stretch.first + count - 1,
     )
@@ -86,7 +87,7 @@ def _tie_column(board: Board, stretch: Stretch) -> array[int]:
     return array("q", [at // resolution_ms for at in stretch.at])
 
 
-def apply_each(store: RankStore, placed: Iterable[tuple[Placement, Scored]], after: int, upto: int) -> None:
+def apply_each(store: RankStore, placed: Iterable[tuple[Placement, Scored]], span: EventSpan) -> None:
     """Apply events that differ in where they count."""
     kept = Rows()
     moves = [
@@ -97,19 +98,19 @@ def apply_each(store: RankStore, placed: Iterable[tuple[Placement, Scored]], aft
     ]
     needs_more = any(move.team is not None or move.target.window.name in move.reached.roll_ups for move in moves)
     if not needs_more:
-        kept.apply(store, after, upto)
+        kept.apply(store, span)
         note_metadata(kept, moves)
         return
-    kept.apply(store, after, after)
+    kept.apply(store, span.start)
     totals = Rows()
     roll_moves = list(_roll_up_moves(store, totals, kept, moves))
-    totals.apply(store, after, after)
+    totals.apply(store, span.start)
     changes = [(move, kept.change(move.row)) for move in moves] + [
         (move, totals.change(move.row)) for move in roll_moves
     ]
     note_metadata(kept, moves)
     note_metadata(totals, roll_moves)
-    apply_teams(store, changes, after, upto)
+    apply_teams(store, changes, span)
 
 
 def _kept_moves(rows: Rows, reached: Reached, event: Scored) -> Iterable[Move]:
@@ -177,7 +178,7 @@ def add_to_total(
     return rows.add(key, whole.player_rules, player, shown, tie)
 
 
-def apply_teams(store: RankStore, changes: Iterable[tuple[Move, Change]], after: int, upto: int) -> None:
+def apply_teams(store: RankStore, changes: Iterable[tuple[Move, Change]], span: EventSpan) -> None:
     """Apply to the teams what changed for their players, and move the position."""
     rows = Rows()
     moves = []
@@ -186,7 +187,7 @@ def apply_teams(store: RankStore, changes: Iterable[tuple[Move, Change]], after:
             continue
         row = _add_team_row(store, rows, move, move.team, change)
         moves.append(move._replace(row=row, team=None, event=move.event._replace(player=move.team)))
-    rows.apply(store, after, upto)
+    rows.apply(store, span)
     note_metadata(rows, moves)
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
+from rankd.ledger.event import EventSpan
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.port import Batch
 from rankd.projection.redis.changes import InstanceChange, whole_instance, with_top
-from rankd.projection.rows import send
+from rankd.projection.rows import skip
 from rankd.projection.state import BoardState, State
 from rankd.scaled.merging import Merging, Step
 from rankd.scaled.recording import RecordingStore
@@ -87,11 +87,9 @@ class Follower:
 
     def _apply(self, step: Step) -> None:
         stretch = step.stretch
-        self.store.partition = stretch.partition
         self.applier.apply(stretch)
         self.events += len(stretch)
         if step.barrier is not None:
             self.controls += 1
             for partition, sequence in enumerate(step.barrier[1:], start=1):
-                self.store.partition = partition
-                send(self.store, Batch(instances=[], players=[], after=sequence - 1, upto=sequence))
+                skip(self.store, EventSpan(partition, sequence - 1, sequence))

@@ -7,7 +7,6 @@ board are applied in the order of their ordinals. So every projector that reads 
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -79,7 +78,7 @@ class Merging:
             if ready == len(part.ordinals):
                 yield part.stretch
                 continue
-            done, rest = cut(part.stretch, ready)
+            done, rest = part.stretch.part(0, ready), part.stretch.part(ready, len(part.stretch))
             waiting.appendleft(Part(part.partition, rest, part.ordinals[ready:]))
             yield done
 
@@ -93,23 +92,3 @@ class Merging:
         return len(ordinals)
 
 
-def cut(stretch: Stretch, count: int) -> tuple[Stretch, Stretch]:
-    """Return the first events of a stretch, and the rest."""
-    return _part(stretch, 0, count), _part(stretch, count, len(stretch))
-
-
-def _part(stretch: Stretch, start: int, end: int) -> Stretch:
-    def column(values: array[int]) -> array[int]:
-        return values[start:end]
-
-    return Stretch(
-        stretch.context,
-        column(stretch.at),
-        column(stretch.player),
-        column(stretch.score),
-        column(stretch.tiebreak),
-        stretch.players[start:end],
-        None if stretch.detail is None else stretch.detail[start:end],
-        stretch.first + start,
-        stretch.partition,
-    )

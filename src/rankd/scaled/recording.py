@@ -46,18 +46,16 @@ class Changes(NamedTuple):
 class RecordingStore(EngineStore):
     """The engine as the applier of a partitioned ledger uses it; by one thread."""
 
-    __slots__ = ("_rows", "_touched", "partition")
+    __slots__ = ("_rows", "_touched")
 
     def __init__(self) -> None:
         """Begin without changes."""
         super().__init__()
-        self.partition = 0  # whose events are applied
         self._touched: dict[str, dict[str, Touched]] = {}
         self._rows = 0
 
     def apply(self, batch: Batch) -> Applied:
-        """Apply a batch of the partition at work, and note what it changed."""
-        batch.partition = self.partition
+        """Apply a batch, and note what it changed."""
         applied = super().apply(batch)
         if applied.verdict is Verdict.APPLIED and len(applied):
             for key, _ in batch.instances:  # whoever waits for an event that changed nothing waits for its board

@@ -44,7 +44,7 @@ def make_version(
     _raise(package / "projection/redis/library.py", "LIBRARY_VERSION", functions)
     _raise(package / "ledger/event.py", "PAYLOAD_VERSION", payload_known)
     _raise(package / "ledger/event.py", "PAYLOAD_WRITTEN", payload_written)
-    _raise(package / "scaled/checkpoints.py", "FORMAT", saved)
+    _raise(package / "projection/checkpoints.py", "FORMAT", saved)
     _raise(package / "projection/snapshots.py", "STATE_VERSION", saved)
     for schema in _SCHEMAS:
         for _ in range(scripts):

@@ -21,9 +21,9 @@ from rankd.cli.exits import ExitCode
 from rankd.ledger.event import PAYLOAD_VERSION
 from rankd.ledger.postgres.ledger import known_scripts
 from rankd.ledger.postgres.migrations import scripts_of
+from rankd.projection.checkpoints import FORMAT
 from rankd.projection.redis.keys import LAYOUT_VERSION
 from rankd.projection.redis.library import LIBRARY_VERSION
-from rankd.scaled.checkpoints import FORMAT
 
 from .keyed_load import BOARDS, UNAVAILABLE, KeyedLoad
 from .other_version import PACKAGE_VERSION, make_version

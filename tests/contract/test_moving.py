@@ -21,8 +21,8 @@ from rankd.registry.postgres_credentials import PostgresCredentials
 from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
 from rankd.scaled import moving
 from rankd.scaled.compose import migrate, move_from
-from rankd.scaled.follower import Follower
 from rankd.scaled.moving import Moving
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
 
 NOON = 1_777_896_000_000  # 2026-05-04T12:00Z, a Monday
@@ -57,7 +57,7 @@ def fill(folder: Path, seed: int) -> dict[str, tuple[int, int]]:
 def ranked_there(url: str) -> dict[str, tuple[int, int]]:
     """Return what the ledger in PostgreSQL makes of its events."""
     ledger = PostgresLedger(url)
-    follower = Follower(ledger, RecordingStore(), State(), Catalogue())
+    follower = RecordedFollower(ledger, RecordingStore(), State(), Catalogue())
     while follower.follow(1_000):
         pass
     ledger.close()

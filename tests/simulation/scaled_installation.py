@@ -34,9 +34,9 @@ from rankd.registry.standings import Standings
 from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.boards_in_redis import instances_of, shards_of
 from rankd.scaled.definitions import Definitions
-from rankd.scaled.follower import Follower
 from rankd.scaled.lease import Lease
 from rankd.scaled.projector import Projector, ProjectorSettings
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.running import SharedRunning
 from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, NothingRanked, RedisLook
@@ -90,7 +90,7 @@ class SteppedProjector:
         return self._projector
 
     @property
-    def follower(self) -> Follower:
+    def follower(self) -> RecordedFollower:
         return self._projector.follower
 
     @property
@@ -195,11 +195,11 @@ def open_api(
 # What stands in Redis, against what must
 
 
-def recomputed(ledger_url: str) -> Follower:
+def recomputed(ledger_url: str) -> RecordedFollower:
     """Rank a whole ledger from its first event on, on an engine of its own."""
     ledger = PostgresLedger(ledger_url)
     try:
-        follower = Follower(ledger, RecordingStore(), State(), Catalogue())
+        follower = RecordedFollower(ledger, RecordingStore(), State(), Catalogue())
         while follower.follow(REPLAY_EVENTS):
             pass
         return follower
@@ -236,7 +236,7 @@ def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int])
     return len(should)
 
 
-def wait_until_mirrored(anew: Follower, ranks_url: str, until: float) -> None:
+def wait_until_mirrored(anew: RecordedFollower, ranks_url: str, until: float) -> None:
     """Wait until Redis is equal to a recomputation; fail with the first difference when it is not in time."""
     pause = threading.Event()
     while True:
@@ -249,7 +249,7 @@ def wait_until_mirrored(anew: Follower, ranks_url: str, until: float) -> None:
             pause.wait(0.02)
 
 
-def check_standings(follower: Follower, ledger_url: str) -> None:
+def check_standings(follower: RecordedFollower, ledger_url: str) -> None:
     """Compare what is kept for when Redis is away, which must have come as far, with an engine."""
     should = set()
     standings = Standings(ledger_url)
@@ -281,7 +281,7 @@ def standings_positions(ledger_url: str) -> tuple[int, ...]:
     return () if found is None else tuple(sequence for _, sequence in sorted(found.sequences.items()))
 
 
-def shards_by_board(follower: Follower) -> dict[str, int]:
+def shards_by_board(follower: RecordedFollower) -> dict[str, int]:
     """Return how many shards each board has."""
     live = follower.applier.state.boards
     boards = follower.applier.catalogue.current({one: state.version for one, state in live.items()})

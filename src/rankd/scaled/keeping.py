@@ -26,8 +26,8 @@ from rankd.registry.standings import AsOf
 from rankd.registry.standings_writer import Changed, Move, Rest, StandingsWriter, Verdict
 from rankd.scaled.boards_in_redis import instances_of
 from rankd.scaled.complaints import Complaints
-from rankd.scaled.follower import Follower
 from rankd.scaled.noted import Noted, Notes
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import Changes, Touched
 from rankd.scaled.vector import Vector, reaches
 
@@ -93,7 +93,7 @@ class _Rewriting:
 class Keeping:
     """Keeps standings; used by the projector's thread, writes in another."""
 
-    def __init__(self, follower: Follower, writer: StandingsWriter, every_ms: int = EVERY_MS) -> None:
+    def __init__(self, follower: RecordedFollower, writer: StandingsWriter, every_ms: int = EVERY_MS) -> None:
         """Note from here on; nothing is written before the first `keep`."""
         self._follower = follower
         self._writer = writer

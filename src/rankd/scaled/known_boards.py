@@ -9,7 +9,7 @@ from time import monotonic
 from rankd.domain.board import Board
 from rankd.projection.redis.mirror import Mirror
 from rankd.scaled.boards_in_redis import is_dense, shards_of
-from rankd.scaled.follower import Follower
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.vector import Vector, reaches
 
 _log = logging.getLogger("rankd")
@@ -35,7 +35,7 @@ class Mirrored:
 class KnownBoards:
     """Remembers, asks where it does not know, and takes out of Redis what was deleted."""
 
-    def __init__(self, follower: Follower, mirror: Mirror, epoch: int) -> None:
+    def __init__(self, follower: RecordedFollower, mirror: Mirror, epoch: int) -> None:
         """Nothing is known yet."""
         self._follower = follower
         self._state = follower.applier.state

@@ -23,9 +23,9 @@ from rankd.projection.redis.mirror import Mirror, Moved, Sent
 from rankd.projection.redis.writing import OtherFormNeeded
 from rankd.projection.state import BoardState
 from rankd.scaled.boards_in_redis import change_of, instances_of, is_dense, shards_of, whole_board
-from rankd.scaled.follower import Follower
 from rankd.scaled.known_boards import KnownBoards, Mirrored
 from rankd.scaled.missed import Behind, Missed
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import Changes, Touched
 from rankd.scaled.vector import Vector, reaches
 
@@ -58,7 +58,7 @@ class _Moving(NamedTuple):
 class Mirroring:
     """Keeps Redis equal to an engine; used by the projector's thread."""
 
-    def __init__(self, ledger: PartitionedLedger, follower: Follower, mirror: Mirror, epoch: int) -> None:
+    def __init__(self, ledger: PartitionedLedger, follower: RecordedFollower, mirror: Mirror, epoch: int) -> None:
         """`epoch` is that of the lease: Redis obeys whoever has the highest. The mirror is closed with this."""
         self._ledger = ledger
         self._follower = follower

@@ -17,9 +17,9 @@ from rankd.domain.scope import scopes_of
 from rankd.ledger.event import NO_DETAIL, Accepted, Context, Kind, Stretch
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
+from rankd.projection.merging import CONTROLS
 from rankd.projection.state import BoardState
 from rankd.scaled.boards_in_redis import instances_of
-from rankd.scaled.merging import CONTROLS
 from rankd.scaled.recording import Touched
 from rankd.scaled.vector import Vector
 

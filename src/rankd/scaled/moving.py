@@ -25,10 +25,10 @@ from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedDraft, Part
 from rankd.ledger.postgres.connections import Connections
 from rankd.ledger.sqlite import SqliteLedger
 from rankd.projection.catalogue import Catalogue
+from rankd.projection.merging import CONTROLS
 from rankd.registry.credentials_file import FILE_NAME as CREDENTIALS_FILE
 from rankd.registry.postgres import PostgresRegistry
 from rankd.registry.sqlite import SqliteRegistry
-from rankd.scaled.merging import CONTROLS
 
 BATCH_EVENTS = 10_000
 SENDER = "rankd migrate-from"

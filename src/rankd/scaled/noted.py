@@ -12,7 +12,7 @@ from collections import deque
 
 from rankd.domain.instance import InstanceKey
 from rankd.scaled.boards_in_redis import window_of
-from rankd.scaled.follower import Follower
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import Changes, Touched
 from rankd.scaled.vector import Vector, reaches
 
@@ -22,7 +22,7 @@ Noted = dict[str, Touched]  # by instance
 class Notes:
     """What changed since `since`; used by the projector's thread."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: RecordedFollower) -> None:
         """Begin where the follower is."""
         self._follower = follower
         self._spans: deque[tuple[Vector, Noted]] = deque()  # with the positions that each ends at

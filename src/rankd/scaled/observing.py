@@ -7,9 +7,9 @@ from time import monotonic
 from rankd.ledger.partitioned import Heads
 from rankd.scaled.archiving import Archiving
 from rankd.scaled.figures import Figures
-from rankd.scaled.follower import Follower
 from rankd.scaled.keeping import Keeping
 from rankd.scaled.mirroring import Mirroring
+from rankd.scaled.recorded_follower import RecordedFollower
 
 LOOK_EVERY_S = 1.0
 
@@ -26,7 +26,7 @@ class Observing:
         self._complete_as_of: int | None = None
         self._looked_at = 0.0
 
-    def step(self, began: float, follower: Follower, mirroring: Mirroring | None) -> None:
+    def step(self, began: float, follower: RecordedFollower, mirroring: Mirroring | None) -> None:
         """See what a step did that went well; `mirroring` is None for one that stands by."""
         self._figures.observe_step(monotonic() - began, follower.events - self._events)
         self._events = follower.events
@@ -46,7 +46,12 @@ class Observing:
         return monotonic() - self._looked_at >= LOOK_EVERY_S
 
     def look(
-        self, heads: Heads, follower: Follower, keeping: Keeping | None, archiving: Archiving, now_ms: int | None
+        self,
+        heads: Heads,
+        follower: RecordedFollower,
+        keeping: Keeping | None,
+        archiving: Archiving,
+        now_ms: int | None,
     ) -> None:
         """See how far behind all is; `now_ms` is None for one that stands by, and writes no standings."""
         self._looked_at = monotonic()

@@ -20,19 +20,19 @@ from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.projection.catalogue import Catalogue
+from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.redis.client import Client
 from rankd.projection.redis.heartbeat import Beat, claim_redis, write_beat
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import State
 from rankd.registry.standings_writer import StandingsWriter
-from rankd.scaled.checkpoints import Checkpoints
 from rankd.scaled.complaints import Complaints
 from rankd.scaled.figures import ACTIVE, STANDBY, Figures
-from rankd.scaled.follower import Follower
 from rankd.scaled.keeping import Keeping
 from rankd.scaled.lease import Lease
 from rankd.scaled.mirroring import Fenced, Mirroring
 from rankd.scaled.observing import Observing
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.rollover import RollOvers
 
@@ -78,7 +78,7 @@ class Projector:
         self._clock = clock
         self._settings = settings
         self._checkpoints = Checkpoints(folder / CHECKPOINTS, settings.checkpoints_kept)
-        self._follower: Follower | None = None
+        self._follower: RecordedFollower | None = None
         self._mirroring: Mirroring | None = None
         self._client: Client | None = None
         self._standings = standings
@@ -95,7 +95,7 @@ class Projector:
         self.is_active = False
 
     @property
-    def follower(self) -> Follower:
+    def follower(self) -> RecordedFollower:
         """What is ranked here."""
         if self._follower is None:
             raise AssertionError("the ledger has not been opened yet")
@@ -251,11 +251,14 @@ class Projector:
 
     # Start and end
 
-    def _open(self) -> Follower:
+    def _open(self) -> RecordedFollower:
         writer = None if self._standings is None else self._standings()
-        follower = self._checkpoints.newest(self._ledger, self._ledger.heads())
-        if follower is None:
-            follower = Follower(self._ledger, RecordingStore(), State(), Catalogue())
+        loaded = self._checkpoints.newest(self._ledger, self._ledger.heads(), RecordingStore.load)
+        if loaded is None:
+            follower = RecordedFollower(self._ledger, RecordingStore(), State(), Catalogue())
+        else:
+            store, state, catalogue, ordinal, controls = loaded
+            follower = RecordedFollower(self._ledger, store, state, catalogue, ordinal=ordinal, controls=controls)
         if writer is not None:
             self._keeping = Keeping(follower, writer)
         self._checkpoint_at = sum(follower.positions)

@@ -1,6 +1,6 @@
 """Redis anew from the ledger, beside what is served: filled first, then put in its place at once.
 
-    ledger → Follower (from the first event) → a new generation of each board → caught up → switched
+    ledger → RecordedFollower (from the first event) → a new generation of each board → caught up → switched
 
 The projector goes on meanwhile. After the switch it finds that Redis is somewhere else, asks, and goes on from there.
 """
@@ -20,7 +20,7 @@ from rankd.projection.redis.loading import Loading
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import BoardState, State
 from rankd.scaled.boards_in_redis import change_of, is_dense, shards_of, whole_board
-from rankd.scaled.follower import Follower
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
 
 FOLLOW_EVENTS = 50_000
@@ -41,11 +41,11 @@ class Rebuilding:
     """Fills Redis from the ledger; used by one thread."""
 
     def __init__(
-        self, ledger: PartitionedLedger, connect: Callable[[Follower], Mirror], progress: Progress | None = None
+        self, ledger: PartitionedLedger, connect: Callable[[RecordedFollower], Mirror], progress: Progress | None = None
     ) -> None:
         """`connect` makes the mirror of what a follower ranks."""
         self._ledger = ledger
-        self._follower = Follower(ledger, RecordingStore(), State(), Catalogue())
+        self._follower = RecordedFollower(ledger, RecordingStore(), State(), Catalogue())
         self._mirror = connect(self._follower)
         self._progress = progress or (lambda _done, _all: None)
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.ledger.event import Accepted, Context, Detail, Kind
 from rankd.ledger.partitioned import ControlEvent, DefinitionsChanged, PartitionedLedger
+from rankd.projection.follower import Follower
 from rankd.projection.state import BoardState, State
 from rankd.scaled.archiving import Archiving
-from rankd.scaled.follower import Follower
 from rankd.seasons.due import NEVER, Due, Schedule
 
 SENDER = "rankd"
@@ -33,7 +34,7 @@ class RollOvers:
         self._clock = clock
         self.archiving = Archiving(folder)
         self._schedule: Schedule | None = None
-        self._followed: Follower | None = None
+        self._followed: Follower[Any] | None = None
         self._boards: dict[str, Board] = {}
         self._controls = -1
         self._seen: tuple[int, int] | None = None  # windows that came and went, and files that were written
@@ -43,7 +44,7 @@ class RollOvers:
         """Stop writing archives."""
         self.archiving.close()
 
-    def roll_over(self, follower: Follower) -> int:
+    def roll_over(self, follower: Follower[Any]) -> int:
         """Append what is due by now; return how many events that were."""
         schedule = self._of(follower)
         now = self._clock.now()
@@ -58,7 +59,7 @@ class RollOvers:
             return 1  # there is more to follow first
         return len(events)
 
-    def _of(self, follower: Follower) -> Schedule:
+    def _of(self, follower: Follower[Any]) -> Schedule:
         state, catalogue = follower.applier.state, follower.applier.catalogue
         if self._schedule is None or self._followed is not follower:
             self._followed = follower
@@ -70,7 +71,7 @@ class RollOvers:
             self._schedule.replan()
         return self._schedule
 
-    def _retired(self, follower: Follower, now: int) -> list[Due]:
+    def _retired(self, follower: Follower[Any], now: int) -> list[Due]:
         """Have windows archived that are final, and return those whose time in the ranks is over and that are."""
         state, seen = follower.applier.state, (follower.applier.state.generation, self.archiving.finished)
         if self._seen == seen and now < self._next_gone:
@@ -99,7 +100,7 @@ class RollOvers:
         """Return what tells whether a board is still there, and not another of the same id."""
         return lambda: state.boards.get(board_id) is live
 
-    def _event(self, follower: Follower, due: Due) -> ControlEvent:
+    def _event(self, follower: Follower[Any], due: Due) -> ControlEvent:
         board = self._boards[due.board]
         reading = board.read_clock(due.at)
         version = follower.applier.state.boards[due.board].version

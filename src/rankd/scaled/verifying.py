@@ -1,6 +1,6 @@
 """Proof, while traffic runs, that Redis holds what the ledger says: every entry compared with a recomputation.
 
-    ledger → Follower (from the first event) → compared with what Redis holds, instance by instance
+    ledger → RecordedFollower (from the first event) → compared with what Redis holds, instance by instance
 
 Both move on meanwhile. Whoever changed between two looks is looked at again, by one call that says as of when it
 answers, until nobody is left whose entry could differ for being newer.
@@ -29,7 +29,7 @@ from rankd.projection.redis.estimates import COARSE_STEPS, scores_of_step, step_
 from rankd.projection.redis.reader import RedisReader
 from rankd.projection.state import State
 from rankd.scaled.boards_in_redis import shards_of
-from rankd.scaled.follower import Follower
+from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
 
 FOLLOW_EVENTS = 50_000
@@ -57,7 +57,7 @@ class Verifying:
         """Nothing is read yet."""
         self._ledger = ledger
         self._progress = progress or (lambda _done, _all: None)
-        self._follower = Follower(ledger, RecordingStore(), State(), Catalogue())
+        self._follower = RecordedFollower(ledger, RecordingStore(), State(), Catalogue())
         self._again = 0
 
     def shards_of(self, board_id: str) -> int:

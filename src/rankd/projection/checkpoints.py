@@ -1,4 +1,4 @@
-"""The projector's ranks in files, so that it need not read the whole ledger after a restart.
+"""The ranks of a follower in files, so that it need not read the whole ledger after a restart.
 
     <folder>/<events>/   engine.rankd   the engine, with checksums of its own
                          state.rankd    positions, definitions and state, with a checksum
@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, Generic, NamedTuple
 
 import msgspec
 
@@ -20,12 +22,11 @@ from rankd.errors import SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.folder import FOLDER_MODE, private_opener
 from rankd.ledger.partitioned import Heads, PartitionedLedger
 from rankd.projection.catalogue import Catalogue, Definition
+from rankd.projection.encoding import encoded_in_parts
+from rankd.projection.follower import Follower, Store
 from rankd.projection.saving import Saving
 from rankd.projection.snapshots import sync_folder
 from rankd.projection.state import State
-from rankd.scaled.encoding import encoded_in_parts
-from rankd.scaled.follower import Follower
-from rankd.scaled.recording import RecordingStore
 
 FORMAT = 1
 _MAGIC = b"RANKDPRJ"
@@ -50,8 +51,18 @@ class _Saved(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Saved).decode
 
 
+class LoadedCheckpoint(NamedTuple, Generic[Store]):
+    """What a follower continues from."""
+
+    store: Store
+    state: State
+    catalogue: Catalogue
+    ordinal: int
+    controls: int
+
+
 class Checkpoints:
-    """The checkpoints of one projector."""
+    """The checkpoints of one follower."""
 
     def __init__(self, folder: Path, kept: int = 2) -> None:
         """`kept` is how many of the newest are kept."""
@@ -59,7 +70,7 @@ class Checkpoints:
         self._kept = kept
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
-    def begin(self, ledger: PartitionedLedger, follower: Follower) -> Checkpoint:
+    def begin(self, ledger: PartitionedLedger, follower: Follower[Any]) -> Checkpoint:
         """Fix the instant of a checkpoint; between two steps of its follower."""
         saved = _Saved(
             ledger.identity,
@@ -71,13 +82,15 @@ class Checkpoints:
         )
         return Checkpoint(self._folder, follower.store.begin_save(), saved, self._kept)
 
-    def newest(self, ledger: PartitionedLedger, heads: Heads) -> Follower | None:
-        """Go on from the newest that verifies and is of this ledger; None when there is none."""
+    def newest(
+        self, ledger: PartitionedLedger, heads: Heads, load: Callable[[Path], Store]
+    ) -> LoadedCheckpoint[Store] | None:
+        """Load the newest that verifies and is of this ledger; None when there is none."""
         for stale in self._folder.glob(f"{_DRAFT}*"):
             shutil.rmtree(stale, ignore_errors=True)
         for path in checkpoints_in(self._folder):
             try:
-                return _load(path, ledger, heads)
+                return _load(path, ledger, heads, load)
             except (SnapshotUnreadable, OSError) as problem:
                 # As text: whoever keeps the record would keep the half-loaded engine with the error.
                 _log.warning("checkpoint %s is passed over: %s", path.name, str(problem))
@@ -125,19 +138,18 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
 
 
-def _load(path: Path, ledger: PartitionedLedger, heads: Heads) -> Follower:
+def _load(
+    path: Path, ledger: PartitionedLedger, heads: Heads, load: Callable[[Path], Store]
+) -> LoadedCheckpoint[Store]:
     saved = _read(path / _STATE_FILE)
     if saved.ledger != ledger.identity or len(saved.positions) != ledger.partitions:
         raise SnapshotDamaged("it is of another ledger")
     if any(ours > theirs for ours, theirs in zip(saved.positions, heads.sequences, strict=True)):
         raise SnapshotDamaged("it holds events that the ledger does not have; was an older copy of it restored?")
-    store = RecordingStore.load(path / _ENGINE_FILE)
-    follower = Follower(
-        ledger, store, saved.state, Catalogue.of(saved.definitions), ordinal=saved.ordinal, controls=saved.controls
-    )
-    if follower.positions != saved.positions:
+    store = load(path / _ENGINE_FILE)
+    if any(store.position(partition).sequence != one for partition, one in enumerate(saved.positions)):
         raise SnapshotDamaged("its two files are of different instants")
-    return follower
+    return LoadedCheckpoint(store, saved.state, Catalogue.of(saved.definitions), saved.ordinal, saved.controls)
 
 
 def _read(path: Path) -> _Saved:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from rankd.domain.team import Contributions
+from rankd.projection import encoding
+from rankd.projection.encoding import encoded_in_parts
 from rankd.projection.state import BoardState, State
-from rankd.scaled import encoding
-from rankd.scaled.encoding import encoded_in_parts
 
 PLAYERS = 5_000
 

@@ -90,5 +90,3 @@ class Merging:
                     return index
                 self.ordinal = ordinal
         return len(ordinals)
-
-

@@ -28,7 +28,7 @@ from rankd.intake.scores import ScoreTask, check_open
 from rankd.intake.sender import LOCAL, Sender, sender_of
 from rankd.ledger.port import PastEvent
 from rankd.parts import Figures, Parts, Started
-from rankd.projection.port import SEQUENCE_MAX
+from rankd.projection.port import SEQUENCE_MAX, RankStore
 from rankd.projection.verify import Report
 from rankd.reads import answers
 from rankd.reads.meaning import Where
@@ -358,9 +358,14 @@ class Boards(Reads):
         """Do what the clock has made due, archives and retention included, before this returns: for tests."""
         self._running.settle()
 
-    def verify(self) -> Report:
+    def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Work every instance out again from the ledger by the reference rules; raise on the first difference."""
-        return self._running.verify()
+        return self._running.verify(progress)
+
+    @property
+    def rank_store(self) -> RankStore:
+        """What is ranked in this process: for tools that look inside."""
+        return self._running.applier.store
 
 
 class _Sent(NamedTuple):

@@ -93,7 +93,7 @@ class FolderLock:
     ledger lets those go: ours is closed after the database, and not at all where this process may have it open already.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, has_ledger: bool = True) -> None:
         """Take the lock, or say who has it."""
         self._folder = folder
         self._held: list[int] = []
@@ -102,7 +102,8 @@ class FolderLock:
             lock = self._hold(_opened(folder / _LOCK_FILE))
             # Some file systems of a network lock files and no folders.
             self._hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), is_needed=False)
-            self._hold(_opened(folder / LEDGER_FILE), closes=False)
+            if has_ledger:
+                self._hold(_opened(folder / LEDGER_FILE), closes=False)
         except BaseException:
             self.release()
             raise

@@ -1,4 +1,4 @@
-"""Where the boards of a configuration live: in a folder of this machine, or in PostgreSQL and Redis.
+"""Where the boards of a configuration live: in a folder of this machine, or in PostgreSQL, ranked here or in Redis.
 
 What serves them and what the command line does with them asks here, and need not know which it is.
 """
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from rankd.boards import Boards
 from rankd.clock import SystemClock
 from rankd.compose import open_boards
-from rankd.config.checks import is_shared
+from rankd.config.checks import is_in_redis, is_shared
 from rankd.config.loading import data_folder, open_settings
 from rankd.config.model import Config
 from rankd.errors import InvalidValue
@@ -77,14 +77,47 @@ class Embedded:
         return first_admin_key(self._folder, credentials)
 
 
-class Shared:
-    """A ledger in PostgreSQL, ranks in Redis, any number of processes."""
+class _OnPostgres:
+    """A ledger in PostgreSQL, any number of processes."""
 
     is_shared = True
 
     def __init__(self, config: Config) -> None:
         """Nothing is opened yet."""
         self._config = config
+
+    def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
+        """Open the credentials, which all processes share."""
+        from rankd.registry.postgres_credentials import PostgresCredentials  # noqa: PLC0415
+
+        return PostgresCredentials(self._config.registry.url or self._config.ledger.url, SystemClock())
+
+    def first_key(self, _credentials: Credentials) -> Path | None:
+        """Make none: `rankd token` does, for whoever may reach the database."""
+        return None
+
+
+class Nodes(_OnPostgres):
+    """Every process ranks in an engine of its own."""
+
+    def open_boards(self, progress: Progress | None = None) -> Boards:
+        """Open a node: load its newest checkpoint, and follow the rest of the ledger."""
+        from rankd.node.opening import open_node  # noqa: PLC0415 - its driver is an extra
+
+        config = self._config
+        settings: dict[str, Any] = open_settings(config)
+        return open_node(
+            config.ledger.url,
+            Path(config.ranks.folder).expanduser(),
+            config.registry.url,
+            progress=progress,
+            stale_after_ms=config.server.stale_after_ms,
+            **settings,
+        )
+
+
+class Thin(_OnPostgres):
+    """Ranks are in Redis, where a projector mirrors them."""
 
     def open_boards(self, progress: Progress | None = None) -> Boards:
         """Open the boards as one of many processes; there is nothing to replay, so `progress` is not told anything."""
@@ -100,16 +133,6 @@ class Shared:
             **settings,
         )
 
-    def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
-        """Open the credentials, which all processes share."""
-        from rankd.registry.postgres_credentials import PostgresCredentials  # noqa: PLC0415
-
-        return PostgresCredentials(self._config.registry.url or self._config.ledger.url, SystemClock())
-
-    def first_key(self, _credentials: Credentials) -> Path | None:
-        """Make none: `rankd token` does, for whoever may reach the database."""
-        return None
-
 
 def installation_of(config: Config) -> Installation:
     """Return where the boards of a configuration live."""
@@ -120,4 +143,4 @@ def installation_of(config: Config) -> Installation:
         import redis  # noqa: F401, PLC0415
     except ImportError as problem:
         raise InvalidValue("ledger.url", f"PostgreSQL and Redis need drivers: {EXTRA} ({problem})") from None
-    return Shared(config)
+    return Thin(config) if is_in_redis(config) else Nodes(config)

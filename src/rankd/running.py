@@ -72,7 +72,7 @@ class Running:
         )
         self.writer = Writer(ledger, applier, self.registry, clock, settings)
         self.changes = Changes(self.writer, ledger, applier, settings.instances_per_event_max)
-        self.looking = LookHere(store, lambda: self.writer.position)
+        self.looking = LookHere(store, lambda: self.writer.position_token)
         self.joined = Joined(applier.state, ledger, self.registry, settings.metadata_cached_max)
         self._lock = lock
         self._database = database

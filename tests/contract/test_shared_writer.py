@@ -23,7 +23,7 @@ from rankd.registry.memory import Memory
 from rankd.registry.port import Profile
 from rankd.registry.postgres import PostgresRegistry
 from rankd.scaled import definitions as definitions_module
-from rankd.scaled import running as running_module
+from rankd.scaled import upkeep as upkeep_module
 from rankd.scaled.changes import SharedChanges
 from rankd.scaled.compose import migrate
 from rankd.scaled.definitions import Definitions
@@ -64,7 +64,9 @@ class Process:
         opened.callback(self.registry.close)
         self.writer = SharedWriter(self.ledger, self.definitions, self.registry, clock, read_settings({}))
         self.asked_whether_there = threading.Event()
-        self.changes = SharedChanges(self.writer, self.ledger, self.definitions, self._is_there, INSTANCES_MAX)
+        self.changes = SharedChanges(
+            self.writer, self.ledger, self.definitions, self._is_there, instances_per_event_max=INSTANCES_MAX
+        )
 
     def _is_there(self, _board: str, _player: str) -> bool:
         self.asked_whether_there.set()
@@ -244,7 +246,7 @@ def test_newcomers_who_could_not_be_met_are_met_later(
     processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = processes
-    monkeypatch.setattr(running_module, "UPKEEP_EVERY_S", 0.01)
+    monkeypatch.setattr(upkeep_module, "UPKEEP_EVERY_S", 0.01)
     met: list[str] = []
     failures = iter([LedgerUnavailable("away"), LedgerUnavailable("still away")])
 
@@ -296,14 +298,14 @@ def test_all_requests_whose_time_is_over_are_forgotten_at_once(
     processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = processes
-    monkeypatch.setattr(running_module, "UPKEEP_EVERY_S", 3_600)
-    monkeypatch.setattr(running_module, "REQUESTS_FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr(upkeep_module, "UPKEEP_EVERY_S", 3_600)
+    monkeypatch.setattr(upkeep_module, "REQUESTS_FORGOTTEN_AT_ONCE", 2)
     keys = [f"k{number}" for number in range(7)]
     running = _running(one)
     try:
         one.send(*(score("alice", 1, key) for key in keys))
-        running.clock = ManualClock(NOON + running.settings.idempotency_ttl_ms + 1)
-        running._forget_requests()
+        running._upkeep._clock = ManualClock(NOON + running.settings.idempotency_ttl_ms + 1)
+        running._upkeep._forget_requests()
         assert one.ledger.requests([("game", key) for key in keys]) == {}
     finally:
         running.close()

@@ -176,7 +176,7 @@ class ScaledBoards(rankd.Boards):
     def snapshot(self) -> None:
         self._world.keep_copy()
 
-    def verify(self) -> Any:
+    def verify(self, _progress: Any = None) -> Any:
         self._world.verify()
 
 

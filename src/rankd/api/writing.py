@@ -54,7 +54,10 @@ async def submit(service: Service, request: Request) -> Response:
     task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
     if service.boards.remote is not None:
         return await _submit_remotely(service, service.boards.remote, request, task)
-    return json_response(encode(await service.commit(task)))
+    answer = await service.commit(task)
+    if isinstance(answer, Accepted):  # durable, and not ranked in time
+        return json_response(encode(Waiting(answer.position, repeated=answer.repeated)), 202)
+    return json_response(encode(answer))
 
 
 async def _submit_remotely(service: Service, waits: Remote, request: Request, task: ScoreTask) -> Response:

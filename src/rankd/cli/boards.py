@@ -20,7 +20,7 @@ from rankd.cli.options import BoardId, ConfigFile, Data, Json, Token, Url, examp
 from rankd.cli.output import answer, note, table
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
-from rankd.config.checks import is_shared
+from rankd.config.checks import is_in_redis, is_shared
 from rankd.config.loading import data_folder
 from rankd.domain.board import Board
 from rankd.domain.change import change
@@ -270,7 +270,7 @@ def check(
         board,
         None if others is None else old is None,
         changes,
-        definitions.notes(made, others or {}, in_redis=target.url is None and is_shared(target.config())),
+        definitions.notes(made, others or {}, in_redis=target.url is None and is_in_redis(target.config())),
         definition_of(made),
     )
     answer(found, as_json, lambda: _checked_text(found), lambda: _checked_lines(found))

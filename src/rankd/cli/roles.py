@@ -19,7 +19,7 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, progress
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
-from rankd.config.checks import is_shared, listen_address
+from rankd.config.checks import is_in_redis, is_shared, listen_address
 from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url, masking, secrets_of
 from rankd.config.model import Config
@@ -143,6 +143,11 @@ def project(*, config: ConfigFile = None) -> None:
         raise Refused(
             f"there is nothing to project: this installation is embedded ({loaded.ledger.url}), "
             "where `rankd serve` ranks every score"
+        )
+    if not is_in_redis(loaded):
+        raise Refused(
+            f"there is nothing to project: ranks.url is {loaded.ranks.url}, so every `rankd serve` ranks for itself; "
+            "name the Redis to rank into: redis://…"
         )
     installation_of(loaded)
     from rankd.scaled.compose import make_projector, prepare_projector_folder  # noqa: PLC0415 - its drivers are an extra

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankd.boards import Boards
 from rankd.cli.exits import Misused
-from rankd.compose import open_boards
 from rankd.config.checks import is_shared
-from rankd.config.loading import data_folder, load_config, open_settings
+from rankd.config.loading import data_folder, load_config
 from rankd.config.model import Config
 from rankd.errors import FolderLocked, InvalidValue
 from rankd.installation import installation_of
@@ -79,16 +78,11 @@ class Target:
     ) -> Iterator[Boards]:
         """Use the boards of the folder; it is made only by commands that put something there."""
         config = self.config()
-        if is_shared(config):
-            with installation_of(config).open_boards() as boards:
-                yield boards
-            return
-        folder = data_folder(config)
-        if not creates:
+        folder = Path(config.ranks.folder) if is_shared(config) else data_folder(config)
+        if not creates and not is_shared(config):
             check_folder(folder)
         try:
-            settings: dict[str, Any] = open_settings(config)
-            boards = open_boards(folder, progress=progress, **settings)
+            boards = installation_of(config).open_boards(progress)
         except FolderLocked as problem:
             raise in_use(folder, problem, _url_of(config) if or_server else None) from None
         with boards:

@@ -17,8 +17,7 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, duration_text, progress
 from rankd.cli.target import Target
 from rankd.cli.texts import counted
-from rankd.compose import running_of
-from rankd.config.checks import is_shared
+from rankd.config.checks import is_in_redis, is_shared
 from rankd.config.loading import data_folder
 from rankd.config.model import Config
 from rankd.folder import FOLDER_MODE
@@ -27,6 +26,7 @@ from rankd.projection.port import RankStore
 from rankd.projection.verify import digests
 
 _SNAPSHOTS = "snapshots"
+_CHECKPOINTS = "checkpoints"
 _ASIDE = "snapshots-before-rebuild"
 
 app = typer.Typer()
@@ -41,12 +41,12 @@ def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fals
     """
     began = time.monotonic()
     target = Target.folder_of(data, config)
-    if is_shared(target.config()):
+    if is_in_redis(target.config()):
         _verify_shared(target.config(), as_json)
         return
     with _opened(target) as boards, progress("verifying") as told:
         events = boards.started.position
-        report = running_of(boards).verify(lambda sequence: told(sequence, max(sequence, events)))
+        report = boards.verify(lambda done: told(done, max(done, events)))
     took = duration_text(time.monotonic() - began)
     answer(
         report,
@@ -77,14 +77,13 @@ def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
     Of a scaled-out installation it fills Redis anew, beside what is served, and then switches.
     """
     target = Target.folder_of(data, config)
-    if is_shared(target.config()):
+    if is_in_redis(target.config()):
         _rebuild_shared(target.config(), as_json)
         return
-    folder = data_folder(target.config())
     began = time.monotonic()
     with _opened(target) as boards:
         before, position = digests(_store(boards)), boards.position
-    with _without_snapshots(folder), _opened(target, "replaying") as boards:
+    with _without_snapshots(_snapshots_of(target.config())), _opened(target, "replaying") as boards:
         after = digests(_store(boards))
         events = boards.started.position
         is_same_moment = boards.position == position
@@ -108,16 +107,22 @@ def _opened(target: Target, what: str = "opening") -> Iterator[Boards]:
 
 
 def _store(boards: Boards) -> RankStore:
-    return running_of(boards).applier.store
+    return boards.rank_store
+
+
+def _snapshots_of(config: Config) -> Path:
+    if is_shared(config):
+        return Path(config.ranks.folder).expanduser() / _CHECKPOINTS
+    return data_folder(config) / _SNAPSHOTS
 
 
 @contextmanager
-def _without_snapshots(folder: Path) -> Iterator[None]:
+def _without_snapshots(snapshots: Path) -> Iterator[None]:
     """Move the snapshots aside, and back when what is done meanwhile fails.
 
     Any snapshot may stand in the folder at any time: one that is not of the ledger there is passed over.
     """
-    snapshots, aside = folder / _SNAPSHOTS, folder / _ASIDE
+    aside = snapshots.parent / _ASIDE
     _move_back(aside, snapshots)  # of an earlier rebuild that was cut off
     if snapshots.exists():
         snapshots.rename(aside)

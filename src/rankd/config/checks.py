@@ -41,6 +41,7 @@ HIGHEST = {
     "limits.batch_events_max": BATCH_EVENTS_MAX,
 }
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+ENGINE = "engine:"
 POSTGRES = ("postgresql", "postgres")
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 # What the service will be scaled out with, and this version does not have.
@@ -48,7 +49,7 @@ _LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": ("kafka",
 _WHAT_WORKS = {
     "ledger": "sqlite:<folder>, such as sqlite:rankd-data, or postgresql://…",
     "registry": "nothing: profiles live beside the ledger; postgresql://… where the ledger is there too",
-    "ranks": "engine:, or where the ledger is PostgreSQL redis://… or redis+cluster://…",
+    "ranks": "engine:, or where the ledger is PostgreSQL also redis://… or redis+cluster://…",
     "outbox": "none",
 }
 
@@ -203,7 +204,7 @@ def _check_urls(config: Config, where: Where) -> None:
             raise InvalidValue(
                 where("ranks.url"), "must be engine: where the ledger is SQLite; Redis ranks what PostgreSQL holds"
             )
-        if config.ranks.url != "engine:":
+        if config.ranks.url != ENGINE:
             _refuse("ranks", where("ranks.url"), config.ranks.url)
     if config.outbox.url != "none":
         _refuse("outbox", where("outbox.url"), config.outbox.url)
@@ -214,12 +215,15 @@ def is_shared(config: Config) -> bool:
     return _scheme(config.ledger.url) in POSTGRES
 
 
+def is_in_redis(config: Config) -> bool:
+    """Tell whether ranks are in Redis, and not in the engine of each process."""
+    return _scheme(config.ranks.url) in REDIS
+
+
 def _check_shared(config: Config, where: Where) -> None:
     if config.registry.url and _scheme(config.registry.url) not in POSTGRES:
         _refuse("registry", where("registry.url"), config.registry.url)
-    if config.ranks.url == "engine:":
-        raise InvalidValue(where("ranks.url"), "must be redis://… or redis+cluster://… where the ledger is PostgreSQL")
-    if _scheme(config.ranks.url) not in REDIS:
+    if config.ranks.url != ENGINE and _scheme(config.ranks.url) not in REDIS:
         _refuse("ranks", where("ranks.url"), config.ranks.url)
 
 

@@ -56,6 +56,7 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[ranks]`: where scores are ranked."""
 
     url: str = "engine:"
+    folder: str = "rankd-node"  # of a node on a PostgreSQL ledger: its checkpoints, and archives of windows
     snapshot_events: int = 2_000_000
     snapshots_kept: int = 2
     scope_values_max: int = 10_000

@@ -12,6 +12,7 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Reading
+from rankd.intake.scores import ScoreTask
 from rankd.projection.port import Change, Standing
 
 PARTITION = 0  # the embedded ledger has one
@@ -111,6 +112,22 @@ def submitted(upto: str, board: Board, player: str, window: str | None, change: 
         old = None if old is None else board.shown_score(old, now)
         new = None if new is None else board.shown_score(new, now)
     return Submitted(upto, board.id, player, window, new, old, changed, rank_after, rank_before)
+
+
+def without_rank(task: ScoreTask, accepted: Accepted) -> Submitted:
+    """Answer one score that is durable and was not ranked in time."""
+    return Submitted(
+        accepted.position,
+        task.board_id,
+        task.players[0],
+        window=None,
+        score=None,
+        previous_score=None,
+        changed=False,
+        rank=None,
+        previous_rank=None,
+        repeated=accepted.repeated,
+    )
 
 
 def submitted_of(upto: str, board: Board, player: str, question: Question | None, now: int) -> Submitted:

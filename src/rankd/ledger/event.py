@@ -153,17 +153,18 @@ class Single(msgspec.Struct):
     tiebreak: int
     player: int = 0  # the number behind the id, once it is known
     first: int = 0  # its sequence, once it has one
+    partition: int = 0
 
     @classmethod
     def of(cls, stretch: Stretch) -> Single:
         """Return the only event of a stretch without details."""
         (at,), (player,), (score,), (tiebreak,) = stretch.at, stretch.player, stretch.score, stretch.tiebreak
-        return cls(stretch.context, at, stretch.players[0], score, tiebreak, player, stretch.first)
+        return cls(stretch.context, at, stretch.players[0], score, tiebreak, player, stretch.first, stretch.partition)
 
     def stretch(self) -> Stretch:
         """Return it as columns."""
         at, player, score, tiebreak = (array("q", [one]) for one in (self.at, self.player, self.score, self.tiebreak))
-        return Stretch(self.context, at, player, score, tiebreak, [self.player_id], None, self.first)
+        return Stretch(self.context, at, player, score, tiebreak, [self.player_id], None, self.first, self.partition)
 
 
 class Scored(NamedTuple):

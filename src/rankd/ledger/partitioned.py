@@ -183,6 +183,10 @@ class PartitionedLedger(Protocol):
         """Return a context by number."""
         ...
 
+    def event(self, partition: int, sequence: int) -> Stretch:
+        """Return one event as a stretch of its own."""
+        ...
+
     def request(self, sender: str, key: str) -> Request | None:
         """Return the request that came under a key, while it is remembered."""
         ...

@@ -80,7 +80,9 @@ class Applier:
             return None
         ties = placement.ties(event.at, event.tiebreak)
         table = placement.plain_instances
-        change = self.store.apply_one(table, event.player_id, event.score, ties, at=event.first, ranks=ranking)
+        change = self.store.apply_one(
+            table, event.player_id, event.score, ties, at=event.first, ranks=ranking, partition=event.partition
+        )
         if isinstance(change, Verdict):
             raise AssertionError(f"event {event.first} was answered with {change}")
         return instance, change

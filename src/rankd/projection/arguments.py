@@ -211,7 +211,16 @@ def check_batch(batch: Batch, *, instances_are_checked: bool = False) -> Columns
     return columns
 
 
-def batch_of_one(table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> Batch:
+def batch_of_one(
+    table: Table,
+    player: str,
+    score: int,
+    ties: Sequence[int],
+    *,
+    at: int,
+    ranks: Ranking,
+    partition: int = 0,
+) -> Batch:
     """Return the batch that `apply_one` means: event `at`, one row for each entry of the table."""
     count = len(table)
     if count == 0 or len(ties) != count:
@@ -227,6 +236,7 @@ def batch_of_one(table: Table, player: str, score: int, ties: Sequence[int], *, 
         tie=array("q", ties),
         instance=array("I", range(count)),
         player=array("I", bytes(4 * count)),
+        partition=partition,
         after=at - 1,
         upto=at,
         ranks=ranks,

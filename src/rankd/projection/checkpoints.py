@@ -68,6 +68,7 @@ class Checkpoints:
         """`kept` is how many of the newest are kept."""
         self._folder = folder
         self._kept = kept
+        self.passed_over = 0  # by `newest`: those that did not verify
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def begin(self, ledger: PartitionedLedger, follower: Follower[Any]) -> Checkpoint:
@@ -92,6 +93,7 @@ class Checkpoints:
             try:
                 return _load(path, ledger, heads, load)
             except (SnapshotUnreadable, OSError) as problem:
+                self.passed_over += 1
                 # As text: whoever keeps the record would keep the half-loaded engine with the error.
                 _log.warning("checkpoint %s is passed over: %s", path.name, str(problem))
         return None
@@ -105,7 +107,8 @@ class Checkpoint:
         self._folder = folder
         self._saving = saving
         self._kept = kept
-        self._name = f"{sum(saved.positions):020}"
+        self.events = sum(saved.positions)
+        self._name = f"{self.events:020}"
         payload = b"".join(encoded_in_parts(saved))
         head = _MAGIC + FORMAT.to_bytes(4, "little")
         self._state = head + blake2b(payload, digest_size=_CHECKSUM_BYTES).digest() + payload

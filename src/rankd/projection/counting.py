@@ -74,13 +74,23 @@ class CountingStore(EngineStore):
             self._count(before)
         return applied
 
-    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
         """Apply one event, a row for each entry of a table, and say what the first row did."""
         if self._single is not table:
             self._count_singles()
-            if id(table) in self._tables:  # others are applied as a batch, which is counted
+            if id(table) in self._tables and partition == 0:  # others are applied as a batch, which is counted
                 self._single, self._single_before = table, self._totals(table)
-        return super().apply_one(table, player, score, ties, at=at, ranks=ranks)
+        return super().apply_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
 
     def drop(self, instance: InstanceKey) -> bool:
         """Take a whole instance out and give its memory back; False when it is not in the store."""

@@ -155,17 +155,29 @@ class EngineStore:
             return Applied(_VERDICTS[verdict], position)
         return Applied(Verdict.APPLIED, position, flags, old_score, new_score, before, after)
 
-    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
         """Apply one event, a row for each entry of a table, and say what the first row did."""
         known = self._tables.get(id(table))
-        if known is not None:
+        if known is not None and partition == 0:
             try:
                 number = _ORDINAL_NUMBER if ranks is _ORDINAL else _RANKINGS[ranks]
                 one: One = self._native.apply_one(known[1], player, score, ties, at, number)
                 return one
             except (InvalidValue, MalformedBatch, TypeError):
                 pass  # the batch of its rows finds the same, and says what it is
-        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        applied = self.apply(
+            arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
+        )
         return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
 
     def _note_table(self, table: Sequence[tuple[InstanceKey, Rules]]) -> list[_NativeInstance]:

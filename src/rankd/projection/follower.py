@@ -7,20 +7,20 @@ Whoever reads the same ledger comes to the same ranks, whatever was read in betw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from rankd.domain.board import Board
 from rankd.ledger.event import EventSpan, Stretch
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.partitioned import Part, PartitionedLedger
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.engine import EngineStore
 from rankd.projection.merging import Merging, Step
+from rankd.projection.port import RankStore
 from rankd.projection.rows import skip
 from rankd.projection.state import BoardState, State
 
-Store = TypeVar("Store", bound=EngineStore)
+Store = TypeVar("Store", bound=RankStore)
 
 
 class Follower(Generic[Store]):
@@ -66,11 +66,18 @@ class Follower(Generic[Store]):
         live = self.applier.state.boards[board_id]
         return self.applier.catalogue.board(board_id, live.version), live
 
-    def follow(self, events_max: int) -> int:
-        """Read some more and apply what can be; return how many events were read or applied."""
+    def follow(self, events_max: int, upto: Sequence[int] | None = None) -> int:
+        """Read some more and apply what can be; return how many events were read or applied.
+
+        `upto` are the sequences to end at: those that some follower was at between two of its steps.
+        """
         before = self.events
-        at_barrier = [one for one in range(self._ledger.partitions) if self._merging.is_at_barrier(one)]
-        parts = self._ledger.read(self._read, events_max, at_barrier)
+        not_read = [one for one in range(self._ledger.partitions) if self._merging.is_at_barrier(one)]
+        if upto is not None:
+            not_read += [one for one, sequence in enumerate(upto) if self._read[one] >= sequence]
+        parts = self._ledger.read(self._read, events_max, not_read)
+        if upto is not None:
+            parts = [_cut(part, upto[part.partition]) for part in parts if part.stretch.first <= upto[part.partition]]
         for part in parts:
             self._read[part.partition] = part.stretch.first + len(part.stretch) - 1
         self._merging.add(parts)
@@ -85,3 +92,8 @@ class Follower(Generic[Store]):
             self.controls += 1
             for partition, sequence in enumerate(step.barrier[1:], start=1):
                 skip(self.store, EventSpan(partition, sequence - 1, sequence))
+
+
+def _cut(part: Part, upto: int) -> Part:
+    count = min(len(part.stretch), upto - part.stretch.first + 1)
+    return Part(part.partition, part.stretch.part(0, count), None if part.ordinals is None else part.ordinals[:count])

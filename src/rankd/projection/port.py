@@ -339,8 +339,18 @@ class RankStore(RankReads, Protocol):
         rows only claims the epoch; `after < upto` with no rows moves an idle store on.
         """
 
-    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
-        """Apply event `at` of partition 0, one row for each entry of a table, and say what the first row did."""
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
+        """Apply event `at` of a partition, one row for each entry of a table, and say what the first row did."""
 
     def position(self, partition: int = 0) -> Position:
         """Return how far this partition is applied; START when nothing was."""

@@ -95,9 +95,21 @@ class ReferenceStore:
                 rank_after=after,
             )
 
-    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
         """Apply one event, a row for each entry of a table, and say what the first row did."""
-        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        applied = self.apply(
+            arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
+        )
         return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
 
     def _apply_row(self, row: _Row) -> tuple[int, Kept | None, Kept | None]:

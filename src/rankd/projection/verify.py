@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from rankd.domain.instance import InstanceKey
 from rankd.errors import VerificationFailed
+from rankd.ledger.partitioned import PartitionedLedger
 from rankd.ledger.port import Ledger
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
+from rankd.projection.follower import Follower
 from rankd.projection.port import RankStore
 from rankd.projection.reference import ReferenceStore
 from rankd.projection.state import State
+
+VERIFY_EVENTS = 50_000  # read at once
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -41,11 +45,29 @@ def verify(ledger: Ledger, ranked: Mapping[str, tuple[int, int]], upto: int, pro
         for stretch in stretches:
             applier.apply(stretch)
         progress(store.position().sequence)
-    recomputed = digests(store)
+    _compare(ranked, digests(store))
+    return Report(upto, len(ranked), sum(total for _, total in ranked.values()))
+
+
+def verify_followed(
+    ledger: PartitionedLedger,
+    ranked: Mapping[str, tuple[int, int]],
+    upto: Sequence[int],
+    progress: Callable[[int], None],
+) -> Report:
+    """Compare what a follower had ranked at its positions with what the events up to there make of an empty store."""
+    follower = Follower(ledger, ReferenceStore(), State(), Catalogue())
+    while follower.positions != tuple(upto):
+        follower.follow(VERIFY_EVENTS, upto)
+        progress(follower.events)
+    _compare(ranked, digests(follower.store))
+    return Report(sum(upto), len(ranked), sum(total for _, total in ranked.values()))
+
+
+def _compare(ranked: Mapping[str, tuple[int, int]], recomputed: Mapping[str, tuple[int, int]]) -> None:
     for text in sorted({*ranked, *recomputed}):
         if ranked.get(text) != recomputed.get(text):
             raise VerificationFailed(_difference(text, ranked.get(text), recomputed.get(text)))
-    return Report(upto, len(ranked), sum(total for _, total in ranked.values()))
 
 
 def _difference(text: str, ranked: tuple[int, int] | None, recomputed: tuple[int, int] | None) -> str:

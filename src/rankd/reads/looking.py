@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from rankd.domain.instance import InstanceKey
-from rankd.domain.position import token
 from rankd.projection.port import RankReads, RankStore
 
 
@@ -56,7 +55,7 @@ class Looking(Protocol):
 
 
 class _Now(NamedTuple):
-    """A look at the engine of this process, which is never behind."""
+    """A look at the engine of this process."""
 
     store: RankReads
     position: str
@@ -68,14 +67,17 @@ class _Now(NamedTuple):
 class LookHere:
     """Reads of the rank store in this process."""
 
-    def __init__(self, store: RankStore, ranked: Callable[[], int]) -> None:
-        """`ranked` is the last event that is ranked."""
+    def __init__(
+        self, store: RankStore, position: Callable[[], str], is_stale: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`position` tells what is ranked; `is_stale`, whether that may lack what was accepted some time ago."""
         self._store = store
-        self._ranked = ranked
+        self._position = position
+        self._is_stale = is_stale
 
     def look(self, _instance: InstanceKey) -> Look:
         """Begin a read."""
-        return _Now(self._store, token(0, self._ranked()))
+        return _Now(self._store, self._position(), self._is_stale())
 
     def has_ranked(self, positions: Mapping[int, int], _board: str | None) -> bool:
         """Tell whether events are ranked."""
@@ -83,5 +85,5 @@ class LookHere:
 
     def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
         """Return digest and position of many instances."""
-        position = token(0, self._ranked())
+        position = self._position()
         return {key: (self._store.digest(key), position) for key in instances}

@@ -26,6 +26,7 @@ from rankd.intake.results import (
     Submitted,
     question_about,
     submitted_of,
+    without_rank,
 )
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import Sender
@@ -107,12 +108,14 @@ class Answering:
         asked_s = time.monotonic()
         before = self._standing_before_soon(task)
         accepted = self._writer.submit(task)
+        if not isinstance(accepted, Accepted):
+            raise AssertionError("what others rank is accepted first")
         if not task.answers:
             return Batched(accepted.position, accepted.count, accepted.repeated)
         left_ms = max(self._wait_ms - round((time.monotonic() - asked_s) * 1_000), 0)
         is_ranked = self.wait_for(parse_positions(accepted.position), task.board_id, left_ms)
         answer = self.ranked(task, accepted, before) if is_ranked else None
-        return answer or _without_rank(task, accepted)
+        return answer or without_rank(task, accepted)
 
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers; their results are Accepted."""
@@ -215,18 +218,3 @@ class Answering:
         if since is not None:
             check_since(look, parse_positions(since))
         return found
-
-
-def _without_rank(task: ScoreTask, accepted: Accepted) -> Submitted:
-    return Submitted(
-        accepted.position,
-        task.board_id,
-        task.players[0],
-        window=None,
-        score=None,
-        previous_score=None,
-        changed=False,
-        rank=None,
-        previous_rank=None,
-        repeated=accepted.repeated,
-    )

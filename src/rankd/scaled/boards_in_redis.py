@@ -8,6 +8,7 @@ from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.domain.window import Window
+from rankd.errors import InvalidValue
 from rankd.ledger.event import place_of
 from rankd.projection.placement import visible_scopes
 from rankd.projection.redis.changes import InstanceChange, captured_places, changed, whole_instance, with_top
@@ -57,6 +58,12 @@ def metadata_of(live: BoardState, key: InstanceKey, players: Sequence[str]) -> d
 def is_dense(board: Board) -> bool:
     """Tell whether distinct scores of a board are kept in Redis, to count dense places by."""
     return board.ranking is Ranking.DENSE and shards_of(board) == 1 and board.exact_top is None
+
+
+def check_board(board: Board) -> None:
+    """Refuse a board that Redis cannot rank."""
+    if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
+        raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
 
 
 def shards_of(board: Board) -> int:

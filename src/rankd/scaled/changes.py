@@ -12,15 +12,14 @@ from rankd.domain.board import Board
 from rankd.domain.change import change
 from rankd.domain.consistency import check_feeds, check_instances_per_event
 from rankd.domain.definition import define_board, definition_of
-from rankd.domain.order import Ranking
 from rankd.domain.position import tokens
-from rankd.errors import BoardInUse, InvalidValue, WindowUnknown
+from rankd.errors import BoardInUse, WindowUnknown
+from rankd.intake.followed import FollowedLedger
 from rankd.intake.results import Changed
 from rankd.intake.scores import fingerprint_of
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Context, Detail, Kind
 from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedLedger
-from rankd.scaled.definitions import Definitions
 from rankd.scaled.writer import SharedWriter
 from rankd.shortening import list_names, quote
 
@@ -35,14 +34,17 @@ class SharedChanges:
         self,
         writer: SharedWriter,
         ledger: PartitionedLedger,
-        definitions: Definitions,
+        followed: FollowedLedger,
         is_there: IsThere,
+        *,
         instances_per_event_max: int,
+        check_board: Callable[[Board], None] = lambda _board: None,
     ) -> None:
-        """`is_there` tells whether a player stands on a board, as far as it is ranked."""
+        """`is_there` tells whether a player stands on a board, `check_board` refuses one that cannot be ranked."""
         self._writer = writer
         self._ledger = ledger
-        self._definitions = definitions
+        self._followed = followed
+        self._check_board = check_board
         self._is_there = is_there
         self._instances_per_event_max = instances_per_event_max
 
@@ -74,7 +76,7 @@ class SharedChanges:
         """Delete a board with all its instances."""
 
         def delete() -> ControlEvent:
-            feeding = [other.id for other in self._definitions.applier.directory.feeders_of(board_id)]
+            feeding = [other.id for other in self._followed.applier.directory.feeders_of(board_id)]
             board = self._writer.board(board_id)
             if feeding:
                 raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
@@ -109,8 +111,9 @@ class SharedChanges:
             commit = self._writer.new_commit()
             commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.REMOVE, commit.at), player)
             commit.add_request(sender, fingerprint, 0)
-            appended = self._writer.append(commit, seen)
-            return Changed(tokens(appended.positions(0, 1)), was_there)
+            positions = self._writer.append(commit, seen).positions(0, 1)
+            self._followed.settle(positions)
+            return Changed(tokens(positions), was_there)
 
         return self._writer.run_for(lambda: self._writer.retrying(remove))
 
@@ -140,16 +143,15 @@ class SharedChanges:
         return self._writer.run_for(changed)
 
     def _define(self, board: Board, sender: str) -> ControlEvent | None:
-        boards = self._definitions.boards
+        boards = self._followed.boards
         old = boards.get(board.id)
         if old is not None and not change(old, board):
             return None
-        if board.ranking is Ranking.DENSE and board.shards > 1 and board.team is None:
-            raise InvalidValue("ranking", "cannot be dense on a board of several shards; use competition, or one shard")
-        feeders = self._definitions.applier.directory.feeders_of(board.id)
+        self._check_board(board)
+        feeders = self._followed.applier.directory.feeders_of(board.id)
         check_feeds(board, boards, feeders)
         check_instances_per_event(board, boards, feeders, self._instances_per_event_max)
-        version = self._definitions.next_version(board.id)
+        version = self._followed.applier.state.versions.get(board.id, 0) + 1
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
         context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
         return ControlEvent(context, Detail(definition=definition_of(board)), self._writer.at)

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from rankd.domain.board import Board
+from rankd.domain.position import tokens
 from rankd.errors import LedgerUnavailable
+from rankd.intake.followed import Added
+from rankd.intake.results import Accepted
+from rankd.intake.scores import ScoreTask
 from rankd.ledger.event import Context, Stretch
-from rankd.ledger.partitioned import CONTROLS_MAX, ControlEvent, DefinitionsChanged, PartitionedLedger
+from rankd.ledger.partitioned import (
+    CONTROLS_MAX,
+    Appended,
+    ControlEvent,
+    DefinitionsChanged,
+    PartitionedLedger,
+    Request,
+)
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import RankStore
@@ -125,9 +136,18 @@ class Definitions:
             raise DefinitionsChanged
         return version
 
-    def next_version(self, board_id: str) -> int:
-        """Return the version that a board's next definition gets."""
-        return self.applier.state.versions.get(board_id, 0) + 1
+    def answer(self, added: Sequence[Added], appended: Appended) -> None:
+        """Answer with where scores stand in the ledger: another process ranks them."""
+        for task, question, first in added:
+            position = tokens(appended.positions(first, task.events))
+            task.result = Accepted(position, task.events, question=question, at=appended.at)
+
+    def answer_again(self, _task: ScoreTask, request: Request) -> Accepted:
+        """Answer a repeat."""
+        return Accepted(tokens(request.positions), request.events, repeated=True)
+
+    def settle(self, _positions: Mapping[int, int]) -> None:
+        """Leave what was appended to the process that ranks."""
 
     def _apply(self, event: ControlEvent) -> None:
         self._context = event.context

@@ -6,14 +6,12 @@ requests → SharedWriter → PostgreSQL          reads → Redis, names and met
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
-from rankd.errors import LedgerNewer, LedgerUnavailable, Refused, Unavailable
+from rankd.errors import Refused, Unavailable
 from rankd.ledger.event import event_id, place_of
 from rankd.ledger.partitioned import PartitionedLedger
 from rankd.ledger.port import PastEvent
@@ -22,18 +20,15 @@ from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
 from rankd.registry.port import Profile, Registry
 from rankd.scaled.answering import Answering, ShareRates
+from rankd.scaled.boards_in_redis import check_board
 from rankd.scaled.changes import SharedChanges
-from rankd.scaled.complaints import Complaints
 from rankd.scaled.definitions import Definitions
 from rankd.scaled.lane import Together
 from rankd.scaled.served import LookAtRedis
+from rankd.scaled.upkeep import LedgerUpkeep
 from rankd.scaled.writer import SharedWriter
 from rankd.settings import Settings
 
-UPKEEP_EVERY_S = 0.5
-MONTHS_EVERY_S = 3_600.0  # how often the ledger is made ready for the months to come
-REQUESTS_FORGOTTEN_AT_ONCE = 1_000
-FORGETTING_S_MAX = 2.0  # then the rest of the upkeep has its turn
 HeldProfiles = Callable[[Sequence[str]], Mapping[str, Profile] | None]
 _log = logging.getLogger("rankd")
 
@@ -117,19 +112,29 @@ class SharedRunning:
             share_rates=share_rates,
         )
         self.changes = SharedChanges(
-            self._shared, ledger, definitions, self._is_there, settings.instances_per_event_max
+            self._shared,
+            ledger,
+            definitions,
+            self._is_there,
+            instances_per_event_max=settings.instances_per_event_max,
+            check_board=check_board,
         )
         self.joined = Joined(
             self.applier.state, EventMetadata(ledger), Names(registry, held_profiles), settings.metadata_cached_max
         )
         self.remote = self.writer
         self._events = sum(self.writer.look_at_ledger().sequences)
-        self._meet = meet
-        self._make_months = make_months
         self._let_go = let_go
-        self._closing = threading.Event()
-        self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
-        self._upkeep.start()
+        self._is_closed = False
+        self._upkeep = LedgerUpkeep(
+            ledger,
+            self._shared,
+            clock,
+            settings.idempotency_ttl_ms,
+            meet=meet,
+            make_months=make_months,
+            also=self._look_around,
+        )
 
     def watch_commits(self, _committed: Callable[[], None]) -> None:
         """Refuse: what is committed here is ranked by another process, which has to be asked."""
@@ -161,9 +166,9 @@ class SharedRunning:
 
     def close(self) -> None:
         """Finish what is under way and let everything go."""
-        if not self._closing.is_set():
-            self._closing.set()
-            self._upkeep.join()
+        if not self._is_closed:
+            self._is_closed = True
+            self._upkeep.close()
             self._shared.close()
             self._let_go()
 
@@ -177,33 +182,6 @@ class SharedRunning:
         except Unavailable:
             return True  # a player is taken out whether or not ranks can be read
 
-    def _keep_up(self) -> None:
-        complaints, months_made_at = Complaints(_log), -MONTHS_EVERY_S
-        while not self._closing.wait(UPKEEP_EVERY_S):
-            try:
-                self._definitions.catch_up()
-                self._events = sum(self.writer.look_at_ledger().sequences)
-                if monotonic() - months_made_at >= MONTHS_EVERY_S:
-                    self._make_months(self.clock.now())
-                    months_made_at = monotonic()
-                self._meet_newcomers()
-                self._forget_requests()
-            except (LedgerUnavailable, LedgerNewer) as problem:
-                complaints.tell("upkeep waits: %s", problem)
-            except Exception:
-                _log.exception("upkeep failed, and goes on")
-
-    def _meet_newcomers(self) -> None:
-        newcomers = self._shared.newcomers.take()
-        try:
-            self._meet(newcomers)
-        except BaseException:
-            self._shared.newcomers.put_back(newcomers)
-            raise
-
-    def _forget_requests(self) -> None:
-        """Forget all whose time is over, in small steps: as many as come in a second go in one, or the table grows."""
-        before, until = self.clock.now() - self.settings.idempotency_ttl_ms, monotonic() + FORGETTING_S_MAX
-        while self._ledger.forget_requests(before, REQUESTS_FORGOTTEN_AT_ONCE) >= REQUESTS_FORGOTTEN_AT_ONCE:
-            if self._closing.is_set() or monotonic() > until:
-                return
+    def _look_around(self) -> None:
+        self._definitions.catch_up()
+        self._events = sum(self.writer.look_at_ledger().sequences)

@@ -12,15 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TypeVar
 
+import msgspec
+
 from rankd.clock import Clock
 from rankd.domain.board import Board
-from rankd.domain.position import tokens
 from rankd.errors import BoardUnknown, Closed, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
 from rankd.intake.commit import Commit
+from rankd.intake.followed import Added, FollowedLedger
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import check_same
-from rankd.intake.results import Accepted, Question
 from rankd.intake.scores import ScoreTask, check_open, check_signed
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Context
@@ -34,7 +35,6 @@ from rankd.ledger.partitioned import (
     Request,
 )
 from rankd.registry.port import Registry
-from rankd.scaled.definitions import Definitions
 from rankd.settings import Settings
 from rankd.shortening import quote
 
@@ -92,20 +92,20 @@ class SharedWriter:
     def __init__(
         self,
         ledger: PartitionedLedger,
-        definitions: Definitions,
+        followed: FollowedLedger,
         registry: Registry,
         clock: Clock,
         settings: Settings,
     ) -> None:
-        """`definitions` are followed here whenever the ledger says that they have changed."""
+        """The ledger is followed further whenever it says that definitions have changed."""
         self._ledger = ledger
-        self._definitions = definitions
+        self._followed = followed
         self._registry = registry
         self._clock = clock
         self._settings = settings
         self._numbering = Numbering(ledger)
-        self.acceptances = Acceptances(lambda: definitions.boards, definitions.version_of, ledger.number_context)
-        self._seen = definitions.seen  # by the acceptances that are remembered
+        self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
+        self._seen = followed.seen  # by the acceptances that are remembered
         self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
         self._commits: GroupCommit[Task] = GroupCommit(
             self._commit, settings.commit_wait_ms, settings.commit_events_max
@@ -113,13 +113,13 @@ class SharedWriter:
         self.newcomers = Newcomers()
         self._closed = False
         self._repeats_until = 0.0  # by the monotonic clock
-        self.at = max(definitions.at, ledger.heads().at)
+        self.at = max(followed.at, ledger.heads().at)
         self.commits = 0
 
     @property
     def boards(self) -> Mapping[str, Board]:
         """The boards as they are defined, as far as this process knows."""
-        return self._definitions.boards
+        return self._followed.boards
 
     def board(self, board_id: str) -> Board:
         """Return a board as it is defined now."""
@@ -136,12 +136,9 @@ class SharedWriter:
             return given
         return {**self._registry.attributes(player), **given}
 
-    def submit(self, task: ScoreTask) -> Accepted:
+    def submit(self, task: ScoreTask) -> object:
         """Make scores durable."""
-        result = self._commits.run(task)
-        if not isinstance(result, Accepted):
-            raise AssertionError("scores are answered with Accepted")
-        return result
+        return self._commits.run(task)
 
     def submit_all(self, tasks: list[Task]) -> None:
         """Make the scores of many callers durable; each task has its result or its error then."""
@@ -170,16 +167,16 @@ class SharedWriter:
 
     def catch_up(self) -> None:
         """Follow the definitions; what was accepted under others is worked out anew."""
-        self._definitions.catch_up()
+        self._followed.catch_up()
         self.get_ready()
 
     def get_ready(self) -> None:
         """Find out what time it is, and forget acceptances of other definitions."""
-        if self._seen != self._definitions.seen:
-            self._seen = self._definitions.seen
+        if self._seen != self._followed.seen:
+            self._seen = self._followed.seen
             self.acceptances.forget()
             self._ordered.clear()
-        self.at = max(self.at, self._definitions.at, self._clock.now())
+        self.at = max(self.at, self._followed.at, self._clock.now())
 
     def new_commit(self) -> Commit:
         """Begin a commit."""
@@ -188,7 +185,7 @@ class SharedWriter:
             self._numbering,
             self.acceptances,
             self._registry,
-            self._definitions.applier.state,
+            self._followed.applier.state,
             scope_values_max=self._settings.scope_values_max,
         )
 
@@ -227,7 +224,7 @@ class SharedWriter:
             try:
                 return work(self._seen)
             except DefinitionsChanged:
-                self._definitions.catch_up()
+                self._followed.catch_up()
             except KeysTaken as found:
                 taken(found.keys)
         raise LedgerUnavailable("definitions change too often; send it again, with the same key")
@@ -264,7 +261,7 @@ class SharedWriter:
     def _commit_scores(self, tasks: list[ScoreTask], seen: int, known: Mapping[tuple[str, str], Request]) -> None:
         """Commit what is new; the ledger itself refuses what came before, so few are looked up beforehand."""
         commit = self.new_commit()
-        added: list[tuple[ScoreTask, Question | None, int]] = []
+        added: list[Added] = []
         same: list[tuple[ScoreTask, ScoreTask]] = []
         by_key: dict[tuple[str, str], ScoreTask] = {}
         for task in tasks:
@@ -275,12 +272,12 @@ class SharedWriter:
                     check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
                 elif key is not None and (found := self._same(known.get(key), sender, task.fingerprint)) is not None:
-                    task.result = _repeated(found)
+                    task.result = self._followed.answer_again(task, found)
                 else:
                     before = commit.events
                     question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
                     commit.add_request(sender, task.fingerprint, before)
-                    added.append((task, question, before))
+                    added.append(Added(task, question, before))
                     if key is not None:
                         by_key[key] = task
             except RankdError as problem:
@@ -288,14 +285,12 @@ class SharedWriter:
         self._find_repeats([task for task in tasks if task.error is not None])
         if added:
             appended = self.append(commit, seen)
-            for task, question, before in added:
-                position = tokens(appended.positions(before, task.events))
+            for task, _, _ in added:
                 for part in task.parts:
                     self.newcomers.see(part.players)
-                task.result = Accepted(position, task.events, question=question, at=appended.at)
+            self._followed.answer(added, appended)
         for task, twin in same:
-            if isinstance(twin.result, Accepted):
-                task.result = Accepted(twin.result.position, twin.result.count, repeated=True)
+            task.result = msgspec.structs.replace(twin.result, repeated=True)  # type: ignore[type-var]
 
     def _find_repeats(self, refused: list[ScoreTask]) -> None:
         """Answer those that were taken before: whether they would be now is not what a repeat asks."""
@@ -308,7 +303,7 @@ class SharedWriter:
             try:
                 request = self._same(found[key], task.sender, task.fingerprint)
                 if request is not None:
-                    task.error, task.result = None, _repeated(request)
+                    task.error, task.result = None, self._followed.answer_again(task, request)
             except RankdError as problem:
                 task.error = problem
 
@@ -327,13 +322,9 @@ class SharedWriter:
         return known
 
     def _reaches_a_team(self, context: Context) -> bool:
-        catalogue = self._definitions.applier.catalogue
+        catalogue = self._followed.applier.catalogue
         return any(catalogue.board(one, accepted.version).team is not None for one, accepted in context.boards.items())
 
 
 def _key_of(sender: Sender) -> tuple[str, str] | None:
     return None if sender.key is None else (sender.account, sender.key)
-
-
-def _repeated(request: Request) -> Accepted:
-    return Accepted(tokens(request.positions), request.events, repeated=True)

@@ -130,11 +130,6 @@ def test_all_origins_are_all() -> None:
 @pytest.mark.parametrize(
     ("name", "url", "said"),
     [
-        (
-            "ledger_url",
-            "postgresql://db/rankd",
-            "must be redis://… or redis+cluster://… where the ledger is PostgreSQL",
-        ),
         ("ledger_url", "kafka://k:9092/scores", "this version of rankd has no kafka"),
         ("ledger_url", "mysql://db", "'mysql://db' is no address rankd knows; what works is sqlite:<folder>"),
         ("ledger_url", "rankd-data", "'rankd-data' is no address rankd knows"),
@@ -149,7 +144,8 @@ def test_what_this_version_does_not_have_is_said(name: str, url: str, said: str)
     assert said in refusal(**{name: url})
 
 
-def test_a_ledger_in_postgresql_goes_with_ranks_in_redis() -> None:
+def test_a_ledger_in_postgresql_goes_with_ranks_in_redis_or_in_each_server() -> None:
+    assert loaded(ledger_url="postgresql://db/rankd").ranks.url == "engine:"
     config = loaded(ledger_url="postgresql://db/rankd", ranks_url="redis+cluster://a:7000,b:7000")
     assert config.ledger.partitions == 8
     assert "no address rankd knows" in refusal(ledger_url="postgresql://db/rankd", ranks_url="memcached://r")

@@ -20,7 +20,7 @@ import psycopg
 
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
-from rankd.ledger.event import Context, decode_detail
+from rankd.ledger.event import Context, Stretch, decode_detail
 from rankd.ledger.partitioned import (
     CONTROLS_MAX,
     Appended,
@@ -289,6 +289,18 @@ class PostgresLedger:
     def context(self, number: int) -> Context:
         """Return a context by number."""
         return self._contexts.context(number)
+
+    def event(self, partition: int, sequence: int) -> Stretch:
+        """Return one event as a stretch of its own."""
+        rows = self._fetch(
+            SELECT_EVENTS,
+            (Smallints([partition]), Bigints([sequence - 1]), Bigints([sequence]), Bigints([0])),
+        )
+        if not rows:
+            raise LedgerDamaged(f"event {sequence} of partition {partition} is missing; restore a backup")
+        self._contexts.load({rows[0][2]})
+        (part,) = parts_of(rows, {partition: sequence - 1}, self.context)
+        return part.stretch
 
     def request(self, sender: str, key: str) -> Request | None:
         """Return the request that came under a key, while it is remembered."""

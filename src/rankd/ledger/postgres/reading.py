@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -75,7 +75,9 @@ def shares(waiting: Sequence[int], total_max: int) -> list[int]:
     return taken
 
 
-def parts_of(rows: Sequence[Row], after: Sequence[int], context: Callable[[int], Context]) -> Iterator[Part]:
+def parts_of(
+    rows: Sequence[Row], after: Sequence[int] | Mapping[int, int], context: Callable[[int], Context]
+) -> Iterator[Part]:
     """Make parts of rows in order; LedgerDamaged where one is missing."""
     for partition, of_partition in groupby(rows, itemgetter(0)):
         expected = after[partition] + 1

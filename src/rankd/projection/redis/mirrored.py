@@ -58,7 +58,17 @@ class MirroredStore(RedisReader):
                 self._positions[batch.partition] = applied.position
             return applied
 
-    def apply_one(self, table: Table, player: str, score: int, ties: Sequence[int], *, at: int, ranks: Ranking) -> One:
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
         """Apply one event, a row for each entry of a table, and say what the first row did."""
         applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
         return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict

@@ -1,0 +1,1 @@
+"""Which parts a process is made of."""

@@ -28,7 +28,7 @@ from .extent import LONG, scratch_folder
 from .oracle import Oracle
 from .scaled_world import ScaledDriver, ScaledOracle, ScaledWorld
 from .shrinking import shrunk
-from .steps import Step
+from .steps import Step, World
 
 SEEDS = range(10)  # the same each time
 FRESH_SEEDS = 4  # others each time
@@ -130,7 +130,7 @@ def world_of(seed: int, oracle: Oracle, folder: Path, lend_stores: LendStores) -
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def fails_alike(steps: Sequence[Step], world: ScaledWorld, kind: type[Exception]) -> bool:
+def fails_alike(steps: Sequence[Step], world: World, kind: type[Exception]) -> bool:
     """Tell whether the last step of a shorter run, and no other, still fails with the same kind of error."""
     for step in steps[:-1]:
         try:

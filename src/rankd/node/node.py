@@ -14,15 +14,17 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from time import monotonic
 
-from rankd.clock import Clock
+from rankd.clock import Clock, SystemClock
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.errors import Closed, LedgerUnavailable, RankdError, SaveInterrupted
+from rankd.intake.queue import Task
 from rankd.intake.results import Accepted, Batched, Submitted, without_rank
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import Sender
 from rankd.ledger.port import PastEvent
 from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node.boards import KnownBoards
 from rankd.node.ranks import STEP_EVENTS, NodeRanks
 from rankd.parts import Figures, Started
 from rankd.projection.checkpoints import Checkpoints
@@ -36,7 +38,7 @@ from rankd.scaled.lease import Lease
 from rankd.scaled.rollover import RollOvers
 from rankd.scaled.running import EventMetadata, Names
 from rankd.scaled.upkeep import LedgerUpkeep
-from rankd.scaled.writer import SharedWriter
+from rankd.scaled.writer import SharedWriter, unknown_board
 from rankd.settings import Settings
 
 IDLE_WAIT_S = 0.2  # for something to be appended; the ledger is looked at all the while
@@ -55,6 +57,20 @@ class NodeWriter(SharedWriter):
         """The ranks are at the end of the ledger, or nearly."""
         super().__init__(ledger, ranks, registry, clock, settings)
         self._ranks = ranks
+        self._known = KnownBoards(ranks.boards, lambda: self.run_for(ranks.catch_up))
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """The boards as they are defined; one that is not known is looked for in the ledger."""
+        return self._known
+
+    def board(self, board_id: str) -> Board:
+        """Return a board as it is defined now; in the committing thread."""
+        if board_id not in self._ranks.boards:
+            self._ranks.catch_up()
+        if board_id not in self._ranks.boards:
+            raise unknown_board(board_id)
+        return self._ranks.boards[board_id]
 
     @property
     def position_token(self) -> str:
@@ -74,6 +90,12 @@ class NodeWriter(SharedWriter):
         if not isinstance(answer, Submitted):
             raise AssertionError("a single score is answered with Submitted")
         return answer
+
+    def _commit(self, group: list[Task]) -> None:
+        self.check_open()
+        if isinstance(group[0], ScoreTask):
+            self._ranks.get_ready(to_answer=any(isinstance(task, ScoreTask) and task.answers for task in group))
+        super()._commit(group)
 
     def is_due(self, _now: int) -> bool:
         """Roll-overs are the lease holder's, between commits."""
@@ -132,6 +154,7 @@ class Node:
         self._ranks = ranks
         self._store = ranks.follower.store
         self._lease = lease
+        self._lease_lock = threading.Lock()
         self._roll_overs = roll_overs
         self._checkpoints = checkpoints
         self._checkpoint_at = started.snapshot or 0
@@ -184,11 +207,16 @@ class Node:
         self._checkpoint_at = checkpoint.events
 
     def settle(self) -> None:
-        """Follow the ledger to its end, and do all that is due if this node holds the lease."""
+        """Follow the ledger to its end, and do all that is due if this node holds the lease or can have it."""
         self.writer.run_for(self._ranks.catch_up)
-        if self.holds_lease:
-            while self.writer.run_for(self._roll_over):
-                pass
+        self._claim_or_keep_lease()
+        archiving = self._roll_overs.archiving
+        while self.holds_lease:
+            archived = archiving.finished
+            if not self.writer.run_for(self._roll_over):
+                archiving.wait()
+                if archiving.finished == archived:
+                    return
 
     def verify(self, progress: Callable[[int], None] = lambda _sequence: None) -> Report:
         """Compare what is ranked here with what the ledger says."""
@@ -236,13 +264,18 @@ class Node:
     def _do_timed_work(self) -> None:
         if monotonic() - self._lease_seen_s >= LEASE_EVERY_S:
             self._lease_seen_s = monotonic()
+            self._claim_or_keep_lease()
+        is_time = isinstance(self.clock, SystemClock) and monotonic() - self._rolled_over_s >= ROLL_OVER_EVERY_S
+        if self.holds_lease and is_time:
+            self._rolled_over_s = monotonic()
+            self.writer.run_for(self._roll_over)
+
+    def _claim_or_keep_lease(self) -> None:
+        with self._lease_lock:
             held = self._lease.is_held() if self.holds_lease else self._lease.claim()
             if held != self.holds_lease:
                 _log.info("this node %s", "does what is timed now" if held else "has lost the lease")
             self.holds_lease = held
-        if self.holds_lease and monotonic() - self._rolled_over_s >= ROLL_OVER_EVERY_S:
-            self._rolled_over_s = monotonic()
-            self.writer.run_for(self._roll_over)
 
     def _roll_over(self) -> int:
         done = self._roll_overs.roll_over(self._ranks.follower)
@@ -264,12 +297,13 @@ class Node:
             _log.warning("no checkpoint: %s; the next start reads more of the ledger", problem)
 
     def _is_there(self, board_id: str, player: str) -> bool:
-        board = self.writer.boards.get(board_id)
-        if board is None:
-            return False
-        windows: Mapping[str, set[str]] = self.applier.state.boards[board_id].windows
-        return any(
-            self._store.score(InstanceKey(board_id, window, scope), player) is not None
-            for window, scopes in list(windows.items())
-            for scope in list(scopes)
-        )
+        def is_there() -> bool:
+            self._ranks.catch_up()
+            live = self.applier.state.boards.get(board_id)
+            return live is not None and any(
+                self._store.score(InstanceKey(board_id, window, scope), player) is not None
+                for window, scopes in live.windows.items()
+                for scope in scopes
+            )
+
+        return self.writer.run_for(is_there)

@@ -50,6 +50,7 @@ class NodeRanks:
         self._ledger = ledger
         self._clock = clock
         self._answer_wait_s = answer_wait_ms / 1_000
+        self._answer_by_s = 0.0  # by the monotonic clock
         self._questions: dict[tuple[int, int], Question] = {}  # by partition and sequence, while they are followed
         self._answering = Asking(self.applier, self.applier.apply)
         follower.apply = self._apply
@@ -74,8 +75,9 @@ class NodeRanks:
 
     # Following
 
-    def follow(self, events_max: int = STEP_EVENTS) -> int:
+    def follow(self, events_max: int | None = None) -> int:
         """Follow the ledger a little; return how many events there were."""
+        events_max = STEP_EVENTS if events_max is None else events_max
         asked_at = self._clock.now()
         done = self.follower.follow(events_max)
         if done < events_max and not self.follower.waiting:
@@ -87,14 +89,30 @@ class NodeRanks:
 
     def catch_up(self) -> None:
         """Follow everything that is committed by now."""
-        heads = self._ledger.heads()
+        asked_at, heads = self._clock.now(), self._ledger.heads()
         self.at = max(self.at, heads.at)
         self._follow_to(dict(enumerate(heads.sequences)))
+        self.is_complete_as_of = max(self.is_complete_as_of, asked_at)
+
+    def get_ready(self, *, to_answer: bool) -> None:
+        """Know the ledger's time and, to answer with ranks, follow what others have committed by now.
+
+        So an answer is of a moment when everything that was acknowledged before is ranked. A node that is far behind
+        goes on after a while; its scores are answered without their rank.
+        """
+        heads = self._ledger.heads()
+        self.at = max(self.at, heads.at)
+        self._answer_by_s = monotonic() + self._answer_wait_s
+        if to_answer:
+            self._follow_to(dict(enumerate(heads.sequences)), self._answer_by_s)
 
     def settle(self, positions: Mapping[int, int]) -> None:
         """Follow what this node appended; it is durable, so that what goes wrong here is no error of its sender."""
+        self._settle(positions, monotonic() + self._answer_wait_s)
+
+    def _settle(self, positions: Mapping[int, int], deadline_s: float) -> None:
         try:
-            self._follow_to(positions, monotonic() + self._answer_wait_s)
+            self._follow_to(positions, deadline_s)
         except RankdError as problem:
             _log.warning("what was appended is not ranked here yet: %s", problem)
 
@@ -114,7 +132,7 @@ class NodeRanks:
             if task.answers and question is not None and question.subject is not None:
                 self._questions[appended.partition[first], appended.sequence[first]] = question
         try:
-            self.settle(appended.positions(0, len(appended.sequence)))
+            self._settle(appended.positions(0, len(appended.sequence)), self._answer_by_s)
         finally:
             self._questions.clear()
         for task, question, first in added:
@@ -129,11 +147,14 @@ class NodeRanks:
             return Batched(position, task.events)
         return submitted_of(position, board, task.players[0], question, self._clock.now())
 
-    def answer_again(self, task: ScoreTask, request: Request) -> Submitted | Batched:
+    def answer_again(self, task: ScoreTask, request: Request) -> Submitted | Batched | Accepted:
         """Answer a repeat: with the position of the first, and the rank of now."""
         position = tokens(request.positions)
         if not task.answers:
             return Batched(position, request.events, repeated=True)
+        self._settle(request.positions, self._answer_by_s)  # another node may have committed it a moment ago
+        if not is_upto(self.positions, request.positions):
+            return Accepted(position, request.events, repeated=True)
         ((partition, sequence),) = request.positions.items()
         event = self._ledger.event(partition, sequence)
         accepted = self._ledger.context(event.context).boards[task.board_id]

@@ -77,6 +77,12 @@ class Archiving:
                 self._thread.start()
         return False
 
+    def wait(self) -> None:
+        """Return when every file that was asked for is written, or one could not be."""
+        with self._changed:
+            failed = self.failed
+            self._changed.wait_for(lambda: self._is_stopped or not self._wanted or self.failed > failed)
+
     def close(self) -> None:
         """Stop, within one part of a file; a file is complete or absent."""
         with self._changed:
@@ -95,6 +101,7 @@ class Archiving:
             is_done = self._write(wanted)
             with self._changed:
                 del self._wanted[key]
+                self._changed.notify_all()
                 if not is_done:
                     self.failed += 1
                     self._wanted[key] = wanted  # behind those that have not been tried

@@ -125,7 +125,7 @@ class SharedWriter:
         """Return a board as it is defined now."""
         board = self.boards.get(board_id)
         if board is None:
-            raise BoardUnknown(f"board: there is no board {quote(board_id)}; define it first")
+            raise unknown_board(board_id)
         return board
 
     def attributes_of(self, board: Board, player: str, sent: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -324,6 +324,11 @@ class SharedWriter:
     def _reaches_a_team(self, context: Context) -> bool:
         catalogue = self._followed.applier.catalogue
         return any(catalogue.board(one, accepted.version).team is not None for one, accepted in context.boards.items())
+
+
+def unknown_board(board_id: str) -> BoardUnknown:
+    """Return the error for a board that is not defined."""
+    return BoardUnknown(f"board: there is no board {quote(board_id)}; define it first")
 
 
 def _key_of(sender: Sender) -> tuple[str, str] | None:

@@ -39,6 +39,7 @@ from rankd.api.router import Router
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.streams import Stream
+from rankd.background import ThreadNeeded
 from rankd.config.model import Config
 from rankd.errors import Overloaded, RankdError, RateExceeded, RouteUnknown, Unauthenticated, Unavailable
 
@@ -174,7 +175,10 @@ class App:
         if call.is_heavy is not None and call.is_heavy(request):
             found = await service.in_thread(lambda: call.handler(service, request), call.cost)
         else:
-            found = call.handler(service, request)
+            try:
+                found = call.handler(service, request)
+            except ThreadNeeded:
+                found = await service.in_thread(lambda: call.handler(service, request), call.cost)
         return found if isinstance(found, Response) else await found
 
     def _count_refusal(self, request: Request, *, is_write: bool) -> None:

@@ -28,6 +28,7 @@ from rankd.api.static import StaticBody
 from rankd.api.streams import Streams, problem_data
 from rankd.api.tickets import Tickets
 from rankd.api.work_queue import WorkQueue
+from rankd.background import ThreadNeeded
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.domain.position import parse_positions
@@ -98,7 +99,7 @@ class Service:
     def go_live(self) -> Live:
         """Begin to serve live connections."""
         push = self.config.push
-        hub = Hub(self.boards, push.push_interval_ms, self.in_thread, problem_data)
+        hub = Hub(self.boards, push.push_interval_ms, self.in_thread, self.here_or_in_thread, problem_data)
         streams = Streams(
             push.streams_max, push.streams_per_address_max, time, is_revoked=self.authenticator.is_revoked
         )
@@ -149,6 +150,13 @@ class Service:
         """Do what takes milliseconds, or waits for the disk, beside the event loop; see `WorkQueue.run`."""
         return await self._queues[cost].run(work)
 
+    async def here_or_in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
+        """Do what takes microseconds on the event loop; in a thread where it turns out to wait for another process."""
+        try:
+            return work()
+        except ThreadNeeded:
+            return await self.in_thread(work, cost)
+
     async def commit(self, task: Task) -> object:
         """Commit scores and return the answer, once they are durable and ranked."""
         return await self.committer.hand_in(task)
@@ -192,7 +200,7 @@ class Service:
             if self.boards.has_ranked(wanted, board):  # as nearly everything is that an answer spoke of
                 return True
             wait_on = EVERY_BOARD
-        self.boards.board(board)  # nobody waits for one that does not exist
+        await self.here_or_in_thread(lambda: self.boards.board(board))  # nobody waits for one that does not exist
         return await self.positions.wait(wanted, wait_on, self.config.ranks.at_least_wait_ms)
 
     async def read_remotely(self, call: Call, request: Request) -> Response:

@@ -51,7 +51,8 @@ async def submit(service: Service, request: Request) -> Response:
         (sent,) = submission.checked([bodies.decode_object(_score, body)])
         return service.boards.prepare_score(sent, submission.sender())
 
-    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
+    run = service.here_or_in_thread if len(body) <= LIGHT_BYTES_MAX else service.in_thread
+    task = await run(prepare, request.cost)
     if service.boards.remote is not None:
         return await _submit_remotely(service, service.boards.remote, request, task)
     answer = await service.commit(task)
@@ -134,7 +135,8 @@ async def submit_batch(service: Service, request: Request) -> Response:
                 part.sender = submission.sender()
         return task
 
-    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
+    run = service.here_or_in_thread if len(body) <= LIGHT_BYTES_MAX else service.in_thread
+    task = await run(prepare, request.cost)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
     answer = await service.commit(task)

@@ -215,12 +215,13 @@ class Standings(Meaning):
     def fingerprint_in(self, meant: Meant) -> str:
         """Return what stays the same while reads of an instance answer the same; within one process.
 
-        Beside the scores, answers show names, what events other than scores have done, and how many places somebody has
-        climbed since midnight, while the window lasts.
+        Beside the scores, answers show names, what events other than scores have done, how many places somebody has
+        climbed since midnight, while the window lasts, and whether they are stale.
         """
         look = self._look(meant.key)
         digest = look.store.digest(meant.key)
-        return self._fingerprint(meant, digest, look.position)
+        fingerprint = self._fingerprint(meant, digest, look.position)
+        return f"{fingerprint}-stale" if look.is_stale else fingerprint
 
     def fingerprints_in(self, meant: Sequence[Meant]) -> Sequence[str | None]:
         """Return the fingerprints of many, asked for at once; None where one cannot be had at present."""

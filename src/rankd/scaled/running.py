@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from rankd.background import require_thread
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
@@ -43,6 +44,7 @@ class EventMetadata:
 
     def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
         """Return the metadata (JSON) of those events that have some."""
+        require_thread()
         return self._together.ask(sequences)
 
     def _of_everybody(self, asked: list[Sequence[int]]) -> list[dict[int, str]]:
@@ -68,7 +70,10 @@ class Names:
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
         """Return the profiles of those players who have one."""
         held = self._held(players)
-        return self._together.ask(players) if held is None else held
+        if held is not None:
+            return held
+        require_thread()
+        return self._together.ask(players)
 
     def _of_everybody(self, asked: list[Sequence[str]]) -> list[Mapping[str, Profile]]:
         found = self._registry.profiles([player for players in asked for player in players])

@@ -142,7 +142,8 @@ class Boards(Reads):
         """Count one score; it is on disk and ranked when this returns."""
         is_local = sender is LOCAL and key is None and not imported  # as nearly all are
         who = LOCAL if is_local else sender_of(sender, key, imported=imported)
-        if at is None and attributes is None and metadata is None and (is_local or who.is_plain):
+        is_plain = at is None and attributes is None and metadata is None and (is_local or who.is_plain)
+        if is_plain and self._writer.checks_early:
             found = self._writer.boards.get(board) if type(board) is str else None
             if found is None or not found.open:
                 found = self._open_board(board)
@@ -234,8 +235,11 @@ class Boards(Reads):
         self._writer.submit_all([*tasks])
 
     def _board_now(self, sender: Sender) -> Callable[[object], Board | None]:
-        """Return how to find an open board; with a key, that waits until it is known not to be a repeat."""
-        return _later if sender.key is not None else self._open_board
+        """Return how to find an open board; with a key, that waits until it is known not to be a repeat.
+
+        Where other nodes define boards too, it waits until what they have defined is followed.
+        """
+        return self._open_board if sender.key is None and self._writer.checks_early else _later
 
     def _open_board(self, board: object) -> Board:
         found = self.board(board)

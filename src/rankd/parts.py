@@ -49,6 +49,9 @@ class Figures(msgspec.Struct, frozen=True):
 class Writes(Protocol):
     """The writing side as `Boards` uses it."""
 
+    # Whether scores are checked by the definitions known here before they are handed in; else when they are committed.
+    checks_early: bool
+
     @property
     def boards(self) -> Mapping[str, Board]:
         """The boards as they are defined now."""

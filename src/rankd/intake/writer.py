@@ -46,6 +46,8 @@ _log = logging.getLogger("rankd")
 class Writer:
     """Commits changes and applies them."""
 
+    checks_early = True
+
     def __init__(
         self, ledger: SqliteLedger, applier: Applier, registry: Registry, clock: Clock, settings: Settings
     ) -> None:

@@ -51,6 +51,8 @@ _log = logging.getLogger("rankd")
 class NodeWriter(SharedWriter):
     """Commits the scores of a node; whoever submits gets the rank, once this node has followed so far."""
 
+    checks_early = False
+
     def __init__(
         self, ledger: PostgresLedger, ranks: NodeRanks, registry: PostgresRegistry, clock: Clock, settings: Settings
     ) -> None:
@@ -94,7 +96,7 @@ class NodeWriter(SharedWriter):
     def _commit(self, group: list[Task]) -> None:
         self.check_open()
         if isinstance(group[0], ScoreTask):
-            self._ranks.get_ready(to_answer=any(isinstance(task, ScoreTask) and task.answers for task in group))
+            self._ranks.get_ready()
         super()._commit(group)
 
     def is_due(self, _now: int) -> bool:

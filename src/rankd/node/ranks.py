@@ -94,17 +94,16 @@ class NodeRanks:
         self._follow_to(dict(enumerate(heads.sequences)))
         self.is_complete_as_of = max(self.is_complete_as_of, asked_at)
 
-    def get_ready(self, *, to_answer: bool) -> None:
-        """Know the ledger's time and, to answer with ranks, follow what others have committed by now.
+    def get_ready(self) -> None:
+        """Follow what others have committed by now, before scores are committed.
 
-        So an answer is of a moment when everything that was acknowledged before is ranked. A node that is far behind
-        goes on after a while; its scores are answered without their rank.
+        So scores are checked by the newest definitions, and an answer is of a moment when everything is ranked that was
+        acknowledged before. A node that is far behind goes on after a while; its scores are answered without their rank.
         """
         heads = self._ledger.heads()
         self.at = max(self.at, heads.at)
         self._answer_by_s = monotonic() + self._answer_wait_s
-        if to_answer:
-            self._follow_to(dict(enumerate(heads.sequences)), self._answer_by_s)
+        self._follow_to(dict(enumerate(heads.sequences)), self._answer_by_s)
 
     def settle(self, positions: Mapping[int, int]) -> None:
         """Follow what this node appended; it is durable, so that what goes wrong here is no error of its sender."""

@@ -46,6 +46,8 @@ _log = logging.getLogger("rankd")
 class Answering:
     """The writer that `Boards` uses where ranking is another process's work."""
 
+    checks_early = True
+
     def __init__(
         self,
         writer: SharedWriter,

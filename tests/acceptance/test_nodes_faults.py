@@ -1,4 +1,4 @@
-"""Nodes under load that are killed, paused or cut off from PostgreSQL: nothing is lost or doubled, the others serve on."""
+"""Nodes under load are killed, paused or cut off from PostgreSQL: nothing is lost or doubled, the others serve on."""
 
 from __future__ import annotations
 

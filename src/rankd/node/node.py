@@ -93,6 +93,11 @@ class NodeWriter(SharedWriter):
             raise AssertionError("a single score is answered with Submitted")
         return answer
 
+    def close(self) -> None:
+        """Take nothing more, once what is under way is done."""
+        self._known.close()
+        super().close()
+
     def _commit(self, group: list[Task]) -> None:
         self.check_open()
         if isinstance(group[0], ScoreTask):

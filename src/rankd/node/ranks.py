@@ -98,7 +98,7 @@ class NodeRanks:
         """Follow what others have committed by now, before scores are committed.
 
         So scores are checked by the newest definitions, and an answer is of a moment when everything is ranked that was
-        acknowledged before. A node that is far behind goes on after a while; its scores are answered without their rank.
+        acknowledged before. A node that is far behind goes on after a while, and answers without ranks.
         """
         heads = self._ledger.heads()
         self.at = max(self.at, heads.at)

@@ -78,13 +78,12 @@ class Target:
     ) -> Iterator[Boards]:
         """Use the boards of the folder; it is made only by commands that put something there."""
         config = self.config()
-        folder = Path(config.ranks.folder) if is_shared(config) else data_folder(config)
         if not creates and not is_shared(config):
-            check_folder(folder)
+            check_folder(data_folder(config))
         try:
             boards = installation_of(config).open_boards(progress)
         except FolderLocked as problem:
-            raise in_use(folder, problem, _url_of(config) if or_server else None) from None
+            raise in_use(config, problem, _url_of(config) if or_server else None) from None
         with boards:
             yield boards
 
@@ -97,12 +96,17 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def in_use(folder: Path, problem: FolderLocked, url: str | None = None) -> FolderLocked:
+def in_use(config: Config, problem: FolderLocked, url: str | None = None) -> FolderLocked:
     """Say who uses the folder, and how to go on: by a server's `url`, where the command can ask one."""
     holder = _HOLDER.search(str(problem))
     by = f"process {holder[1]}" if holder else "another process"
     way = "stop it first" if url is None else f"use --url {url} where that is a server, or stop it first"
-    return FolderLocked(f"{folder} is in use by {by}; {way}")
+    if not is_shared(config):
+        return FolderLocked(f"{data_folder(config)} is in use by {by}; {way}")
+    return FolderLocked(
+        f"{config.ranks.folder} is in use by {by}; {way}, or name a folder of its own in ranks.folder: "
+        "no two nodes can share one"
+    )
 
 
 def _url_of(config: Config) -> str:

@@ -118,7 +118,7 @@ class Nodes(OnPostgres):
     def lease_holder(self) -> int:
         """Return the process that got the lease last."""
         with psycopg.connect(self.ledger_url) as connection:
-            row = connection.execute("SELECT holder FROM rankd.projectors").fetchone()
+            row = connection.execute("SELECT holder FROM rankd.projectors WHERE name = 'nodes'").fetchone()
         name = "" if row is None or row[0] is None else str(row[0])
         return int(name.rpartition(":")[2] or 0)
 

@@ -261,7 +261,6 @@ class Node:
             except Closed:
                 return
             except RankdError as problem:
-                self.holds_lease = False
                 complaints.tell("this node waits and goes on reading: %s", problem)
                 self._closing.wait(AFTER_FAILURE_S)
             except Exception:

@@ -24,7 +24,7 @@ from rankd.projection.counting import CountingStore
 from rankd.projection.follower import Follower
 from rankd.projection.state import State
 from rankd.registry.postgres import PostgresRegistry
-from rankd.scaled.lease import Lease
+from rankd.scaled.lease import NODES, Lease
 from rankd.scaled.rollover import RollOvers
 from rankd.settings import Settings, read_settings
 
@@ -66,7 +66,7 @@ def open_node(
             ledger=ledger,
             registry=registry,
             ranks=ranks,
-            lease=Lease(ledger_url, f"{socket.gethostname()}:{os.getpid()}"),
+            lease=Lease(ledger_url, f"{socket.gethostname()}:{os.getpid()}", NODES),
             roll_overs=roll_overs,
             checkpoints=checkpoints,
             clock=time_of,

@@ -96,6 +96,11 @@ TARGETS = {
     "scaled_rebuild_huge": Target(ratio_min=1 / 1.5, entries=SCALED_PLAYERS_HUGE),
     "scaled_visible_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
     "scaled_visible_busy_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
+    "nodes_http_rank": Target(ratio_min=0.9, rival=LIBRARY, entries=SCALED_PLAYERS),
+    "nodes_submit_p99": Target(cost_max=50e6, entries=SCALED_PLAYERS),
+    "nodes_visible_p99": Target(cost_max=100e6, entries=SCALED_PLAYERS),
+    "nodes_visible_busy_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
+    "nodes_open": Target(cost_max=5, entries=SCALED_PLAYERS),
     "scaled_shards_rank_p99": Target(cost_max=10e6, entries=SCALED_PLAYERS * SCALED_SHARDS),
 }
 

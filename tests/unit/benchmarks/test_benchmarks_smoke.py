@@ -69,7 +69,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("redis-server") is None and os.environ.get("CI") != "true":
         pytest.skip("redis-server is not installed: apt-get install redis-server")
     path = tmp_path_factory.mktemp("bench") / "smoke.json"
-    others = {"http", "live", "scaled", "scaled_huge"}  # which have a test file each
+    others = {"http", "live", "nodes", "scaled", "scaled_huge"}  # which have a test file each
     done = run(
         "benchmarks",
         "--smoke",

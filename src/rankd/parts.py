@@ -44,6 +44,8 @@ class Figures(msgspec.Struct, frozen=True):
     snapshot: int | None  # the last event of the newest snapshot
     entries: int  # of all instances
     engine_bytes: int
+    followed_at: int | None = None  # of a node: what was committed by then, in ms, is ranked
+    holds_lease: bool | None = None  # of a node: whether it does what is timed
 
 
 class Writes(Protocol):

@@ -27,7 +27,7 @@ COMPOSES = {
     "compose.redis.yaml": {"migrate": 1, "project": 2, "serve": 2},
 }
 KUBERNETES = DEPLOY / "kubernetes"
-COMMON = KUBERNETES / "common"
+BASE = KUBERNETES / "base"
 WORKLOADS_OF = {
     "nodes": {"migrate": "Job", "serve": "StatefulSet"},
     "redis": {"migrate": "Job", "project": "StatefulSet", "serve": "Deployment"},
@@ -62,7 +62,7 @@ def compose(name: str) -> Document:
 
 def manifests(overlay: str) -> list[Document]:
     """Return what an overlay applies, with what all of them have in common."""
-    folders = (COMMON, KUBERNETES / overlay)
+    folders = (BASE, KUBERNETES / overlay)
     return [one for folder in folders for path in sorted(folder.glob("*.yaml")) for one in documents_in(path)]
 
 
@@ -250,12 +250,12 @@ def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist(overlay: s
 @overlays
 def test_what_is_applied_is_everything_but_the_example_of_a_secret(overlay: str) -> None:
     applied = {}
-    for folder in (COMMON, KUBERNETES / overlay):
+    for folder in (BASE, KUBERNETES / overlay):
         (kustomization,) = documents_in(folder / "kustomization.yaml")
         there = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
-        assert set(kustomization["resources"]) - {"../common"} == there
+        assert set(kustomization["resources"]) - {"../base"} == there
         applied = kustomization
-    assert "../common" in applied["resources"]
+    assert "../base" in applied["resources"]
     assert [image["newTag"] for image in applied["images"]] == [VERSION]
 
 

@@ -192,6 +192,8 @@ class Node:
             snapshot=self._checkpoint_at or None,
             entries=self._store.entries,
             engine_bytes=self._store.memory().total_bytes,
+            followed_at=self._ranks.is_complete_as_of,
+            holds_lease=self.holds_lease,
         )
 
     def entries_by_board(self, boards_max: int) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from rankd.domain.instance import InstanceKey
+from rankd.domain.position import is_upto, parse_positions
 from rankd.projection.port import RankReads, RankStore
 
 
@@ -80,8 +81,8 @@ class LookHere:
         return _Now(self._store, self._position(), self._is_stale())
 
     def has_ranked(self, positions: Mapping[int, int], _board: str | None) -> bool:
-        """Tell whether events are ranked."""
-        return all(self._store.position(partition).sequence >= one for partition, one in positions.items())
+        """Tell whether events are ranked: by the position that answers name, which comes behind the store's."""
+        return is_upto(parse_positions(self._position()), positions)
 
     def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
         """Return digest and position of many instances."""

@@ -166,6 +166,7 @@ class Node:
         self._checkpoints = checkpoints
         self._checkpoint_at = started.snapshot or 0
         self._saving: threading.Thread | None = None
+        self._snapshotting = threading.Lock()  # an engine has one save under way
         self._let_go = let_go
         self._lease_seen_s = self._rolled_over_s = -LEASE_EVERY_S
         self.holds_lease = False
@@ -208,12 +209,13 @@ class Node:
 
     def snapshot(self) -> None:
         """Write a checkpoint: its instant is between two commits, its writing beside them."""
-        checkpoint = self.writer.run_for(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
-        try:
-            checkpoint.write()
-        except OSError as problem:
-            raise LedgerUnavailable(f"the checkpoint cannot be written: {problem}") from problem
-        self._checkpoint_at = checkpoint.events
+        with self._snapshotting:
+            checkpoint = self.writer.run_for(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
+            try:
+                checkpoint.write()
+            except OSError as problem:
+                raise LedgerUnavailable(f"the checkpoint cannot be written: {problem}") from problem
+            self._checkpoint_at = checkpoint.events
 
     def settle(self) -> None:
         """Follow the ledger to its end, and do all that is due if this node holds the lease or can have it."""

@@ -6,10 +6,14 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 ENGINE := $(wildcard engine/*.cpp engine/*.hpp) CMakeLists.txt
 
+# `make -j test` keeps to the order in which things are named.
+.NOTPARALLEL:
+
 help:
 	@echo "make run          serve on http://127.0.0.1:8080, with boards to try things on"
 	@echo "make demo         the same with simulated players"
 	@echo "make test         all tests; what CI runs"
+	@echo "make servers      install what the tests start, where that is allowed"
 	@echo "make test-native  the engine alone under its sanitizers"
 	@echo "make test-long    the long variants of the property and stress tests"
 	@echo "make check        format, lint, types, layers; seconds"
@@ -48,6 +52,7 @@ demo: $(STAMPS)/product
 
 # Sanitizers want a whole build each, but no Python. The tests run side by side, one sanitizer a core.
 SANITIZERS := address,undefined thread
+NATIVE_SEED ?= 20260504
 test-native: $(STAMPS)/tools
 	@for sanitizer in $(SANITIZERS); do \
 	  $(BIN)/cmake -S . -B build/native-$$sanitizer -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
@@ -56,7 +61,7 @@ test-native: $(STAMPS)/tools
 	    { cat build/native-$$sanitizer/build.log; exit 1; }; \
 	done
 	@for sanitizer in $(SANITIZERS); do \
-	  build/native-$$sanitizer/engine_tests > build/native-$$sanitizer/tests.log 2>&1 & pids="$$pids $$!"; \
+	  build/native-$$sanitizer/engine_tests --seed $(NATIVE_SEED) > build/native-$$sanitizer/tests.log 2>&1 & pids="$$pids $$!"; \
 	done; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; \
 	for sanitizer in $(SANITIZERS); do \
@@ -69,15 +74,36 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo > build/layers.log || { cat build/layers.log; exit 1; }
 
-# Files side by side, each with servers of its own: most of the time is waiting for them.
-WORKERS ?= 2
-# Workers must find the same tests under the same names, whatever order their sets have.
-HASH_SEED ?= $(shell od -A n -N 2 -t u2 /dev/urandom | tr -d ' ')
-test: check test-native
-	PYTHONHASHSEED=$(HASH_SEED) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+# What the tests start. Nothing is installed where we may not: a line says what would be.
+servers:
+	@tests/servers/install.sh
 
+WORKERS ?= 2
+# Every run of `make test` is the same: seeds of pytest and Hypothesis are in pyproject.toml. Workers must find the same
+# tests under the same names, whatever order their sets have.
+HASH_SEED ?= 20260504
+# A test that hangs fails by itself after five minutes; this ends a run that hangs outside of them, and names what it did.
+TEST_S_MAX ?= 4500
+DEADLINE := $(if $(shell command -v timeout),timeout --foreground --kill-after=60 $(TEST_S_MAX))
+PYTEST := PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+NATIVE := $(if $(shell command -v timeout),timeout --kill-after=10 $(TEST_S_MAX)) $(MAKE) --no-print-directory test-native
+# The sanitizers work while the tests wait for their servers.
+test: servers check
+	@mkdir -p build; $(NATIVE) > build/native.log 2>&1 & native=$$!; \
+	trap 'kill $$native 2> /dev/null; wait $$native; exit 130' INT TERM; \
+	failed=0; $(PYTEST) || failed=1; \
+	wait $$native || failed=1; cat build/native.log; exit $$failed
+
+# Other seeds each time, named at the beginning; times are asserted as they are on a machine of their own.
+ifndef SEED
+SEED := $(shell od -A n -N 4 -t u4 /dev/urandom | tr -d ' ')
+endif
 test-long: setup
-	$(BIN)/python -m pytest -m long
+	@echo "seed $(SEED): repeat it by make test-long SEED=$(SEED)"
+	RANKD_TIGHT=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest -m 'long or timed' \
+	  --randomly-seed=$(SEED) --hypothesis-profile=fresh --hypothesis-seed=$(SEED) \
+	  -o faulthandler_timeout=3900
+	@$(MAKE) --no-print-directory test-native NATIVE_SEED=$(SEED)
 
 bench: setup
 	$(BIN)/python -m benchmarks
@@ -86,8 +112,7 @@ stub: setup
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._columns -o src/rankd/_columns.pyi
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._engine -o src/rankd/_engine.pyi
 	$(BIN)/python -m nanobind.stubgen -q -m rankd._numbers -o src/rankd/_numbers.pyi
-	$(BIN)/python -m nanobind.stubgen -q -m rankd._appender -o src/rankd/_appender.pyi
-	$(BIN)/ruff format --quiet src/rankd/_appender.pyi src/rankd/_columns.pyi src/rankd/_engine.pyi src/rankd/_numbers.pyi
+	$(BIN)/ruff format --quiet src/rankd/_columns.pyi src/rankd/_engine.pyi src/rankd/_numbers.pyi
 
 wheel: $(STAMPS)/tools
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
@@ -95,4 +120,4 @@ wheel: $(STAMPS)/tools
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup run demo test test-native test-long check bench stub wheel clean
+.PHONY: help setup servers run demo test test-native test-long check bench stub wheel clean

@@ -26,7 +26,9 @@ from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
 from benchmarks.live_bench import live_rows
 from benchmarks.load_bench import load_rows
+from benchmarks.many_boards import many_board_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
+from benchmarks.nodes_bench import node_rows
 from benchmarks.postgres_append import postgres_rows
 from benchmarks.reader_bench import reader_rows
 from benchmarks.redis_mirror import redis_mirror_rows
@@ -49,7 +51,19 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "variants": variant_rows,
 }
 HUGE_GROUPS = frozenset({"huge", "embedded_huge", "scaled_huge"})  # asked for by name, or with --huge
-GROUPS = (*GROUPS_A_SIZE, "boards", "huge", "embedded", "embedded_huge", "http", "live", "scaled", "scaled_huge")
+GROUPS = (
+    *GROUPS_A_SIZE,
+    "boards",
+    "huge",
+    "embedded",
+    "embedded_huge",
+    "many_boards",
+    "http",
+    "live",
+    "scaled",
+    "scaled_huge",
+    "nodes",
+)
 WRK_GROUPS = frozenset({"http", "live"})  # they need it as a client
 ROUNDS_MAX = 100
 
@@ -134,6 +148,8 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         yield from embedded_rows(scale, with_redis)
     if "embedded_huge" in wanted:
         yield from embedded_huge_rows(scale)
+    if "many_boards" in wanted:
+        yield from many_board_rows(scale)
     if "http" in wanted:
         yield from http_rows(scale)
     if "live" in wanted:
@@ -154,6 +170,8 @@ def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterat
             yield from scaled_path_rows(scale, wrk_is_installed())
     if "scaled_huge" in wanted and with_redis and with_postgres:
         yield from scaled_huge_rows(scale)
+    if "nodes" in wanted and with_postgres:
+        yield from node_rows(scale, wrk_is_installed())
 
 
 def main(given: Sequence[str]) -> int:
@@ -179,7 +197,7 @@ def main(given: Sequence[str]) -> int:
         if asked.only or os.environ.get("CI") == "true":
             return 2
         chosen -= WRK_GROUPS
-    if "scaled" in chosen and binaries() is None:
+    if chosen & {"scaled", "nodes"} and binaries() is None:
         print(HOW_TO_GET_POSTGRES, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2

@@ -26,7 +26,7 @@ from benchmarks.embedded_subject import BOARD, Columns, Embedded
 from benchmarks.figures import APPEND, RANKD, Row, Scale, Series
 from benchmarks.reader_bench import READ_PLAYERS, SWITCH_S, Watched, Writer, watch, watched_figures
 from benchmarks.shares import measured_shares
-from rankd.compose import running_of
+from rankd.node.open_embedded import embedded_of
 
 Batch = TypeVar("Batch")
 
@@ -155,7 +155,7 @@ def _reader_rows(stand: Stand) -> Iterator[Row]:
 
 def _reader_row(stand: Stand, name: str, write: Writer, switch_s: float) -> Row:
     scale, boards = stand.scale, stand.subject.boards
-    store = running_of(boards)._store
+    store = embedded_of(boards).rank_store
     call = Call(lambda player: boards.rank(BOARD, player), lambda standing: int(standing.rank))
     series = Series()
     rounds: list[Watched] = []

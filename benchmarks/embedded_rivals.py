@@ -12,7 +12,6 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from mmap import mmap
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,9 +24,7 @@ from benchmarks.rivals import CALL_WAIT_S, zadd
 from benchmarks.workload import Events
 from rankd.ledger.database import Database
 from rankd.ledger.event import NO_SEAL
-from rankd.ledger.rows import INSERT_ONE, insert_rows
-
-WITNESS_BYTES = 24  # of a witness that nobody asks
+from rankd.ledger.rows import insert_rows
 
 CLIENT_EVENTS = 1_000  # a pipeline of redis-py: 5,000 commands
 APPEND_BYTES = 64
@@ -95,7 +92,7 @@ class FiveSets:
 
 
 class SqliteAlone:
-    """The same rows into the same table by the same native code, a transaction a batch, and nothing else.
+    """The same rows into the same table by the same statements, a transaction a batch, and nothing else.
 
     The log is moved into the file outside of the clock: what is timed is the least that a ledger on SQLite can cost.
     """
@@ -103,7 +100,6 @@ class SqliteAlone:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._database = Database(folder)
-        self._database.prepare_appender(INSERT_ONE, mmap(-1, WITNESS_BYTES))
         self._last = 0
 
     def __enter__(self) -> Self:
@@ -120,8 +116,7 @@ class SqliteAlone:
         for columns in batches:
             began_ns = time.perf_counter_ns()
             with self._database.writing() as writer:
-                native = self._database.appender
-                insert_rows(writer, native, self._last + 1, columns, details=None, sealed=NO_SEAL)
+                insert_rows(writer, self._last + 1, columns, details=None, sealed=NO_SEAL)
             elapsed_ns += time.perf_counter_ns() - began_ns
             self._last += len(columns[0])
         self._database.checkpoint()

@@ -19,8 +19,8 @@ import rankd
 from benchmarks.contender import Timed
 from benchmarks.disk import bytes_below
 from benchmarks.workload import Events, Workload
-from rankd.compose import running_of
 from rankd.ledger.database import FILE_NAME
+from rankd.node.open_embedded import embedded_of
 
 BOARD = "bench"
 WINDOWS = ("all_time", "monthly", "weekly", "daily", "hourly")
@@ -65,9 +65,9 @@ def rest(boards: rankd.Boards) -> None:
 
 def wait_for_index(boards: rankd.Boards) -> None:
     """Let upkeep finish the index by player, which it writes as soon as no events come."""
-    index = running_of(boards)._ledger.player_index
+    index = embedded_of(boards)._sqlite.player_index
     deadline = time.monotonic() + REST_S_MAX
-    while index.behind(running_of(boards).writer.position) > 0 and time.monotonic() < deadline:
+    while index.behind(embedded_of(boards)._ranks.events) > 0 and time.monotonic() < deadline:
         time.sleep(REST_POLL_S)
 
 
@@ -83,12 +83,12 @@ class Embedded:
 
     @property
     def commits(self) -> int:
-        return running_of(self.boards).writer.commits
+        return embedded_of(self.boards).writer.commits
 
     @property
     def events(self) -> int:
         """How many the ledger holds, definitions included."""
-        return running_of(self.boards).writer.position
+        return embedded_of(self.boards)._ranks.events
 
     def rest(self) -> None:
         rest(self.boards)

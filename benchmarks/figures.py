@@ -16,7 +16,7 @@ REDIS = "redis"
 SORTED = "sortedcontainers"
 SQLITE = "sqlite"
 APPEND = "append"
-SMALLER = "smaller"  # ourselves with fewer players
+SMALLER = "smaller"  # ourselves with fewer players, or fewer boards
 LIBRARY = "library"  # ourselves without a server
 BARE = "bare"  # a handler that does nothing, on Granian
 BARE_OWN = "bare_own"  # the same handler on rankd's own server
@@ -36,6 +36,7 @@ SCALED_PLAYERS_HUGE = 10_000_000
 SCALED_SHARDS = 8
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
+MANY_BOARDS = 10_000
 
 Verdict = Literal["pass", "miss"]
 
@@ -70,12 +71,15 @@ TARGETS = {
     "embedded_submit_many_redis_py": Target(ratio_min=3, entries=EMBEDDED_PLAYERS),
     "embedded_submit_many_redis_raw": Target(ratio_min=1.5, entries=EMBEDDED_PLAYERS),
     "embedded_submit_threads": Target(cost_max=1e9 / 15_000, entries=EMBEDDED_PLAYERS),
-    "embedded_submit": Target(ratio_min=0.8, rival=APPEND, entries=EMBEDDED_PLAYERS),
+    "embedded_submit": Target(ratio_min=0.7, rival=APPEND, entries=EMBEDDED_PLAYERS),
     "embedded_reader_p99": Target(cost_max=1_000_000, entries=EMBEDDED_PLAYERS),
     "embedded_reader_p99_tuples": Target(cost_max=10_000_000, entries=EMBEDDED_PLAYERS),
     "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),
     "embedded_open": Target(cost_max=20, entries=EMBEDDED_PLAYERS_HUGE),
     "embedded_growth": Target(ratio_min=0.6, rival=SMALLER, entries=EMBEDDED_PLAYERS_HUGE),
+    "many_boards_define": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
+    "many_boards_first_score": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
+    "many_boards_top": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
     "http_rank": Target(ratio_min=0.5, rival=BARE, entries=HTTP_PLAYERS),
     "http_around": Target(ratio_min=0.3, rival=BARE, entries=HTTP_PLAYERS),
     "http_top": Target(ratio_min=0.4, rival=BARE, entries=HTTP_PLAYERS),
@@ -96,6 +100,11 @@ TARGETS = {
     "scaled_rebuild_huge": Target(ratio_min=1 / 1.5, entries=SCALED_PLAYERS_HUGE),
     "scaled_visible_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
     "scaled_visible_busy_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
+    "nodes_http_rank": Target(ratio_min=0.9, rival=LIBRARY, entries=SCALED_PLAYERS),
+    "nodes_submit_p99": Target(cost_max=50e6, entries=SCALED_PLAYERS),
+    "nodes_visible_p99": Target(cost_max=100e6, entries=SCALED_PLAYERS),
+    "nodes_visible_busy_p99": Target(cost_max=1e9, entries=SCALED_PLAYERS),
+    "nodes_open": Target(cost_max=5, entries=SCALED_PLAYERS),
     "scaled_shards_rank_p99": Target(cost_max=10e6, entries=SCALED_PLAYERS * SCALED_SHARDS),
 }
 
@@ -184,6 +193,9 @@ class Scale:
     embedded_calls_a_turn: int = 100
     embedded_players_smaller: int = 100_000
     embedded_players_huge: int = EMBEDDED_PLAYERS_HUGE
+    many_boards: int = MANY_BOARDS
+    many_boards_smaller: int = 10
+    many_boards_calls: int = 200
     http_players: int = HTTP_PLAYERS
     http_rounds_max: int = 5
     http_turn_s: int = 4
@@ -241,6 +253,9 @@ SMOKE = Scale(
     embedded_calls_a_turn=10,
     embedded_players_smaller=300,
     embedded_players_huge=2_000,
+    many_boards=40,
+    many_boards_smaller=4,
+    many_boards_calls=10,
     http_players=1_000,
     http_rounds_max=1,
     http_turn_s=1,

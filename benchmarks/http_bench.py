@@ -28,7 +28,6 @@ from benchmarks.http_memory import Held, library_alone
 from benchmarks.http_servers import HttpServer, running_bare, running_rankd
 from benchmarks.http_sustained import sustained_rows
 from benchmarks.http_wrk import BOARD, Found, Wrk
-from rankd.compose import running_of
 
 READ_CONNECTIONS = 32
 WRITE_CONNECTIONS = 64
@@ -205,7 +204,7 @@ def _memory_row(scale: Scale, held_bytes: int, after_bytes: int, alone: Held) ->
 def _library_again(data: Path, instances: list[str], players: list[str], events_min: int) -> int:
     """Open the folder after the server let it go: all it acknowledged must be there, places as it answered."""
     with rankd.open(data) as boards:
-        events = running_of(boards).writer.position
+        events = boards.figures().position
         if events < events_min:
             raise RuntimeError(f"the ledger holds {events:,} events, and {events_min:,} were acknowledged")
         return library_places(boards, instances, players)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -20,7 +21,9 @@ CONNECTIONS = 256  # of many clients: one write that waits for the disk keeps no
 
 def sustained_rows(scale: Scale, server: HttpServer, token: str) -> Iterator[Row]:
     """Reads and writes at their rates; the slowest kind of call is judged."""
-    report = _run(scale, server, token)
+    rate = scale.http_reads_per_s + scale.http_writes_per_s
+    load = Load(scale.http_players, rate, scale.http_writes_per_s / rate, scale.http_sustained_s)
+    report = run_load(load, server.url, token)
     kinds = {name: kind.latencies for name, kind in report.kinds.items()}
     failures = [] if not report.errors else [f"{report.errors}: {report.first_errors}"]
     note = (
@@ -45,19 +48,29 @@ def sustained_rows(scale: Scale, server: HttpServer, token: str) -> Iterator[Row
         yield row
 
 
-def _run(scale: Scale, server: HttpServer, token: str) -> Report:
-    rate = scale.http_reads_per_s + scale.http_writes_per_s
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests at a rate."""
+
+    players: int
+    per_s: int
+    writes_share: float
+    seconds: int
+
+
+def run_load(load: Load, url: str, token: str) -> Report:
+    """Send requests at a rate; a latency counts from when its request was due."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "rankd", "bench", "--url", server.url, "--board", BOARD, "--no-join", "--json"),
-            *("--players", str(scale.http_players), "--prefix", "user_", "--connections", str(CONNECTIONS)),
-            *("--rate", str(rate), "--writes", str(scale.http_writes_per_s / rate)),
-            *("--duration", f"{scale.http_sustained_s}s"),
+            *(sys.executable, "-m", "rankd", "bench", "--url", url, "--board", BOARD, "--no-join", "--json"),
+            *("--players", str(load.players), "--prefix", "user_", "--connections", str(CONNECTIONS)),
+            *("--rate", str(load.per_s), "--writes", str(load.writes_share)),
+            *("--duration", f"{load.seconds}s"),
         ],
         cwd=ROOT,
         env={**os.environ, "RANKD_TOKEN": token},
         capture_output=True,
-        timeout=scale.http_sustained_s + 120,
+        timeout=load.seconds + 120,
         check=False,
     )
     if not done.stdout:

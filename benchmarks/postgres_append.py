@@ -24,7 +24,7 @@ from benchmarks.figures import COPY, RANKD, Row, Scale, Series
 from benchmarks.workload import Events, Workload
 from rankd.domain.partition import partition_of
 from rankd.ledger.event import Accepted, Context, Kind, Stretch
-from rankd.ledger.partitioned import PartitionedDraft
+from rankd.ledger.port import Draft
 from rankd.ledger.postgres import PARTITIONS, PostgresLedger, migrate
 
 EVENT = "ns_per_event"
@@ -127,7 +127,7 @@ class Stand:
         at = array("q", [AT]) * count
         zeros = array("q", bytes(8 * count))
         stretch = Stretch(self._context, at, zeros, array("q", events.scores.tobytes()), zeros, events.ids())
-        draft = PartitionedDraft([stretch], AT, 0)
+        draft = Draft([stretch], AT, 0)
         began = time.perf_counter_ns()
         self._ledger.append(draft)
         return time.perf_counter_ns() - began

@@ -139,7 +139,7 @@ def _timed(call: Call, players: Sequence[str]) -> tuple[list[int], int]:
 
 
 def _rank(stand: Stand) -> Call:
-    return Call(lambda player: stand.reader.read_rank(stand.key, player), lambda seen: int(seen.result.rank))
+    return Call(lambda player: stand.reader.rank(stand.key, player), lambda standing: int(standing.rank))
 
 
 def _redis_rank(stand: Stand) -> Call:
@@ -147,11 +147,10 @@ def _redis_rank(stand: Stand) -> Call:
 
 
 def _around(stand: Stand) -> Call:
-    def total(seen: Any) -> int:
-        found = seen.result
+    def total(found: Any) -> int:
         return sum(entry.score for entry in [*found.above, found.player, *found.below])
 
-    return Call(lambda player: stand.reader.read_around(stand.key, player, AROUND, AROUND), total)
+    return Call(lambda player: stand.reader.around(stand.key, player, AROUND, AROUND), total)
 
 
 def _redis_around(stand: Stand) -> Call:
@@ -164,8 +163,8 @@ def _redis_around(stand: Stand) -> Call:
 
 def _top(stand: Stand) -> Call:
     return Call(
-        lambda _: stand.reader.read_range(stand.key, 1, TOP),
-        lambda seen: sum(entry.score for entry in seen.result.entries),
+        lambda _: stand.reader.range(stand.key, 1, TOP),
+        lambda page: sum(entry.score for entry in page.entries),
     )
 
 
@@ -182,8 +181,8 @@ def _sum_of_numbers(entries: Any) -> int:
 
 def _better(stand: Stand) -> Call:
     return Call(
-        lambda player: stand.reader.read_rank(stand.key, player, Ranking.COMPETITION),
-        lambda seen: int(seen.result.rank),
+        lambda player: stand.reader.rank(stand.key, player, Ranking.COMPETITION),
+        lambda standing: int(standing.rank),
     )
 
 
@@ -201,6 +200,6 @@ def _redis_better(stand: Stand) -> Call:
 def _deep_page(stand: Stand) -> Call:
     place: Callable[[str], int] = lambda player: 1 + int(player[5:]) % max(1, stand.players - TOP)  # noqa: E731
     return Call(
-        lambda player: stand.reader.read_range(stand.key, place(player), place(player) + TOP - 1),
-        lambda seen: sum(entry.rank for entry in seen.result.entries),
+        lambda player: stand.reader.range(stand.key, place(player), place(player) + TOP - 1),
+        lambda page: sum(entry.rank for entry in page.entries),
     )

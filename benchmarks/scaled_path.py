@@ -31,7 +31,7 @@ from benchmarks.http_servers import running_rankd
 from benchmarks.http_wrk import BOARD, Wrk
 from benchmarks.redis_server import Pipeline, RawConnection, integers
 from benchmarks.workload import Events, Workload
-from rankd import Boards
+from rankd import Boards, Client
 from rankd.scaled.compose import open_shared
 
 SETTINGS = ("max_wal_size=4GB", "shared_buffers=256MB")
@@ -72,7 +72,7 @@ def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
 class Stand:
     """Boards of an API process in this one, filled, and what is sent to them."""
 
-    def __init__(self, scale: Scale, boards: Boards) -> None:
+    def __init__(self, scale: Scale, boards: Boards | Client) -> None:
         self._scale = scale
         self._boards = boards
         self._workload = Workload(scale.scaled_players)
@@ -127,8 +127,12 @@ class Stand:
         while sent == 0 or time.perf_counter() - began < self._scale.scaled_seconds:
             last = self._send(self._scale.scaled_batch_events)
             sent += self._scale.scaled_batch_events
-        self._boards.top(BOARD, 1, at_least=last)
+        self.wait_for(last)
         return sent / (time.perf_counter() - began)
+
+    def wait_for(self, position: str) -> None:
+        """Return when a read shows everything up to a position."""
+        self._boards.top(BOARD, 1, at_least=position)
 
     def visible_row(self, name: str, per_s: int, most: float) -> Row:
         """Send at a rate, and see how long it takes until a read shows a score."""
@@ -160,15 +164,18 @@ class Stand:
         try:
             while time.perf_counter() - began < seconds:
                 sent_at = time.perf_counter()
-                answer = self._boards.submit(BOARD, f"user_{len(delays_s) % self._scale.scaled_players:08d}", 1)
-                if answer.rank is None:
-                    raise AssertionError("a score was not ranked within a minute")
+                self.show(f"user_{len(delays_s) % self._scale.scaled_players:08d}")
                 delays_s.append(time.perf_counter() - sent_at)
                 stop.wait(PROBE_EVERY_S)
         finally:
             stop.set()
             sender.join(SLOW_S)
         return sorted(delays_s), sent[0] / (time.perf_counter() - began)
+
+    def show(self, player: str) -> None:
+        """Send a score, and return when a read shows it."""
+        if self._boards.submit(BOARD, player, 1).rank is None:
+            raise AssertionError("a score was not ranked within a minute")
 
     def _send(self, count: int) -> str:
         return self._submit(self._workload.updates(count))

@@ -21,8 +21,8 @@ from rankd.intake.queue import GroupCommit
 from rankd.ledger import sqlite as sqlite_module
 from rankd.ledger.numbers import PlayerNumbers
 from rankd.ledger.sqlite import SqliteLedger
+from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.engine import EngineStore
-from rankd.projection.snapshots import Snapshots
 
 # Part, owner, function. The owner is where the name is looked up when it is called.
 PARTS: tuple[tuple[str, Any, str], ...] = (
@@ -31,17 +31,13 @@ PARTS: tuple[tuple[str, Any, str], ...] = (
     ("check", scores_module, "read_row"),
     ("wait_for_commit", GroupCommit, "_wait"),
     ("player_numbers", PlayerNumbers, "number"),
-    ("player_numbers", PlayerNumbers, "number_one"),
     ("seal", sqlite_module, "seal"),
-    ("seal", sqlite_module, "seal_single"),
     ("sqlite_rows", sqlite_module, "insert_rows"),
     ("sqlite_rows", PlayerNumbers, "save"),
     ("sqlite_commit", SqliteLedger, "_append"),  # what is left of it: begin, write the log, sync
-    ("sqlite_commit", SqliteLedger, "append_single"),
-    ("sqlite_commit", SqliteLedger, "append_known"),
     ("sqlite_read", SqliteLedger, "_fetch"),
     ("check_seals", sqlite_module, "check_seals"),
-    ("snapshot_load", Snapshots, "newest"),
+    ("snapshot_load", Checkpoints, "newest"),
     ("engine", EngineStore, "apply"),
     ("engine", EngineStore, "apply_one"),
     ("engine", EngineStore, "ranks"),

@@ -6,12 +6,12 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from rankd.backend import Started
 from rankd.boards import Boards
 from rankd.clock import Clock, ManualClock, SystemClock
-from rankd.compose import open_boards as open  # noqa: A004 - rankd.open(…) is how it reads
 from rankd.errors import RankdError
 from rankd.intake.results import Batched, Changed, Submitted
-from rankd.parts import Started
+from rankd.node.open_embedded import open_boards as open  # noqa: A004 - rankd.open(…) is how it reads
 from rankd.projection.verify import Report
 from rankd.reads.answers import Around, Distribution, Entry, Friend, Friends, Page, Place, Ranks, Standing
 from rankd.registry.port import Profile

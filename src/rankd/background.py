@@ -1,7 +1,8 @@
-"""Threads that have time: what they do matters to nobody who waits for an answer."""
+"""Threads beside those that answer: who may wait, and who may take their time."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -10,6 +11,19 @@ from contextlib import suppress
 # A tenth of a processor's time where others want all of it: a reader who wakes up has a processor at once in place of
 # up to a tick later, and a commit that waits for what such a thread has locked still waits for a moment only.
 NICENESS = 10
+
+
+class ThreadNeeded(Exception):
+    """What was asked for waits for another process, and an event loop asked: ask again, in a thread."""
+
+
+def require_thread() -> None:
+    """Refuse to go on where an event loop would wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ThreadNeeded
 
 
 def be_nice() -> None:

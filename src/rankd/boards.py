@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, Unpack
+from typing import Self, Unpack
 
+import msgspec
+
+from rankd.backend import Backend, Figures, Started
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
 from rankd.domain.scope import check_attributes
-from rankd.domain.score import check_tiebreak
 from rankd.domain.text import check_text, check_url
 from rankd.errors import InvalidValue
 from rankd.intake import prepare
@@ -27,7 +29,6 @@ from rankd.intake.results import Batched, Changed, Submitted
 from rankd.intake.scores import ScoreTask, check_open
 from rankd.intake.sender import LOCAL, Sender, sender_of
 from rankd.ledger.port import PastEvent
-from rankd.parts import Figures, Parts, Started
 from rankd.projection.port import SEQUENCE_MAX, RankStore
 from rankd.projection.verify import Report
 from rankd.reads import answers
@@ -46,11 +47,11 @@ COUNTRY_BYTES_MAX = 64
 class Boards(Reads):
     """Every board of a data folder. All methods may be called from any thread."""
 
-    def __init__(self, running: Parts) -> None:
+    def __init__(self, running: Backend) -> None:
         """Use `rankd.open`, which opens the folder and catches up."""
         super().__init__(
             running.applier,
-            lambda: running.writer.boards,
+            running.writer.find_board,
             running.clock,
             running.joined,
             running.settings,
@@ -91,7 +92,7 @@ class Boards(Reads):
 
     def signing(self, board: str) -> str | None:
         """Return the name of the key that submissions to a board must be signed with; None for none."""
-        found = self._writer.boards.get(board)
+        found = self._writer.find_board(board)
         return None if found is None else found.signing
 
     def watch_commits(self, committed: Callable[[], None]) -> None:
@@ -101,6 +102,10 @@ class Boards(Reads):
     def check_open(self) -> None:
         """Refuse to go on once the boards are closed."""
         self._writer.check_open()
+
+    def check_ready(self) -> None:
+        """Refuse where no score would be taken: once they are closed, and where the ledger is beyond this version."""
+        self._writer.check_ready()
 
     # Definitions
 
@@ -140,21 +145,8 @@ class Boards(Reads):
         imported: bool = False,
     ) -> Submitted:
         """Count one score; it is on disk and ranked when this returns."""
-        is_local = sender is LOCAL and key is None and not imported  # as nearly all are
-        who = LOCAL if is_local else sender_of(sender, key, imported=imported)
-        if at is None and attributes is None and metadata is None and (is_local or who.is_plain):
-            found = self._writer.boards.get(board) if type(board) is str else None
-            if found is None or not found.open:
-                found = self._open_board(board)
-            return self._writer.submit_single(
-                found,
-                check_player(player),
-                found.check_score(score),
-                0 if tiebreak is None else check_tiebreak(tiebreak),
-                who,
-            )
         sent = _Sent(board, player, score, tiebreak, at, attributes, metadata)
-        result = self._writer.submit(self.prepare_score(sent, who))
+        result = self._writer.submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
         if not isinstance(result, Submitted):
             raise AssertionError("a single score is answered with Submitted")
         return result
@@ -234,8 +226,11 @@ class Boards(Reads):
         self._writer.submit_all([*tasks])
 
     def _board_now(self, sender: Sender) -> Callable[[object], Board | None]:
-        """Return how to find an open board; with a key, that waits until it is known not to be a repeat."""
-        return _later if sender.key is not None else self._open_board
+        """Return how to find an open board; with a key, that waits until it is known not to be a repeat.
+
+        Where other nodes define boards too, it waits until what they have defined is followed.
+        """
+        return self._open_board if sender.key is None and self._writer.checks_early else _later
 
     def _open_board(self, board: object) -> Board:
         found = self.board(board)
@@ -365,10 +360,10 @@ class Boards(Reads):
     @property
     def rank_store(self) -> RankStore:
         """What is ranked in this process: for tools that look inside."""
-        return self._running.applier.store
+        return self._running.rank_store
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, frozen=True):
     """One score as it was given."""
 
     board: object = None
@@ -383,10 +378,10 @@ class _Sent(NamedTuple):
 def _sent_of(event: object, index: int) -> _Sent:
     if not isinstance(event, Mapping):
         raise InvalidValue(f"events[{index}]", f"must be a mapping; got {type(event).__name__}")
-    unknown = [name for name in event if name not in _Sent._fields]
+    unknown = [name for name in event if name not in _Sent.__struct_fields__]
     if unknown:
         raise InvalidValue(
-            f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent._fields)}"
+            f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent.__struct_fields__)}"
         )
     return _Sent(**event)
 

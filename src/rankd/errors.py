@@ -53,7 +53,7 @@ when they are made.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rankd.shortening import FIELD_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, shorten
 
@@ -215,10 +215,23 @@ class MethodUnknown(NotFound):
         self.allowed = allowed
 
 
+class Freshness(NamedTuple):
+    """How fresh an answer is."""
+
+    position: str  # what was ranked
+    as_of: int  # ms since 1970
+    stale: bool  # whether it may lack what was accepted some time ago
+
+
 class PlayerAbsent(NotFound):
-    """The player does not stand in this instance, or has no profile."""
+    """The player does not stand in this instance, or has no profile; `freshness` says as of when nobody stood there."""
 
     code = "player_absent"
+
+    def __init__(self, problem: str, freshness: Freshness | None = None) -> None:
+        """`freshness` is that of the ranks, None where they were not asked."""
+        super().__init__(problem)
+        self.freshness = freshness
 
 
 class BoardUnknown(NotFound):

@@ -129,10 +129,10 @@ class FolderLock:
         return opened
 
     def _holder(self) -> str:
-        named = ""
+        lines: list[str] = []
         with suppress(OSError):
-            named = (self._folder / _LOCK_FILE).read_text("ascii", "replace").strip()
-        return f" (process {named})" if named.isdigit() else ""
+            lines = (self._folder / _LOCK_FILE).read_text("ascii", "replace").splitlines()
+        return f" (process {', '.join(lines[:2])})" if lines and lines[0].isdigit() else ""
 
     def release(self) -> None:
         """Let another process have the folder, though a forked child may still have the files open."""
@@ -140,6 +140,15 @@ class FolderLock:
             opened = self._held.pop()
             fcntl.flock(opened, fcntl.LOCK_UN)
             os.close(opened)
+
+
+def note_server(folder: Path, url: str) -> None:
+    """Note where the server listens that has locked a folder, for whoever finds the folder in use."""
+    lock = _opened(folder / _LOCK_FILE)
+    try:
+        os.pwrite(lock, f"{os.getpid()}\n{url}\n".encode(), 0)
+    finally:
+        os.close(lock)
 
 
 def _opened(path: Path) -> int:

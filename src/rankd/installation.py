@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from rankd.boards import Boards
 from rankd.clock import SystemClock
-from rankd.compose import open_boards
 from rankd.config.checks import is_in_redis, is_shared
 from rankd.config.loading import data_folder, open_settings
 from rankd.config.model import Config
 from rankd.errors import InvalidValue
+from rankd.folder import note_server
+from rankd.node.open_embedded import open_boards
 from rankd.registry.credentials import Credentials
 from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
 
@@ -52,6 +53,10 @@ class Installation(Protocol):
         """Make an administrator's key where there never was one, and return the file it is in."""
         ...
 
+    def note_server(self, url: str) -> None:
+        """Note where the server of these boards listens, for commands that cannot open them beside it."""
+        ...
+
 
 class Embedded:
     """Everything in one folder and one process."""
@@ -75,6 +80,10 @@ class Embedded:
     def first_key(self, credentials: Credentials) -> Path | None:
         """Make the first key, in the folder."""
         return first_admin_key(self._folder, credentials)
+
+    def note_server(self, url: str) -> None:
+        """Note it in the folder."""
+        note_server(self._folder, url)
 
 
 class _OnPostgres:
@@ -100,9 +109,13 @@ class _OnPostgres:
 class Nodes(_OnPostgres):
     """Every process ranks in an engine of its own."""
 
+    def note_server(self, url: str) -> None:
+        """Note it in the node's folder."""
+        note_server(Path(self._config.ranks.folder).expanduser(), url)
+
     def open_boards(self, progress: Progress | None = None) -> Boards:
         """Open a node: load its newest checkpoint, and follow the rest of the ledger."""
-        from rankd.node.opening import open_node  # noqa: PLC0415 - its driver is an extra
+        from rankd.node.open_node import open_node  # noqa: PLC0415 - its driver is an extra
 
         config = self._config
         settings: dict[str, Any] = open_settings(config)
@@ -118,6 +131,9 @@ class Nodes(_OnPostgres):
 
 class Thin(_OnPostgres):
     """Ranks are in Redis, where a projector mirrors them."""
+
+    def note_server(self, _url: str) -> None:
+        """Note nothing: any command opens the boards beside it."""
 
     def open_boards(self, progress: Progress | None = None) -> Boards:
         """Open the boards as one of many processes; there is nothing to replay, so `progress` is not told anything."""

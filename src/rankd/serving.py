@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import signal
 import sys
@@ -41,8 +42,9 @@ from rankd.config.model import Config
 from rankd.installation import OpenCredentials, installation_of
 
 SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
-REFRESH_EVERY_S = 0.25  # how soon a new or revoked key is noticed
 STOP_POLL_S = 0.01
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how a server is asked that listens on all of them
+FULL_COLLECTION_AFTER = 100  # collections of younger objects; Python's own 10 are reached by three bursts of requests
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")
@@ -86,9 +88,10 @@ class _Serving:
         self._app.routes.observe(UNMATCHED, status, 0.0)
 
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        installation = installation_of(self._config)
+        installation, host = installation_of(self._config), self._config.server.host
         boards = await loop.run_in_executor(None, installation.open_boards)
         try:
+            installation.note_server(self._url(_ANY_ADDRESS.get(host, host)))
             with installation.open_credentials() as credentials:
                 _tell_of_first_key(installation.first_key(credentials))
                 await self._serve_boards(loop, boards, credentials)
@@ -117,11 +120,11 @@ class _Serving:
         description = describe(CALLS, version("rankd"))
         service.description = StaticBody(msgspec.json.encode(description))
         service.docs_page, service.docs_policy = StaticBody(docs_page(description)), docs_policy()
-        refreshing = asyncio.create_task(_refresh(loop, credentials))
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
         self._app.start(service)
-        _log.info("ready on %s", self._address)
+        keep_collections_short()
+        _log.info("ready on %s", self._url(config.server.host))
         stopping = threading.Event()
         beside = self._beside
         playing = None if beside is None else loop.run_in_executor(None, lambda: beside(boards, stopping))
@@ -132,7 +135,6 @@ class _Serving:
             stopping.set()
             if playing is not None:
                 await playing
-            refreshing.cancel()
             sharing.cancel()
             live.stop()
             await loop.run_in_executor(None, service.stop)
@@ -154,11 +156,8 @@ class _Serving:
         while self._app.open and loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
 
-    @property
-    def _address(self) -> str:
-        server = self._config.server
-        host = f"[{server.host}]" if ":" in server.host else server.host
-        return f"{self._server.scheme}://{host}:{self._server.port}"
+    def _url(self, host: str) -> str:
+        return f"{self._server.scheme}://{f'[{host}]' if ':' in host else host}:{self._server.port}"
 
     def _sources(self, boards: Boards, service: Service) -> Sources:
         return Sources(
@@ -176,20 +175,21 @@ class _Serving:
         )
 
 
-async def _refresh(loop: asyncio.AbstractEventLoop, credentials: OpenCredentials) -> None:
-    """Notice keys that were made or revoked by another process."""
-    while True:
-        await asyncio.sleep(REFRESH_EVERY_S)
-        try:
-            await loop.run_in_executor(None, credentials.refresh)
-        except Exception as problem:
-            _log.warning("credentials cannot be read again: %s", problem)
-
-
 def _keep_memory_small() -> None:
     """Let large blocks go back to the system when they are freed; glibc would learn to keep them for the next."""
     with suppress(OSError, AttributeError):  # another C library has its own ways
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
+
+
+def keep_collections_short() -> None:
+    """Leave what is there when the server is ready, code and boards, out of garbage collections.
+
+    To look through it takes some 100 ms for a thousand boards, in which nobody is answered. What is frozen is still
+    freed when nothing refers to it.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 
 
 def _tell_of_first_key(path: Path | None) -> None:

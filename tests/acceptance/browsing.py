@@ -24,7 +24,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-WAIT_S = 15.0
+WAIT_S = 60.0
 # Counts what is animated, and notes what the policy refused.
 WATCH = """
 window.animated = 0;

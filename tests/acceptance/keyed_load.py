@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 import httpx
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import WAIT_S, join_all, wait_until
 
 from rankd.domain.position import parse_positions, tokens
 
@@ -54,6 +54,7 @@ class KeyedLoad:
         self.repeats = 0
         self.reads = 0
         self.answers: Counter[str] = Counter()  # that were not as they should be, by status and code
+        self.refusals: dict[str, Counter[str]] = {}  # the same, by the address of the server
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         self._threads.append(threading.Thread(target=self._read))
         self._may_go_on.set()
@@ -83,8 +84,7 @@ class KeyedLoad:
     def close(self) -> None:
         self._stop.set()
         self._may_go_on.set()
-        for thread in self._threads:
-            thread.join()
+        join_all(self._threads)
 
     def check(self, *servers: Serving) -> None:
         """Fail unless every one of these servers ranks exactly what was acknowledged, and all answer the same."""
@@ -162,12 +162,11 @@ class KeyedLoad:
             try:
                 answer = client.post("/v1/scores", json=score, headers={"Idempotency-Key": key})
             except httpx.TransportError as problem:
-                with self._lock:
-                    self.answers[type(problem).__name__] += 1
+                self._note(server, type(problem).__name__)
                 continue
             if answer.status_code in TAKEN:
                 return dict(answer.json())
-            self._note(answer)
+            self._note(server, f"{answer.status_code} {answer.json()['code']}")
             if answer.status_code != UNAVAILABLE:
                 break
         return None
@@ -180,21 +179,26 @@ class KeyedLoad:
             server = self._servers[number % len(self._servers)]
             client = clients.get(server.url) or clients.setdefault(server.url, server.client())
             for path in ("top", f"players/p{number % PLAYERS:02}", "distribution"):
-                answer = client.get(f"/v1/boards/{SCORED[number % 2]}/{path}")
+                try:
+                    answer = client.get(f"/v1/boards/{SCORED[number % 2]}/{path}")
+                except httpx.TransportError as problem:
+                    self._note(server, type(problem).__name__)
+                    continue
                 self.reads += 1
                 if answer.status_code not in (200, 404):
-                    self._note(answer)
+                    self._note(server, f"{answer.status_code} {answer.json()['code']}")
             self._pause.wait(PAUSE_S)
         for client in clients.values():
             client.close()
 
-    def _note(self, answer: httpx.Response) -> None:
+    def _note(self, server: Serving, problem: str) -> None:
         with self._lock:
-            self.answers[f"{answer.status_code} {answer.json()['code']}"] += 1
+            self.answers[problem] += 1
+            self.refusals.setdefault(server.url, Counter())[problem] += 1
 
     def _wait_for_a_turn(self) -> bool:
         """Wait while everybody shall; tell whether to go on."""
         if not self._may_go_on.is_set():
             self._idle.release()
-            self._may_go_on.wait()
+            assert self._may_go_on.wait(WAIT_S)
         return not self._stop.is_set()

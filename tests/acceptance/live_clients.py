@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 RECV_BYTES = 65_536
 
 

@@ -45,7 +45,6 @@ def make_version(
     _raise(package / "ledger/event.py", "PAYLOAD_VERSION", payload_known)
     _raise(package / "ledger/event.py", "PAYLOAD_WRITTEN", payload_written)
     _raise(package / "projection/checkpoints.py", "FORMAT", saved)
-    _raise(package / "projection/snapshots.py", "STATE_VERSION", saved)
     for schema in _SCHEMAS:
         for _ in range(scripts):
             before = len(list((package / schema).glob("*.sql")))

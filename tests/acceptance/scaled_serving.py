@@ -1,4 +1,4 @@
-"""A whole scaled-out installation of real processes: PostgreSQL, Redis, projectors and API servers."""
+"""Whole installations of real processes on PostgreSQL: API servers with projectors and Redis, or nodes that rank."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psycopg
 from tests.servers.postgres import PostgresServer, running_postgres
 from tests.servers.redis import RedisServer, running_redis
 
@@ -21,13 +22,12 @@ from rankd.scaled.compose import migrate
 from .serving import STOP_S, Serving, free_port
 
 
-class Installation:
-    """Servers that run, and what is needed to talk to them."""
+class OnPostgres:
+    """Servers on one ledger, and what is needed to talk to them."""
 
-    def __init__(self, folder: Path, postgres: PostgresServer, redis: RedisServer, environment: Mapping[str, str]):
+    def __init__(self, folder: Path, postgres: PostgresServer, environment: Mapping[str, str]):
         self.folder = folder
         self.postgres = postgres
-        self.redis = redis
         self.database = postgres.make_database()
         self.ledger_url = postgres.url(self.database)
         migrate(self.ledger_url)
@@ -35,7 +35,6 @@ class Installation:
         self._environment = {
             **known,
             "RANKD_LEDGER_URL": self.ledger_url,
-            "RANKD_RANKS_URL": redis.url,
             "RANKD_SERVER_LOG_FORMAT": "json",
             **environment,
         }
@@ -51,17 +50,15 @@ class Installation:
 
     def serve(self, **environment: str) -> Serving:
         """Start an API process that takes requests."""
-        port = free_port()
-        log = self.folder / f"serve-{port}.log"
-        process = self._start(log, {"RANKD_SERVER_PORT": str(port), **environment}, "serve")
-        serving = Serving(process, f"http://127.0.0.1:{port}", self.folder, log)
+        serving = self.start_serving(free_port(), **environment)
         serving.wait_until_ready()
         return serving
 
-    def project(self, name: str = "a", **environment: str) -> subprocess.Popen[bytes]:
-        """Start a projector; its log is project-<name>.log."""
-        folder = {"RANKD_PROJECTOR_FOLDER": str(self.folder / f"projector-{name}")}
-        return self._start(self.folder / f"project-{name}.log", {**folder, **environment}, "project")
+    def start_serving(self, port: int, **environment: str) -> Serving:
+        """Start an API process, and do not wait for it."""
+        log = self.folder / f"serve-{port}.log"
+        process = self._start(log, {"RANKD_SERVER_PORT": str(port), **environment}, "serve")
+        return Serving(process, f"http://127.0.0.1:{port}", self.folder, log)
 
     def _start(self, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:
         with log.open("ab") as written:
@@ -81,6 +78,60 @@ class Installation:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait(STOP_S)
+
+
+class Installation(OnPostgres):
+    """API servers that hold nothing, projectors, and a Redis with the ranks."""
+
+    def __init__(self, folder: Path, postgres: PostgresServer, redis: RedisServer, environment: Mapping[str, str]):
+        super().__init__(folder, postgres, {"RANKD_RANKS_URL": redis.url, **environment})
+        self.redis = redis
+
+    def project(self, name: str = "a", **environment: str) -> subprocess.Popen[bytes]:
+        """Start a projector; its log is project-<name>.log."""
+        folder = {"RANKD_PROJECTOR_FOLDER": str(self.folder / f"projector-{name}")}
+        return self._start(self.folder / f"project-{name}.log", {**folder, **environment}, "project")
+
+
+class Nodes(OnPostgres):
+    """Servers that rank in engines of their own, each with a folder of its own."""
+
+    def node(self, name: str, port: int | None = None, **environment: str) -> Serving:
+        """Start a node that takes requests; its folder is node-<name>."""
+        serving = self.start_node(name, port, **environment)
+        serving.wait_until_ready()
+        return serving
+
+    def start_node(self, name: str, port: int | None = None, **environment: str) -> Serving:
+        """Start a node, and do not wait for it."""
+        folder = {"RANKD_RANKS_FOLDER": str(self.node_folder(name))}
+        return self.start_serving(port or free_port(), **{**folder, **environment})
+
+    def node_folder(self, name: str) -> Path:
+        """Return the folder of a node."""
+        return self.folder / f"node-{name}"
+
+    def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command with a node's configuration, to its end."""
+        return self.run(*arguments, RANKD_RANKS_FOLDER=str(self.node_folder(name)))
+
+    def lease_holder(self) -> int:
+        """Return the process that got the lease last."""
+        with psycopg.connect(self.ledger_url) as connection:
+            row = connection.execute("SELECT holder FROM rankd.projectors WHERE name = 'nodes'").fetchone()
+        name = "" if row is None or row[0] is None else str(row[0])
+        return int(name.rpartition(":")[2] or 0)
+
+
+@contextmanager
+def nodes_installed(folder: Path, environment: Mapping[str, str] = {}) -> Iterator[Nodes]:
+    """Run PostgreSQL with a migrated ledger, and stop everything at the end."""
+    with running_postgres() as postgres:
+        nodes = Nodes(folder, postgres, environment)
+        try:
+            yield nodes
+        finally:
+            nodes.stop()
 
 
 @contextmanager

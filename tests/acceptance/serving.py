@@ -9,14 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_S = 30.0
-STOP_S = 30.0
+READY_S = 60.0
+STOP_S = 60.0
+POLL_S = 0.02
 
 
 class Serving:
@@ -36,14 +37,13 @@ class Serving:
     def client(self, token: str | None = None, timeout_s: float = 10.0) -> httpx.Client:
         """Return a client with a credential, or with none."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s)
+        # Nothing here talks TLS, and to read the authorities that everybody trusts takes 30 ms for each client.
+        return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, verify=False)  # noqa: S501
 
-    def wait_until_known(self, token: str) -> None:
-        """Wait until the server has noticed a key that another process made: within a second."""
-        deadline = time.monotonic() + 5
+    def assert_known(self, token: str) -> None:
+        """Assert that a key which another process made a moment ago holds in the first request."""
         with self.client(token) as client:
-            while client.get("/v1/boards").status_code == 401:
-                assert time.monotonic() < deadline
+            assert client.get("/v1/boards").status_code != 401
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and wait for the end."""
@@ -53,15 +53,20 @@ class Serving:
     def wait_until_ready(self) -> None:
         """Wait until requests are taken."""
         deadline = time.monotonic() + READY_S
-        while True:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the server ended with {self.process.returncode}: {self.log.read_text()}")
-            try:
-                if httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < deadline, self.log.read_text()
+        with self.client() as anybody:
+            while not self._is_ready(anybody):
+                if self.process.poll() is not None:
+                    raise AssertionError(f"the server ended with {self.process.returncode}: {self.log.read_text()}")
+                assert time.monotonic() < deadline, self.log.read_text()
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(POLL_S)
+
+    @staticmethod
+    def _is_ready(anybody: httpx.Client) -> bool:
+        try:
+            return anybody.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
 
 
 def free_port() -> int:

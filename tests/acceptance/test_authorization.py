@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 import jwt
 import pytest
+from tests.timing import BUSY_MACHINE
 
 from rankd.api.calls import Call
 from rankd.api.examples import EXAMPLES
@@ -98,7 +99,7 @@ def stage(server: Serving) -> Stage:
         for player in ("alice", "bob"):
             sent = {"board": "arcade", "player": player, "score": 5}
             assert admin.post("/v1/scores", json=sent).status_code == 200
-        server.wait_until_known(str(tokens["scores"]))
+        server.assert_known(str(tokens["scores"]))
     return Stage(server, tokens)
 
 
@@ -203,16 +204,17 @@ def test_a_player_may_not_set_what_scopes_are_ranked_by(staged: Stage) -> None:
         assert alice.put("/v1/players/alice", json={"attributes": {"level": "9"}}).status_code == NO
 
 
+@pytest.mark.timed
 def test_a_revoked_key_is_refused_within_a_second(staged: Stage) -> None:
     with SqliteCredentials(staged.server.folder, SystemClock()) as credentials:
         credential, token = credentials.create("short", [Scope.SCORES_WRITE])
-        staged.server.wait_until_known(token)
+        staged.server.assert_known(token)
         credentials.revoke(credential.id)
     began = time.monotonic()
     with staged.server.client(token) as client:
         while known(client) != WHO:
-            assert time.monotonic() - began < 5
-    assert time.monotonic() - began < 1.5
+            assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 1.5 * BUSY_MACHINE
 
 
 ATTACKS: dict[str, Callable[[], str]] = {

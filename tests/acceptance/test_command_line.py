@@ -15,10 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.servers.processes import killed_at_the_end
 
 from .serving import serving
 
 WAIT_S = 60
+AGAIN_S = 15
 HOLD = "import rankd, sys\nwith rankd.open('rankd-data'):\n    print('open', flush=True)\n    sys.stdin.read()\n"
 
 Ran = subprocess.CompletedProcess[str]
@@ -52,8 +54,10 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Run:
 
 
 # A shell lets what it runs in the background ignore interruptions, and so does whatever that runs.
+pytestmark = pytest.mark.timeout(300)  # some thirty processes, one after the other
 LISTENING = """
 import os, signal, sys
+
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
@@ -116,13 +120,15 @@ def test_errors_are_sentences_with_their_exit_codes(run: Run, tmp_path: Path) ->
 def test_a_folder_that_another_process_uses_is_left_alone(
     run: Run, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
@@ -132,8 +138,16 @@ def test_a_folder_that_another_process_uses_is_left_alone(
         assert holder.wait(WAIT_S) == 0
 
     assert locked.returncode == 4
-    assert f"rankd-data is in use by process {holder.pid}; use --url http://127.0.0.1:8080" in locked.stderr
+    assert f"rankd-data is in use by process {holder.pid}; stop it first" in locked.stderr
     assert json.loads(said(made))["token"].startswith("rk_")
+
+
+def test_a_folder_that_a_server_uses_is_named_with_the_servers_url(run: Run, tmp_path: Path) -> None:
+    with serving(tmp_path / "scores", config='[server]\nhost = "0.0.0.0"\n') as server:
+        locked = run("top", "arcade", "--data", "scores")
+
+    assert locked.returncode == 4
+    assert f"scores is in use by process {server.process.pid}; use --url {server.url}, or stop it" in locked.stderr
 
 
 def test_a_reader_that_has_enough_is_no_error(run: Run, tmp_path: Path, environment: dict[str, str]) -> None:
@@ -141,12 +155,14 @@ def test_a_reader_that_has_enough_is_no_error(run: Run, tmp_path: Path, environm
     scores = "".join(f"player-{number:060},{number}\n" for number in range(3_000))
     said(run("import", "arcade", "-", "--format", "csv", sent=f"player,score\n{scores}"))
     for arguments in (["top", "arcade", "-n", "1000"], ["export", "arcade", "-"]):
-        with subprocess.Popen(
-            [sys.executable, "-m", "rankd", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        with killed_at_the_end(
+            subprocess.Popen(
+                [sys.executable, "-m", "rankd", *arguments],
+                cwd=tmp_path,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         ) as writer:
             assert writer.stdout is not None
             assert writer.stderr is not None
@@ -167,8 +183,10 @@ def test_a_terminal_gets_a_table_in_colours(run: Run, tmp_path: Path, environmen
 
 def on_a_terminal(arguments: list[str], folder: Path, environment: dict[str, str]) -> str:
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "rankd", *arguments], cwd=folder, env=environment, stdout=theirs, stderr=theirs
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-m", "rankd", *arguments], cwd=folder, env=environment, stdout=theirs, stderr=theirs
+        )
     ) as shown:
         os.close(theirs)
         pieces = []
@@ -185,11 +203,13 @@ def on_a_terminal(arguments: list[str], folder: Path, environment: dict[str, str
 
 def test_an_interruption_ends_it_silently(tmp_path: Path, environment: dict[str, str]) -> None:
     os.mkfifo(tmp_path / "slow.toml")
-    with subprocess.Popen(
-        [sys.executable, "-c", LISTENING, "-m", "rankd", "boards", "put", "arcade", "slow.toml"],
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING, "-m", "rankd", "boards", "put", "arcade", "slow.toml"],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+        )
     ) as waiting:
         assert waiting.stderr is not None
         writer = opened_when_read(tmp_path / "slow.toml")
@@ -199,12 +219,15 @@ def test_an_interruption_ends_it_silently(tmp_path: Path, environment: dict[str,
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Press the key until it ends: one that comes between opening and reading is taken for one that came before."""
+    """Press the key until it ends: one that comes between opening and reading is taken for one that came before.
+
+    Not soon again: one that comes while the interpreter ends kills it.
+    """
     deadline = time.monotonic() + WAIT_S
     while process.poll() is None and time.monotonic() < deadline:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1)
+            process.wait(AGAIN_S)
 
 
 def opened_when_read(fifo: Path) -> int:

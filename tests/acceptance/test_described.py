@@ -176,9 +176,9 @@ def test_garbage_is_no_credential_not_even_where_none_is_needed(
 @pytest.fixture(scope="module")
 def players_token(server: Serving) -> str:
     command = [sys.executable, "-m", "rankd", "token", "--data", str(server.folder), "--player", "alice", "--json"]
-    made = subprocess.run(command, capture_output=True, check=True)
+    made = subprocess.run(command, capture_output=True, timeout=60, check=True)
     token = str(json.loads(made.stdout)["token"])
-    server.wait_until_known(token)
+    server.assert_known(token)
     return token
 
 

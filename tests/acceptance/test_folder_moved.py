@@ -19,7 +19,7 @@ from .serving import Serving, serving, start
 
 CONFIG = "[boards.arcade]\n"
 LOCKED = 4
-ENDS_S = 30.0
+ENDS_S = 60.0
 NOTICED_S = 10.0  # of a check five times a second
 FILES = ("ledger.db", "ledger.db-wal", "ledger.db-shm")
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.servers.waiting import WAIT_S
+from tests.timing import BUSY_MACHINE
 
 from .serving import Serving, serving
 
@@ -182,20 +184,22 @@ def test_a_batch_of_nothing_is_refused(admin: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "events")
 
 
+@pytest.mark.timed
 def test_a_slow_sender_of_a_body_is_cut_off(server: Serving) -> None:
     with connection(server) as link:
         link.sendall(head(server, "/v1/scores", 50) + b"{")
         began = time.monotonic()
         assert b" 408 " in link.recv(4_096).split(b"\r\n")[0]
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 5 * BUSY_MACHINE
 
 
+@pytest.mark.timed
 def test_a_slow_sender_of_headers_is_cut_off(server: Serving) -> None:
     with connection(server) as link:
         link.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ")
         began = time.monotonic()
         assert b" 200 " not in link.recv(4_096)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 10 * BUSY_MACHINE
 
 
 def test_headers_without_end_are_refused(server: Serving) -> None:
@@ -208,6 +212,7 @@ def test_headers_without_end_are_refused(server: Serving) -> None:
         assert b" 200 " not in answer
 
 
+@pytest.mark.timed
 def test_many_connections_that_say_nothing_keep_nobody_from_being_served(server: Serving) -> None:
     silent = [connection(server) for _ in range(300)]
     try:
@@ -215,12 +220,13 @@ def test_many_connections_that_say_nothing_keep_nobody_from_being_served(server:
             began = time.monotonic()
             for _ in range(50):
                 assert anybody.get("/healthz").status_code == 200
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 5 * BUSY_MACHINE
     finally:
         for link in silent:
             link.close()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("piece", ["http://", "_", "://user:", "bearer "])
 def test_a_name_of_a_megabyte_keeps_nobody_waiting(server: Serving, piece: str) -> None:
     hostile = b'{"' + piece.encode() * (1_000_000 // len(piece)) + b'":1}'
@@ -232,10 +238,10 @@ def test_a_name_of_a_megabyte_keeps_nobody_waiting(server: Serving, piece: str) 
             assert anybody.get("/v1/boards/arcade/players/alice").status_code == 200
             waited_s.append(time.monotonic() - began)
 
-    for answer in refused.result():
+    for answer in refused.result(WAIT_S):
         assert answer.status_code == 422
         assert len(answer.json()["errors"][0]["field"]) <= 80
-    assert max(waited_s) < 1  # 3 s and more, when a name was masked before it was cut
+    assert max(waited_s) < 1 * BUSY_MACHINE  # 3 s and more, when a name was masked before it was cut
 
 
 def test_another_kind_of_body_is_refused(admin: httpx.Client) -> None:
@@ -304,7 +310,7 @@ def test_the_bad_line_of_a_batch_is_named(admin: httpx.Client) -> None:
 
 def connection(server: Serving) -> socket.socket:
     host, _, port = server.url.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=15)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def head(server: Serving, path: str, length: int | None) -> bytes:

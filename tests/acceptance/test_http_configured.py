@@ -67,7 +67,7 @@ def test_a_certificate_and_its_key_make_it_tls(tmp_path: Path) -> None:
 def add_player(server: Serving, player: str) -> str:
     with SqliteCredentials(server.folder, SystemClock()) as credentials:
         token = credentials.create(player, [], player=player)[1]
-    server.wait_until_known(token)
+    server.assert_known(token)
     return token
 
 

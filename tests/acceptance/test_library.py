@@ -15,10 +15,10 @@ from typing import Any
 
 import apsw
 import pytest
+from tests.servers.processes import killed_at_the_end
 
 import rankd
 from rankd import Boards, ManualClock
-from rankd.compose import running_of
 from rankd.errors import (
     Behind,
     Closed,
@@ -29,6 +29,7 @@ from rankd.errors import (
     LedgerUnavailable,
     LedgerUnreadable,
 )
+from rankd.node.open_embedded import embedded_of
 
 NOON = 1_777_896_000_000  # 2026-05-04T12:00:00Z
 WAIT_S = 60
@@ -171,7 +172,9 @@ def test_a_folder_open_in_another_process_is_refused_until_that_ends(tmp_path: P
         "sys.stdin.read()\n"
         "boards.close()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with killed_at_the_end(
+        subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"open\n"
@@ -185,7 +188,7 @@ def test_a_folder_open_in_another_process_is_refused_until_that_ends(tmp_path: P
 def test_a_folder_is_free_once_closed_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     """A child made by fork has a copy of every open file, the lock among them."""
     boards = rankd.open(tmp_path)
-    inherited = [os.dup(opened) for opened in running_of(boards)._lock._held]
+    inherited = [os.dup(opened) for opened in embedded_of(boards)._lock._held]
     boards.close()
     try:
         rankd.open(tmp_path).close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -20,6 +21,7 @@ from .live_clients import Socket, event_stream, wait_for, web_socket
 from .serving import Serving, serving
 
 PER_S = 3
+REFUSED_S_MAX = 20.0
 LIMITED = f"""
 [server]
 trusted_proxies = ["127.0.0.1"]
@@ -52,12 +54,24 @@ def add_player(server: Serving, player: str) -> tuple[str, str]:
     with SqliteCredentials(server.folder, SystemClock()) as credentials:
         made, token = credentials.create(player, [], player=player)
         another = credentials.create(f"{player}'s service", [Scope.SCORES_WRITE])[1]
-    server.wait_until_known(another)  # which counts against nobody's limit
+    server.assert_known(another)  # which counts against nobody's limit
     return made.id, token
 
 
 def asked(client: httpx.Client, path: str, address: str, count: int = 4 * PER_S) -> list[httpx.Response]:
     return [client.get(path, headers={"X-Forwarded-For": address}) for _ in range(count)]
+
+
+def given_ticket(client: httpx.Client) -> str:
+    """Ask for a ticket until one is given."""
+    given: list[httpx.Response] = []
+
+    def is_given() -> bool:
+        given.append(client.post("/v1/stream/tickets"))
+        return given[-1].status_code == 200
+
+    wait_for(is_given)
+    return str(given[-1].json()["ticket"])
 
 
 # Addresses are taken once each: a bucket of one test is full whatever the others did.
@@ -115,6 +129,54 @@ def test_credentials_that_do_not_hold_are_counted_by_address(limited: Serving) -
     assert set(found) == {401, 429}
 
 
+def test_what_is_refused_for_want_of_a_credential_is_counted_by_address(limited: Serving) -> None:
+    with limited.client() as anybody:
+        found = [answer.status_code for answer in asked(anybody, "/v1/players/p/friends", "192.0.2.34")]
+
+    assert found[0] == 401
+    assert set(found) == {401, 429}
+
+
+def test_handshakes_at_a_wrong_path_are_counted_by_address(limited: Serving) -> None:
+    address = ("X-Forwarded-For", "192.0.2.36")
+    found = [handshake(limited, address, path="/v1/other") for _ in range(4 * PER_S)]
+
+    assert found[0] == 404
+    assert set(found) == {404, 429}
+
+
+def test_a_ticket_is_kept_by_whoever_is_refused_for_asking_too_often(limited: Serving) -> None:
+    _, token = add_player(limited, "gina")
+
+    def opened(ticket: str) -> int | None:
+        with event_stream(limited.url, "top:arcade", more=f"&ticket={ticket}") as stream:
+            return stream.status
+
+    with limited.client(token) as gina:
+
+        def refused_ticket() -> str:
+            """Return a ticket that was refused with 429."""
+            deadline = time.monotonic() + REFUSED_S_MAX
+            while time.monotonic() < deadline:
+                ticket = given_ticket(gina)
+                asked(gina, "/v1/boards", "192.0.2.37")
+                if opened(ticket) == 429:
+                    return ticket
+            raise AssertionError("nothing was refused")
+
+        ticket = refused_ticket()
+
+    statuses: list[int | None] = []
+
+    def is_opened() -> bool:
+        statuses.append(opened(ticket))
+        return statuses[-1] == 200
+
+    wait_for(is_opened)
+    assert set(statuses) <= {200, 429}
+    wait_for(lambda: opened(ticket) == 401)
+
+
 def test_tickets_that_were_never_given_are_counted_by_address(limited: Serving) -> None:
     addresses = (f"198.51.100.{number}" for number in range(256))
 
@@ -149,18 +211,8 @@ def test_a_player_who_comes_with_tickets_is_counted_as_the_player(limited: Servi
     """Whatever addresses the tickets are used from."""
     _, token = add_player(limited, "alice")
 
-    def ticket() -> str:
-        with limited.client(token) as alice:
-            given: list[httpx.Response] = []
-
-            def is_given() -> bool:
-                given.append(alice.post("/v1/stream/tickets"))
-                return given[-1].status_code == 200
-
-            wait_for(is_given)
-            return str(given[-1].json()["ticket"])
-
-    tickets = [ticket() for _ in range(2 * PER_S)]
+    with limited.client(token) as alice:
+        tickets = [given_ticket(alice) for _ in range(2 * PER_S)]
     links = [socket_from(limited, f"192.0.2.{40 + n}", f"?ticket={one}") for n, one in enumerate(tickets)]
     try:
         wait_for(lambda: any(link.connection.close_code == 1013 for link in links))
@@ -172,9 +224,9 @@ def test_a_player_who_comes_with_tickets_is_counted_as_the_player(limited: Servi
 # Origins and headers
 
 
-def handshake(server: Serving, *headers: tuple[str, str]) -> int:
+def handshake(server: Serving, *headers: tuple[str, str], path: str = "/v1/ws") -> int:
     """Return the status of the answer to a WebSocket handshake."""
-    url = f"{server.url.replace('http', 'ws', 1)}/v1/ws"
+    url = f"{server.url.replace('http', 'ws', 1)}{path}"
     try:
         with connect(url, additional_headers=headers, compression=None, proxy=None):
             return 101
@@ -198,12 +250,25 @@ def test_pages_of_other_origins_open_no_web_socket(server: Serving, origin: str)
     assert handshake(server, ("Origin", origin)) == 403
 
 
+def test_a_handshake_is_refused_as_any_other_request_is(server: Serving) -> None:
+    url = server.url.replace("http", "ws", 1)
+    with pytest.raises(InvalidStatus) as refused:
+        connect(f"{url}/v1/other", compression=None, proxy=None)
+    answer = refused.value.response
+    problem = msgspec.json.decode(answer.body or b"")
+
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, problem["status"], problem["code"]) == (404, 404, "route_unknown")
+    assert handshake(server, ("Authorization", "Bearer rk_made_up")) == 401
+    assert handshake(server, path="/v1/ws?colour=red") == 422
+
+
 def test_a_header_that_means_two_things_is_refused(server: Serving) -> None:
     held = f"Bearer {server.admin_key}"
 
     assert handshake(server, ("Authorization", held)) == 101
-    assert handshake(server, ("Authorization", "Bearer rk_made_up"), ("Authorization", held)) in (400, 403)
-    assert handshake(server, ("Authorization", held), ("Authorization", held)) in (400, 403)
+    assert handshake(server, ("Authorization", "Bearer rk_made_up"), ("Authorization", held)) == 400
+    assert handshake(server, ("Authorization", held), ("Authorization", held)) == 400
 
 
 # Tickets
@@ -241,7 +306,7 @@ def test_a_ticket_of_a_key_that_has_expired_opens_nothing(tmp_path: Path) -> Non
         with SqliteCredentials(running.folder, SystemClock()) as credentials:
             ends = int(time.time() * 1_000) + 3_000
             token = credentials.create("frank", [], player="frank", expires_at=ends)[1]
-        running.wait_until_known(token)
+        running.assert_known(token)
         with running.client(token) as frank:
             ticket = frank.post("/v1/stream/tickets").json()["ticket"]
             wait_for(lambda: frank.get("/v1/boards").status_code == 401)

@@ -30,6 +30,7 @@ from .other_version import PACKAGE_VERSION, make_version
 from .scaled_serving import Installation, installed
 from .serving import STOP_S, Serving
 
+pytestmark = pytest.mark.timeout(300)  # many processes that start, one after the other
 SEED = int(os.environ.get("RANKD_SEED", "20"))
 SCHEMA = len(known_scripts())
 REGISTRY_SCHEMA = len(scripts_of("rankd.registry", "postgres_schema"))
@@ -204,6 +205,13 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
     define(installation, new, "arcade", score_max=1_000)  # what an old server has to follow, and cannot
     refused = submit(installation, old, "arcade", "dora", 9)
     assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ledger_newer")
+    with old.client() as client:
+        unready = client.get("/readyz")
+        assert (unready.status_code, unready.json()["code"]) == (UNAVAILABLE, "ledger_newer")
+        assert "upgrade rankd" in unready.json()["detail"]
+        assert client.get("/healthz").status_code == 200
+    with new.client() as client:
+        assert client.get("/readyz").status_code == 200
     assert submit(installation, new, "arcade", "alice", 2).status_code in (200, 202)
     assert installation.run("serve").returncode == ExitCode.DAMAGED
     with new.client() as client:
@@ -263,7 +271,8 @@ def test_a_folder_that_a_newer_version_has_used_is_ranked_without_its_snapshots(
 
     def run(code: str, environment: dict[str, str]) -> str:
         command = [sys.executable, "-c", f"import rankd\nwith rankd.open({str(folder)!r}) as boards:\n  {code}"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
 
     run("boards.define('arcade'); boards.submit('arcade', 'alice', 1); boards.snapshot()", newer)
     assert list((folder / "snapshots").iterdir())

@@ -11,6 +11,7 @@ from threading import Thread
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
+from tests.servers.waiting import join_all
 
 from .browsing import Browsing, chromium, put, rows, send, shows, until
 from .serving import Serving, free_port, serving
@@ -187,7 +188,7 @@ def elsewhere() -> Iterator[tuple[str, list[str]]]:
     thread.start()
     yield f"http://127.0.0.1:{listener.server_port}", held
     listener.shutdown()
-    thread.join()
+    join_all([thread])
     listener.server_close()
 
 

@@ -50,7 +50,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             tokens = {name: credentials.create(name, [], player=name)[1] for name in PLAYERS}
             tokens["reader"] = credentials.create("reader", [Scope.READ], player="alice")[1]
             tokens["service"] = credentials.create("service", [Scope.SCORES_WRITE])[1]
-        server.wait_until_known(tokens["service"])
+        server.assert_known(tokens["service"])
         with server.client(server.admin_key) as admin:
             scores = [
                 {"board": board, "player": player, "score": 100 - rank}

@@ -9,10 +9,11 @@ import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.fixtures_redis import needs_redis
 from tests.servers.waiting import wait_until
+from tests.timing import BUSY_MACHINE
 
 from .scaled_serving import installed
 
-HANGING_WAIT_S = 8.0
+HANGING_WAIT_S = 8.0 * BUSY_MACHINE
 READS = 20
 HOSTS = ("127.0.0.1", "localhost", "Error ", "connection to server")
 
@@ -27,7 +28,7 @@ def test_a_server_starts_while_redis_is_away_and_finds_it_when_it_comes(tmp_path
     with installed(tmp_path) as installation:
         installation.redis.stop()
         serving = installation.serve()
-        with serving.client(installation.admin, timeout_s=10) as client:
+        with serving.client(installation.admin, timeout_s=HANGING_WAIT_S) as client:
             assert client.put("/v1/boards/arcade", json={}).status_code == 200
             score = {"board": "arcade", "player": "alice", "score": 976}
             assert client.post("/v1/scores", json=score).status_code == 202
@@ -50,7 +51,7 @@ def test_ranks_of_boards_with_metadata_are_read_while_postgres(how: str, tmp_pat
     with installed(tmp_path) as installation:
         installation.project()
         serving, postgres = installation.serve(), installation.postgres
-        with serving.client(installation.admin, timeout_s=10) as client:
+        with serving.client(installation.admin, timeout_s=HANGING_WAIT_S) as client:
             assert client.put("/v1/boards/arcade", json={}).status_code == 200
             # A score for a board that Redis does not have yet is accepted: nobody knows what was kept before.
             wait_until(lambda: client.get("/v1/boards/arcade/top").status_code == 200)

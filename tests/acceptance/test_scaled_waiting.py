@@ -17,14 +17,16 @@ import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.fixtures_redis import needs_redis
 from tests.servers.waiting import wait_until
+from tests.timing import BUSY_MACHINE
 
 from .scaled_serving import Installation, installed
 from .serving import Serving
 
+pytestmark = pytest.mark.timeout(300)  # hundreds of connections on a busy machine
 WAITERS = 300  # more than there are threads, and more than may wait for one
 READS = 20
 LONG_MS = 60_000
-QUICK_S = 10.0  # far less than anybody waits here, and long for a busy machine
+QUICK_S = 8.0 * BUSY_MACHINE  # far less than anybody waits here
 LIMITS = {
     "RANKD_RANKS_AT_LEAST_WAIT_MS": str(LONG_MS),
     "RANKD_RANKS_CACHE_MS": "0",
@@ -131,7 +133,7 @@ def test_a_position_that_nobody_was_given_is_refused_and_holds_nobody_up(world: 
             )
             assert await read_everybody(client) < QUICK_S
             answers = [await one for one in waits]
-            assert time.monotonic() - began < LONG_MS / 1_000 / 2
+            assert time.monotonic() - began < LONG_MS / 1_000 - 10
         assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "behind")}
 
     asyncio.run(run())

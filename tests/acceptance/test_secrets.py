@@ -53,7 +53,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
             "token for figures": METRICS_TOKEN,
             "JWT": player,
         }
-        server.wait_until_known(made["token"])
+        server.assert_known(made["token"])
         with server.client(server.admin_key) as admin:
             said.append(admin.put("/v1/boards/relayed", json={"signing": "relay", "writes": "players"}).text)
             said.append(admin.put("/v1/boards/arcade", json={}).text)

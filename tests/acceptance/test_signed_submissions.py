@@ -82,7 +82,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             tokens = {name: credentials.create(name, [], player=name)[1] for name in ("alice", "bob")}
             for name in ("one", "two"):
                 tokens[name] = credentials.create(name, [Scope.SCORES_WRITE])[1]
-        server.wait_until_known(tokens["two"])
+        server.assert_known(tokens["two"])
         yield Stage(server, secrets, tokens)
 
 

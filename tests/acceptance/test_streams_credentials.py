@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import jwt
 import pytest
+from tests.timing import BUSY_MACHINE
 from websockets.exceptions import InvalidStatus
 
 from rankd.clock import SystemClock
@@ -63,6 +64,7 @@ def test_friends_are_watched_by_their_player_and_by_services(server: Serving, ki
                 assert (error.type, error.data["code"]) == ("error", code)
 
 
+@pytest.mark.timed
 @KINDS
 def test_a_connection_ends_when_its_token_does(server: Serving, kind: str) -> None:
     began = time.monotonic()
@@ -70,22 +72,23 @@ def test_a_connection_ends_when_its_token_does(server: Serving, kind: str) -> No
     assert watching.next().type == "snapshot"
 
     assert watching.end_code() == 4001
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 * BUSY_MACHINE
     watching.link.close()
 
 
+@pytest.mark.timed
 @KINDS
 def test_a_connection_ends_when_its_key_is_revoked(server: Serving, kind: str) -> None:
     with SqliteCredentials(server.folder, SystemClock()) as credentials:
         credential, key = credentials.create(f"watcher {kind}", [Scope.READ], player="bob")
-        server.wait_until_known(key)
+        server.assert_known(key)
         watching = Watching(server.url, kind, "friends:arcade:bob", token=key)
         assert watching.next().type == "snapshot"
         began = time.monotonic()
         credentials.revoke(credential.id)
 
     assert watching.end_code() == 4003
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 * BUSY_MACHINE
     watching.link.close()
 
 

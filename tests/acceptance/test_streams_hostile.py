@@ -21,14 +21,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.timing import BUSY_MACHINE
 
 from .impatient import impatient_serving
 from .live_clients import EventStream, wait_for
 from .serving import Serving
 
+pytestmark = pytest.mark.timed
 CLIENTS = 1_000
 PLACES = 1_100  # so that a thousand that are not given back are missed
-HEALTHZ_P99_S = 0.25
+HEALTHZ_P99_S = 0.25 * BUSY_MACHINE
 MIB = 1024 * 1024
 CONFIG = f"""
 [push]
@@ -91,7 +93,7 @@ class Beside:
         return pages * resource.getpagesize()
 
     def _ask(self) -> None:
-        with self._server.client(timeout_s=10) as anybody:
+        with self._server.client(timeout_s=30) as anybody:
             while not self._stop.is_set():
                 began = time.monotonic()
                 assert anybody.get("/healthz").status_code == 200
@@ -294,7 +296,7 @@ def test_headers_that_take_for_ever(server: Serving) -> None:
     for link in links:
         assert b" 200 " not in read_to_the_end(link)
         link.close()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 10 * BUSY_MACHINE
 
 
 def test_frames_of_many_megabytes(server: Serving) -> None:

@@ -147,6 +147,7 @@ MALFORMED: dict[str, Malformed] = {
     "a method with NUL": Malformed(line(b"G\0T /healthz HTTP/1.1")),
     "no method": Malformed(line(b" /healthz HTTP/1.1")),
     "TLS": Malformed(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2, either(408)),
+    "RTSP": Malformed(line(b"GET /healthz RTSP/1.0")),
     "nonsense": Malformed(b"\xff\xfe\xfd" * 1_000 + b"\r\n\r\n"),
     "nothing but NUL": Malformed(bytes(100_000), either(408, 431)),
 }

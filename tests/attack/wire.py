@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .target import Address
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 PIECE_BYTES = 1 << 18
 Result = TypeVar("Result")
 

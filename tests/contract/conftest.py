@@ -1,32 +1,53 @@
-"""Every rank store there is, and a board to write to; each contract test runs once per store."""
+"""Every rank store and every ledger there is, and a board to write to; each contract test runs once per adapter."""
 
 from __future__ import annotations
 
 import pkgutil
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
+from pathlib import Path
 
 import pytest
+from tests.contract.ledger_places import LedgerPlace, PostgresStorage, SqliteStorage, Storage
+from tests.servers.postgres import PostgresServer
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking, Rules
+from rankd.ledger.port import Ledger
 from rankd.projection.port import Applied, Batch, Change, Entry, Op, RankStore, Verdict, walk
 
 # Named rather than imported, so that an adapter that cannot be loaded fails its own tests and no others.
 STORES = {
     "reference": "rankd.projection.reference:ReferenceStore",
     "engine": "rankd.projection.engine:EngineStore",
-    "redis": "rankd.projection.redis.mirrored:MirroredStore",
-    "redis-cluster": "rankd.projection.redis.mirrored:MirroredStore",
+    "redis": "tests.servers.mirrored:MirroredStore",
+    "redis-cluster": "tests.servers.mirrored:MirroredStore",
 }
+# Slots matter where a test writes several boards, or keys of a board that the cluster keeps apart; elsewhere a cluster
+# does what one server does.
+ON_CLUSTER = (
+    "test_rank_store_batches",
+    "test_rank_store_captures",
+    "test_rank_store_instances",
+    "test_rank_store_threads",
+)
 CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
+LEDGERS = ["sqlite", "postgres-1", "postgres-3"]  # with the number of partitions, where that can be chosen
 
 Row = tuple[str, int] | tuple[str, int, int]
 
 
-@pytest.fixture(params=list(STORES))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store" in metafunc.fixturenames:
+        is_on_cluster = metafunc.module.__name__.rpartition(".")[2] in ON_CLUSTER
+        stores = [name for name in STORES if name != "redis-cluster" or is_on_cluster]
+        metafunc.parametrize("store", stores, indirect=True)
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest) -> RankStore:
     """An empty store."""
     clients = [request.getfixturevalue(CLIENTS[request.param])] if request.param in CLIENTS else []
@@ -114,3 +135,41 @@ def make_board(store: RankStore) -> MakeBoard:
 def board(make_board: MakeBoard) -> Board:
     """An empty board: the best score stays, more is better, who was there earlier stands first."""
     return make_board()
+
+
+MakeLedgerPlace = Callable[[], LedgerPlace]
+
+
+@pytest.fixture(params=LEDGERS)
+def make_ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLedgerPlace]:
+    """Make a place with an empty ledger; each is another one."""
+    kind, _, partitions = request.param.partition("-")
+    numbers = count()
+    with ExitStack() as made:
+
+        def storage() -> Storage:
+            if kind == "sqlite":
+                folder = tmp_path / str(next(numbers))
+                folder.mkdir()
+                return SqliteStorage(folder)
+            server: PostgresServer = request.getfixturevalue("postgres")
+            return PostgresStorage(made.enter_context(server.database()), int(partitions))
+
+        def make() -> LedgerPlace:
+            place = LedgerPlace(storage())
+            made.callback(place.close)
+            return place
+
+        yield make
+
+
+@pytest.fixture
+def ledger_place(make_ledger_place: MakeLedgerPlace) -> LedgerPlace:
+    """Where the ledger of the test is."""
+    return make_ledger_place()
+
+
+@pytest.fixture
+def ledger(ledger_place: LedgerPlace) -> Ledger:
+    """An empty ledger."""
+    return ledger_place.open()

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 from tests.servers.postgres import PostgresServer
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import WAIT_S, join_all, wait_until
 
 from rankd.clock import ManualClock
 from rankd.errors import Closed, InvalidValue, LedgerNewer, LedgerUnavailable
@@ -28,7 +28,7 @@ def outcomes(calls: list[Callable[[], object]]) -> list[object]:
     results: list[object] = []
 
     def run(call: Callable[[], object]) -> None:
-        together.wait()
+        together.wait(WAIT_S)
         try:
             results.append(call())
         except Exception as problem:
@@ -37,8 +37,7 @@ def outcomes(calls: list[Callable[[], object]]) -> list[object]:
     threads = [threading.Thread(target=run, args=(call,)) for call in calls]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
     return results
 
 

@@ -12,7 +12,7 @@ from tests.servers.waiting import wait_until
 from rankd.errors import LedgerUnavailable
 from rankd.scaled import lease as module
 from rankd.scaled.compose import migrate
-from rankd.scaled.lease import Lease
+from rankd.scaled.lease import NODES, Lease
 
 UNANSWERED_S_MAX = 20.0  # far from the minutes that a socket without limits waits
 
@@ -29,6 +29,20 @@ def test_one_has_it_and_another_gets_it_with_a_higher_epoch(postgres_url: str) -
     wait_until(second.claim)
     assert second.epoch == first.epoch + 1
     second.release()
+
+
+def test_projectors_and_nodes_have_a_lease_of_their_own(postgres_url: str) -> None:
+    migrate(postgres_url)
+    projector, node, other = (
+        Lease(postgres_url, "first"),
+        Lease(postgres_url, "a", NODES),
+        Lease(postgres_url, "b", NODES),
+    )
+    assert projector.claim()
+    assert node.claim()
+    assert not other.claim()
+    for lease in (projector, node, other):
+        lease.release()
 
 
 def test_its_session_tells_who_it_is_and_has_limits(postgres_url: str) -> None:

@@ -10,8 +10,9 @@ import pytest
 import rankd
 from rankd.clock import SystemClock
 from rankd.errors import FolderLocked, Refused
-from rankd.ledger.partitioned import Appended, PartitionedDraft
+from rankd.ledger.port import Appended, Draft
 from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node.open_embedded import embedded_of
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import is_team_scope
 from rankd.projection.state import State
@@ -48,7 +49,7 @@ def fill(folder: Path, seed: int) -> dict[str, tuple[int, int]]:
         boards.reset("xp", "daily")
         boards.set_player("ann", name="Ann", country="FR")
         boards.set_friends("ann", ["p2", "p3"])
-        ranked = digests(boards._running.applier.store)
+        ranked = digests(embedded_of(boards).rank_store)
     with SqliteCredentials(folder, SystemClock()) as credentials:
         first_admin_key(folder, credentials)
     return {text: found for text, found in ranked.items() if not is_team_scope(text)}
@@ -95,7 +96,7 @@ def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monk
     monkeypatch.setattr(moving, "BATCH_EVENTS", 7)
     append, appended = PostgresLedger.append, 0
 
-    def cut_off(self: PostgresLedger, draft: PartitionedDraft) -> Appended:
+    def cut_off(self: PostgresLedger, draft: Draft) -> Appended:
         nonlocal appended
         appended += 1
         if appended % 10 == 0:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.servers.redis import RedisServer
 from tests.servers.redis_contents import contents, engine_contents, generation_of, keys_of
+from tests.servers.waiting import join_all
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules, Ties
@@ -212,12 +213,17 @@ class LossyLine:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        for end in (self._listener, *self._ends):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        for thread in self._threads:
-            thread.join()
+        _break(self._listener)
+        join_all(self._threads[:1])  # after which no connection is added
+        for end in self._ends:
+            _break(end)
+        join_all(self._threads)
+
+
+def _break(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
 
 
 @pytest.fixture

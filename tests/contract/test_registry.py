@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.errors import Overloaded
 from rankd.ledger.database import Database
@@ -263,6 +264,17 @@ def test_mutual_friends_are_right_in_a_memory_of_any_size(
             assert registry.mutual_friends(player) == expected
 
 
+def test_an_id_within_another_one_makes_nobody_mutual(registry: Registry) -> None:
+    for player in ("alice", "a\\", 'a"', ","):
+        within = [f'x"{player}', f'x,"{player}', f'["{player}', f"{player}x", f"\\{player}"]
+        for friend in within:
+            registry.set_friends(friend, [other for other in within if other != player])
+        registry.set_friends("last", ["first", *within, player])
+        registry.set_friends(player, [*within, "last"])
+
+        assert registry.mutual_friends(player) == ["last"]
+
+
 def test_any_id_can_be_a_friend(registry: Registry) -> None:
     odd = ['x"alice', 'x,"alice', "alice,", "ali\\ce", "{alice}", "NULL", "日本", "al ice", "%s"]
     registry.set_friends("alice", odd)
@@ -343,8 +355,7 @@ def test_readers_never_miss_a_profile_while_memory_overflows(open_registry: Open
         threads = [threading.Thread(target=read, args=(player,)) for player in names]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        join_all(threads)
     finally:
         sys.setswitchinterval(switch_s)
     assert missed == []
@@ -369,7 +380,6 @@ def test_a_reader_who_read_before_a_change_does_not_bring_the_old_profile_back(r
     threads = [threading.Thread(target=work) for work in (change, read, read)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
     assert all(reads)
     assert registry.profile("alice") == Profile("alice", "29")

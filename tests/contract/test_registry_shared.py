@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 from tests.servers.postgres import PostgresServer
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import WAIT_S, join_all, wait_until
 
 from rankd.errors import LedgerNewer, LedgerUnavailable
 from rankd.ledger.postgres.ledger import migrate as migrate_ledger
@@ -163,7 +163,7 @@ def test_two_who_give_different_parts_of_a_profile_both_count(open_shared: OpenS
     together = threading.Barrier(len(parts))
 
     def fill(registry: PostgresRegistry, part: Profile) -> None:
-        together.wait()
+        together.wait(WAIT_S)
         registry.set_profile(part, only_given=True)
 
     registries = [open_shared() for _ in parts]
@@ -350,7 +350,6 @@ def run_at_once(calls: list[Callable[[], object]]) -> None:
     threads = [threading.Thread(target=run, args=(call,)) for call in calls]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
     if problems:
         raise problems[0]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from tests.servers.mirrored import KeepingReader, MirroredStore
+
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import (
     SCORE_BOUND_DEFAULT,
@@ -21,12 +23,11 @@ from rankd.domain.order import (
     Rules,
     Ties,
 )
+from rankd.domain.position import tokens
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import READ_ENTRIES_MAX, batch_of_rows
 from rankd.projection.redis.client import Call, Client
 from rankd.projection.redis.forms import choose_form
-from rankd.projection.redis.mirrored import MirroredStore
-from rankd.projection.redis.reader import RedisReader
 from rankd.projection.reference import ReferenceStore
 
 Row = tuple[str, int, int]
@@ -88,8 +89,8 @@ class Comparison:
     most_round_trips: dict[str, int] = field(default_factory=dict)
 
     @property
-    def reader(self) -> RedisReader:
-        return RedisReader(self.counting, lambda _: self.shards)
+    def reader(self) -> KeepingReader:
+        return KeepingReader(self.counting, lambda _: self.shards)
 
     @property
     def players(self) -> list[str]:
@@ -102,11 +103,12 @@ class Comparison:
     def same(self, read: str, *arguments: Any) -> None:
         """Ask both the same and compare the answers."""
         self.counting.round_trips = 0
-        seen = getattr(self.reader, f"read_{read}")(self.key, *arguments)
+        reader = self.reader
+        result = getattr(reader, read)(self.key, *arguments)
         trips = self.counting.round_trips
         self.most_round_trips[read] = max(self.most_round_trips.get(read, 0), trips)
-        assert seen.result == getattr(self.reference, read)(self.key, *arguments), (read, arguments)
-        assert seen.positions == {0: self.mirrored.position()}
+        assert result == getattr(self.reference, read)(self.key, *arguments), (read, arguments)
+        assert reader.query.position == tokens({0: self.mirrored.position().sequence})
 
     def ask_everything(self, rng: random.Random, times: int) -> None:
         """Ask every read `times` times, at random places of the board and beyond its ends."""

@@ -201,7 +201,7 @@ READS: list[Callable[[EngineStore, random.Random], None]] = [
 
 
 def test_every_read_beside_a_writer_is_of_one_instant() -> None:
-    seed = random.SystemRandom().randrange(2**32)
+    seed = random.randrange(2**32)
     engine = EngineStore()
     engine.apply(Batch(instances=[RESTS], players=PLAYERS[:1_000], score=array("q", [n % 10 for n in range(1_000)])))
     writer = Writer(engine, seed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.property.redis_comparison import ABSENT, BOARD_NUMBERS, SCORES, Counting, random_rows
+from tests.servers.mirrored import KeepingReader
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
@@ -20,15 +21,13 @@ from rankd.projection.redis.client import Client
 from rankd.projection.redis.estimates import scores_of_step, step_bounds, step_of
 from rankd.projection.redis.forms import choose_form
 from rankd.projection.redis.mirror import Mirror
-from rankd.projection.redis.reader import RedisReader
-from rankd.projection.redis.seen import Seen
 
 RANKINGS = [Ranking.ORDINAL, Ranking.COMPETITION]
 # By read: on one shard, and over several.
 ROUND_TRIPS = {
     "total": (1, 1),
     "scores": (1, 1),
-    "kept": (1, 1),
+    "kept_of_all": (1, 1),
     "rank": (1, 2),
     "ranks": (1, 2),
     "friends": (1, 2),
@@ -58,6 +57,13 @@ def rng() -> random.Random:
     return random.Random(seed)
 
 
+class Answer(NamedTuple):
+    """What a read returned, and whether it says that all of it is exact."""
+
+    result: Any
+    exact: bool
+
+
 class Board:
     """A board with exact_top in Redis, and the truth."""
 
@@ -76,7 +82,7 @@ class Board:
         mirror.write(self.key.board, shards, 0, [Move(0, 0, 1)], [change], time_ms=1)
         mirror.close()
         self.counting = Counting(client)
-        self.reader = RedisReader(self.counting, lambda _: shards)
+        self.reader = KeepingReader(self.counting, lambda _: shards)
         self.top = min(self.exact_top, players)
         self.places: dict[str, int] = {
             entry.player: entry.rank for entry in self.truth("range", 1, READ_ENTRIES_MAX).entries
@@ -86,12 +92,12 @@ class Board:
     def truth(self, read: str, *arguments: Any) -> Any:
         return getattr(self.engine, read)(self.key, *arguments)
 
-    def asked(self, read: str, *arguments: Any) -> Seen[Any]:
+    def asked(self, read: str, *arguments: Any) -> Answer:
         """Ask Redis, in as many round trips as may be."""
         self.counting.round_trips = 0
-        seen: Seen[Any] = getattr(self.reader, f"read_{read}")(self.key, *arguments)
+        result = getattr(self.reader, read)(self.key, *arguments)
         assert self.counting.round_trips <= ROUND_TRIPS[read][self.shards > 1], (read, self.counting.round_trips)
-        return seen
+        return Answer(result, exact=not self.reader.query.is_estimated)
 
     def is_exact(self, player: str) -> bool:
         return self.places[player] <= self.top
@@ -118,7 +124,7 @@ def check_players(board: Board) -> None:
     player = rng.choice([*board.players, *ABSENT])
     group = [rng.choice([*board.players, *ABSENT]) for _ in range(rng.choice([0, 1, 30]))]
     assert board.asked("scores", group).result == board.truth("scores", group)
-    assert board.asked("kept", group).result == board.truth("scores", group)
+    assert board.asked("kept_of_all", group).result == board.truth("scores", group)
 
     found = board.asked("rank", player, ranking)
     check_standing(board, found.result, board.truth("rank", player, ranking))
@@ -244,7 +250,7 @@ def check_steps(board: Board) -> None:
         assert low <= score <= high
         expected[step] = expected.get(step, 0) + 1
     assert steps == expected
-    assert board.reader.read_all(board.key).result == {
+    assert board.reader.entries_of_all(board.key) == {
         player: Kept(*board.truth("score", player)) for player in board.players
     }
 

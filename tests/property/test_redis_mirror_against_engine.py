@@ -7,6 +7,7 @@ from array import array
 from typing import Any
 
 import pytest
+from tests.servers.mirrored import MirroredStore
 from tests.servers.redis import RedisServer
 from tests.servers.redis_contents import captured_of, contents, described_of, engine_contents
 
@@ -14,7 +15,6 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Order, Rules, Ties
 from rankd.projection.port import Batch, Op
 from rankd.projection.redis.client import Client
-from rankd.projection.redis.mirrored import MirroredStore
 
 SEEDS = range(40)
 STEPS = 12

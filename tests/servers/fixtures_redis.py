@@ -20,6 +20,8 @@ from tests.servers.redis import (
 
 from rankd.projection.redis.client import Client, connect
 
+NOTHING_KEPT = ("--appendonly", "no")
+
 
 def needs_redis() -> None:
     """Skip, or fail where nothing may be missing."""
@@ -31,9 +33,9 @@ def needs_redis() -> None:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """A server that many tests share: none of them stops it."""
+    """A server that many tests share: none of them stops it, so it need not keep anything."""
     needs_redis()
-    with running_redis() as server:
+    with running_redis(NOTHING_KEPT) as server:
         yield server
 
 
@@ -49,7 +51,7 @@ def own_redis() -> Iterator[RedisServer]:
 def redis_cluster() -> Iterator[RedisCluster]:
     """A cluster that many tests share: none of them stops or moves anything."""
     needs_redis()
-    with running_cluster() as cluster:
+    with running_cluster(NOTHING_KEPT) as cluster:
         yield cluster
 
 

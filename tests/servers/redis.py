@@ -122,7 +122,7 @@ class RedisCluster:
     def url(self) -> str:
         return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:MASTERS])
 
-    def join(self) -> None:
+    def form(self) -> None:
         """Let the servers meet, share the slots and follow their masters; return when every one of them sees it so."""
         clients = [server.client() for server in self.servers]
         share = SLOTS // MASTERS
@@ -217,7 +217,7 @@ def running_cluster(settings: Sequence[str] = ()) -> Iterator[RedisCluster]:
     with ExitStack() as stack:
         servers = [stack.enter_context(running_redis((*CLUSTER, *settings))) for _ in range(2 * MASTERS)]
         cluster = RedisCluster(servers)
-        cluster.join()
+        cluster.form()
         yield cluster
 
 

@@ -7,6 +7,8 @@ import socket
 import threading
 from contextlib import suppress
 
+from tests.servers.waiting import join_all
+
 CHUNK_BYTES = 65_536
 
 
@@ -37,9 +39,9 @@ class SlowLine:
         """Break everything, and take nothing more."""
         self._closed.set()
         _break(self._listener)
+        join_all(self._threads[:1])  # after which no thread is added
         self.cut()
-        for thread in self._threads:
-            thread.join()
+        join_all(self._threads)
 
     def _start(self, work: object, *about: socket.socket) -> None:
         assert callable(work)

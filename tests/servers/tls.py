@@ -114,5 +114,5 @@ def running_tls_cluster(authority: Authority, password: str) -> Iterator[RedisCl
             stack.enter_context(running_tls_redis(authority, (*CLUSTER, *among), password)) for _ in range(2 * MASTERS)
         ]
         cluster = RedisCluster(servers)
-        cluster.join()
+        cluster.form()
         yield cluster

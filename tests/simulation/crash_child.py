@@ -13,9 +13,10 @@ import sys
 import threading
 from pathlib import Path
 
-import rankd.running
+import rankd.node.embedded
 
 THREADS = 4
+RUN_S_MAX = 300.0  # should nobody kill it
 PLAYERS = 5
 SNAPSHOT_EVENTS = 60
 CHECKPOINT_BYTES = 500_000
@@ -60,17 +61,19 @@ def submit_for_ever(boards: rankd.Boards, thread: int, first: int) -> None:
 
 def main() -> None:
     """Open the folder and submit."""
-    rankd.running.UPKEEP_EVERY_S = UPKEEP_EVERY_S
+    rankd.node.embedded.UPKEEP_EVERY_S = UPKEEP_EVERY_S
     submit_from_threads(opened(Path(sys.argv[1])), int(sys.argv[2]))
 
 
 def submit_from_threads(boards: rankd.Boards, first: int) -> None:
     """Submit from all threads until the process is killed."""
-    threads = [threading.Thread(target=submit_for_ever, args=(boards, thread, first)) for thread in range(THREADS)]
+    threads = [
+        threading.Thread(target=submit_for_ever, args=(boards, thread, first), daemon=True) for thread in range(THREADS)
+    ]
     for started in threads:
         started.start()
     for started in threads:
-        started.join()
+        started.join(RUN_S_MAX)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from rankd.registry.sqlite_credentials import ADMIN_KEY_FILE, SqliteCredentials,
 
 from .steps import Difference, World
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 URLS_KEPT_MAX = 60
 TAGS_KEPT_MAX = 12  # of one URL
 ASKED_AGAIN = 8  # kept answers, after each read

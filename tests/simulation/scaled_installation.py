@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
-from typing import cast
 
 import psycopg
 from tests.servers.waiting import wait_until
@@ -22,6 +21,7 @@ from rankd.clock import Clock
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
 from rankd.errors import Unavailable
+from rankd.intake.definitions import Definitions
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import is_team_scope
@@ -33,13 +33,12 @@ from rankd.registry.postgres import PostgresRegistry
 from rankd.registry.standings import Standings
 from rankd.registry.standings_writer import StandingsWriter
 from rankd.scaled.boards_in_redis import instances_of, shards_of
-from rankd.scaled.definitions import Definitions
 from rankd.scaled.lease import Lease
 from rankd.scaled.projector import Projector, ProjectorSettings
 from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
 from rankd.scaled.running import SharedRunning
-from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, NothingRanked, RedisLook
+from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
 from rankd.settings import read_settings
 
 IDLE_WITHIN_S = 30.0
@@ -117,7 +116,7 @@ class SteppedProjector:
 
     def _has_archived(self) -> bool:
         """Tell whether files were written, after which there is something to do."""
-        archiving, before = self._projector.roll_overs.archiving, self._archived
+        archiving, before = self._projector.archiving, self._archived
         wait_until(lambda: archiving.waiting == 0)
         self._archived = archiving.finished
         return self._archived != before
@@ -131,7 +130,7 @@ class SteppedProjector:
 
     def die(self) -> None:
         """End it without notice."""
-        self._projector.roll_overs.close()
+        self._projector.archiving.close()
         if self._projector.keeping is not None:
             # Its thread would hold its transaction open in this process, where a dead one's is over at once.
             self._projector.keeping.stand_by()
@@ -180,7 +179,7 @@ def open_api(
         opened.callback(ledger.close)
         registry = PostgresRegistry(ledger_url, chosen.profiles_cached_max)
         opened.callback(registry.close)
-        definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
+        definitions = Definitions(ledger)
         client = connect(ranks_url)
         opened.callback(client.close)
         heartbeat = BeatNow(client, STALE_AFTER_MS, clock.now)
@@ -227,7 +226,7 @@ def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int])
     assert {key.board for key in should} <= shards.keys()
     with connect(ranks_url) as client:
         reader = RedisReader(client, shards.__getitem__)
-        there = {key for board in shards for key in reader.read_instances(board).result}
+        there = {key for board in shards for key in reader.instances_of(board)}
         assert there == should, f"in Redis and not ranked, or the other way round: {there ^ should}"
         for key in sorted(should, key=lambda one: one.text):
             assert reader.digest(key) == engine.digest(key), f"digest of {key.text}"

@@ -15,7 +15,7 @@ from tests.servers.waiting import wait_until
 
 from . import scaled_projector_child
 
-START_S, END_S = 60, 60
+START_S, END_S = 120, 60
 
 
 class Holder(NamedTuple):

@@ -21,7 +21,7 @@ import redis
 from tests.servers.waiting import wait_until
 
 import rankd
-from rankd.scaled.definitions import Definitions
+from rankd.intake.definitions import Definitions
 from rankd.scaled.projector import ProjectorSettings
 
 from .driver import Driver

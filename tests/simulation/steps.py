@@ -14,7 +14,7 @@ from typing import Any
 
 import rankd
 from rankd.errors import RankdError
-from rankd.running import Running
+from rankd.node.embedded import Embedded
 
 from .oracle import Oracle, Refusal, Row
 from .oracle_board import DEFAULTS, Spec
@@ -62,12 +62,12 @@ class World:
     def check_entries(self) -> None:
         """Compare the entries that were counted with those in the store; scaled out, nobody counts them."""
         running = getattr(self.boards, "_running", None)
-        if isinstance(running, Running):
+        if isinstance(running, Embedded):
             self.boards.settle()
-            keys = list(running._store.instances())
-            assert running.figures().entries == sum(running._store.total(key) for key in keys)
+            keys = list(running.rank_store.instances())
+            assert running.figures().entries == sum(running.rank_store.total(key) for key in keys)
             for board, count in running.entries_by_board(len(keys) + 1).items():
-                assert count == sum(running._store.total(key) for key in keys if key.board == board)
+                assert count == sum(running.rank_store.total(key) for key in keys if key.board == board)
 
     def same(self, said: Callable[[], Any], expected: Callable[[], Any]) -> None:
         """Compare what the library says with what the oracle does: an answer, or a refusal by its code."""

@@ -18,7 +18,7 @@ from . import crash_child
 from .crash_child import THREADS, player, send
 from .extent import replayable, short_and_long
 
-KILLS = 20
+KILLS = 10
 FOLDERS_LONG = 10
 KILL_AFTER_MS = (5, 400)
 START_S_MAX = 60

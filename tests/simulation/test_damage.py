@@ -21,7 +21,8 @@ from .disk import FaultyDisk
 from .disk_scenario import COUNTRIES, History, Step, befriended, named, observed, opened, play, steps
 from .extent import replayable, scratch_folder, short_and_long
 
-FLIPS = 200
+pytestmark = pytest.mark.timeout(300)  # hundreds of folders that are opened
+FLIPS = 80
 OTHERS = 30
 TIMES_LONG = 20
 LAST = 1_000

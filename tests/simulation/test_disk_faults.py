@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import rankd.running
+import rankd.node.embedded
 from rankd.errors import LedgerUnavailable, RankdError
 
 from .disk import Fault, FaultyDisk, Operation, troubles
@@ -53,7 +53,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _upkeep_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the log be moved and snapshots be taken between the calls of a scenario that is over in a blink."""
-    monkeypatch.setattr(rankd.running, "UPKEEP_EVERY_S", UPKEEP_EVERY_S)
+    monkeypatch.setattr(rankd.node.embedded, "UPKEEP_EVERY_S", UPKEEP_EVERY_S)
 
 
 @dataclass

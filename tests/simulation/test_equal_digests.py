@@ -85,7 +85,7 @@ class Twins:
     def check_equal(self) -> int:
         """Compare what is ranked in the library with Redis, and with what the other ledger says; return instances."""
         self._projector.project()
-        engine = self.embedded._running.applier.store
+        engine = self.embedded.rank_store
         anew = recomputed(self._stores.ledger_url)
         assert standing_instances(anew.store) == standing_instances(engine)
         return check_mirrored(engine, self._stores.ranks_url, shards_by_board(anew))

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-import rankd.running
+import rankd.node.embedded
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.database import FILE_NAME, Database
 
@@ -50,7 +50,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _upkeep_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the log be moved and snapshots be taken between the calls of a scenario that is over in a blink."""
-    monkeypatch.setattr(rankd.running, "UPKEEP_EVERY_S", UPKEEP_EVERY_S)
+    monkeypatch.setattr(rankd.node.embedded, "UPKEEP_EVERY_S", UPKEEP_EVERY_S)
 
 
 @dataclass(frozen=True)

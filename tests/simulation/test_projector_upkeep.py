@@ -115,7 +115,7 @@ def test_a_full_disk_keeps_a_window_in_the_ranks_and_the_projector_alive(
 ) -> None:
     installed.boards.define("b", windows=["daily"], late_by="0s", retention="1d")
     projector = installed.start()
-    archiving = projector.projector.roll_overs.archiving
+    archiving = projector.projector.archiving
     monkeypatch.setattr(archiving, "_again_s", 0.01)
     installed.submit("ann")
     projector.project()

@@ -14,7 +14,7 @@ import redis
 from tests.servers.fixtures_redis import needs_redis
 from tests.servers.redis import RedisCluster, RedisServer, cluster_info, running_cluster
 from tests.servers.redis_contents import contents, engine_contents
-from tests.servers.waiting import WAIT_S, wait_until
+from tests.servers.waiting import WAIT_S, join_all, wait_until
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Rules, Ties
@@ -26,6 +26,7 @@ from rankd.projection.redis.client import connect
 from rankd.projection.redis.keys import ShardKeys
 from rankd.projection.redis.mirror import Mirror
 
+pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 KEYS = [InstanceKey("arcade"), InstanceKey("arcade", "weekly:2026-W18")]
 FORMS = {
     "packed": Rules(keep=Keep.SUM, ties=Ties.PLAYER, score_min=0, score_max=1_000_000),
@@ -130,7 +131,7 @@ def at_work(projector: Projector) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join()
+        join_all([thread])
     assert not problems, problems
 
 

@@ -19,6 +19,7 @@ from .scaled_installation import recomputed, wait_until_mirrored
 from .scaled_processes import Projectors
 from .test_crash import Expected, check_after_kill, run_and_kill, under_way
 
+pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 KILLS, KILLS_LONG = 3, 60
 KILL_AFTER_MS = (5, 600)
 RANKED_WITHIN_MS = 20_000

@@ -26,11 +26,12 @@ from .extent import short_and_long
 from .scaled_load import BOARDS, Load
 from .scaled_processes import Projectors
 
-EVENTS, EVENTS_LONG = 1_500, 200_000
-ROWS, PAUSE_S = 20, 0.01
+pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
+EVENTS, EVENTS_LONG = 600, 200_000
+ROWS, PAUSE_S = 20, 0.05
 ROWS_LONG, PAUSE_LONG_S = 40, 0.1  # many events, and not so many that a hundred starts are about nothing else
-KILLS, KILLS_LONG = 5, 100
-PROGRESS = 200  # events between two faults
+KILLS, KILLS_LONG = 3, 100
+PROGRESS = 100  # events between two faults
 DELAY_S_MAX = 0.02
 
 

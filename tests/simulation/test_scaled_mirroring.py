@@ -22,6 +22,7 @@ from rankd.scaled.recording import RecordingStore
 
 from .scaled_by_hand import NOON, Installation, copy_of, put_back
 
+pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 DAY = 86_400_000
 
 

@@ -21,8 +21,9 @@ from rankd.scaled.rebuilding import Rebuilding
 from .scaled_load import BOARDS, Load
 from .scaled_processes import Projectors
 
-REBUILDS = 5
-EVENTS = 300  # between two rebuilds
+pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
+REBUILDS = 3
+EVENTS = 300  # between two rebuilds, and while a shard waits for its switch
 
 
 @pytest.fixture
@@ -43,8 +44,9 @@ def load(tmp_path: Path, postgres_url: str, own_redis: RedisServer) -> Iterator[
 class SlowSwitch:
     """Calls Redis, and lets the projector write between the switches of two shards."""
 
-    def __init__(self, client: Client, plain: Any) -> None:
+    def __init__(self, client: Client, plain: Any, load: Load) -> None:
         self._call_all = client.call_all
+        self._load = load
         self._plain = plain
         self.overtaken = 0
 
@@ -62,6 +64,7 @@ class SlowSwitch:
     def _wait_for_write(self, call: Call) -> None:
         meta = call.keys[0]
         before = self._plain.hgetall(meta)
+        self._load.go_on_to(self._load.acknowledged + EVENTS)
         wait_until(lambda: self._plain.hgetall(meta) != before)
 
 
@@ -69,10 +72,11 @@ def test_sharded_boards_are_rebuilt_again_and_again_under_load(
     load: Load, postgres_url: str, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(own_redis.url) as client, own_redis.client() as plain, closing(PostgresLedger(postgres_url)) as ledger:
-        switch = SlowSwitch(client, plain)
+        switch = SlowSwitch(client, plain, load)
         monkeypatch.setattr(client, "call_all", switch.call_all)
         for _ in range(REBUILDS):
             wanted = load.acknowledged + EVENTS
+            load.go_on_to(wanted + EVENTS)  # some of them beside the rebuild
             wait_until(lambda wanted=wanted: load.acknowledged >= wanted)  # type: ignore[misc]
             rebuilding = Rebuilding(ledger, lambda follower: Mirror(client, whole=follower.whole))
             assert rebuilding.run(SystemClock().now()).boards == len(BOARDS)

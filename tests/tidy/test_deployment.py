@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 import yaml  # type: ignore[import-untyped]
+from typer.testing import CliRunner
 
 from rankd.cli.main import app
 from rankd.config.loading import VARIABLES, load_config
@@ -21,8 +22,19 @@ from .repository import ROOT, files_ending, shown
 Document = dict[str, Any]
 
 DEPLOY = ROOT / "deploy"
-COMPOSE = DEPLOY / "compose.yaml"
+# How many there must be of each role: in compose.yaml every server ranks, in the other one two projectors do.
+COMPOSES = {
+    "compose.yaml": {"migrate": 1, "serve": 2},
+    "compose.redis.yaml": {"migrate": 1, "project": 2, "serve": 2},
+}
 KUBERNETES = DEPLOY / "kubernetes"
+BASE = KUBERNETES / "base"
+WORKLOADS_OF = {
+    "nodes": {"migrate": "Job", "serve": "StatefulSet"},
+    "redis": {"migrate": "Job", "project": "StatefulSet", "serve": "Deployment"},
+}
+composes = pytest.mark.parametrize("name", COMPOSES)
+overlays = pytest.mark.parametrize("overlay", WORKLOADS_OF)
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?[\w.-]*")
 ANY_REPLACED = re.compile(r"\$\{(\w+)(:?[-?][^}]*)?\}")
@@ -32,6 +44,7 @@ PROBES = {
     "serve": {"startupProbe", "readinessProbe", "livenessProbe"},
     "project": {"readinessProbe", "livenessProbe"},  # it may read the ledger for as long as it takes
 }
+FILLED_IN = 48 * "f"  # as long as `openssl rand -hex 24` makes it
 WORKLOADS = {"Deployment", "StatefulSet", "Job"}
 
 
@@ -44,13 +57,15 @@ def documents_in(path: Path) -> list[Document]:
     return [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
 
 
-def compose() -> Document:
-    (found,) = documents_in(COMPOSE)
+def compose(name: str) -> Document:
+    (found,) = documents_in(DEPLOY / name)
     return found
 
 
-def manifests() -> list[Document]:
-    return [one for path in sorted(KUBERNETES.glob("*.yaml")) for one in documents_in(path)]
+def manifests(overlay: str) -> list[Document]:
+    """Return what an overlay applies, with what all of them have in common."""
+    folders = (BASE, KUBERNETES / overlay)
+    return [one for folder in folders for path in sorted(folder.glob("*.yaml")) for one in documents_in(path)]
 
 
 def settings_of(named: dict[str, Any], where: str) -> Iterator[str]:
@@ -73,10 +88,10 @@ def image_problems(image: str, where: str) -> Iterator[str]:
         yield f"{where}: {image} is not this version, {VERSION}"
 
 
-# compose.yaml
+# compose.yaml and compose.redis.yaml
 
 
-def compose_problems(file: Document) -> Iterator[str]:
+def compose_problems(file: Document, least_by_role: dict[str, int]) -> Iterator[str]:
     """Say what is wrong with the compose file."""
     services = file["services"]
     for name, service in services.items():
@@ -103,49 +118,65 @@ def compose_problems(file: Document) -> Iterator[str]:
             if source not in file["volumes"] and not (DEPLOY / source).exists():
                 yield f"{name}: {source} is neither a volume nor a file"
     roles = [service["command"][0] for service in services.values() if service["image"].startswith("rankd:")]
-    for role, least in (("migrate", 1), ("project", 2), ("serve", 2)):
+    for role, least in least_by_role.items():
         if roles.count(role) < least:
             yield f"{role}: {roles.count(role)} of at least {least}"
+    if "redis" not in services:
+        return
     redis = " ".join(services["redis"]["command"])
     for option in ("--appendonly yes", "--maxmemory-policy noeviction"):
         if option not in redis:
             yield f"redis: runs without {option}"
 
 
-def test_the_compose_file_is_sound() -> None:
-    assert list(compose_problems(compose())) == []
+@composes
+def test_the_compose_file_is_sound(name: str) -> None:
+    assert list(compose_problems(compose(name), COMPOSES[name])) == []
 
 
-def test_projectors_have_a_volume_each() -> None:
-    services = compose()["services"]
-    volumes = [tuple(one["volumes"]) for one in services.values() if one.get("command", [""])[0] == "project"]
+@pytest.mark.parametrize(("name", "role"), [("compose.yaml", "serve"), ("compose.redis.yaml", "project")])
+def test_whoever_ranks_has_a_volume_of_its_own(name: str, role: str) -> None:
+    services = compose(name)["services"]
+    volumes = [tuple(one["volumes"]) for one in services.values() if one.get("command", [""])[0] == role]
 
     assert len(set(volumes)) == len(volumes) == 2
 
 
+def example_environment() -> dict[str, str]:
+    lines = (DEPLOY / ".env.example").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
 def test_what_compose_asks_for_is_in_the_example() -> None:
     """And holds nothing that anybody would leave in place."""
-    given = dict(
-        line.split("=", 1)
-        for line in (DEPLOY / ".env.example").read_text().splitlines()
-        if line and not line.startswith("#")
-    )
-    asked = {name for name, _ in ANY_REPLACED.findall(COMPOSE.read_text())}
+    given = example_environment()
+    texts = [(DEPLOY / name).read_text() for name in COMPOSES]
+    asked = {name for text in texts for name, _ in ANY_REPLACED.findall(text)}
 
     assert asked == set(given)
     assert [name for name, value in given.items() if SECRET_NAME.search(name) and value] == []
 
 
-def test_rankd_starts_with_what_compose_gives_it() -> None:
-    services = compose()["services"]
-    for name in ("migrate", "project-1", "serve-1"):
+@pytest.mark.parametrize("filled_in", [("PASSWORD",), ("PASSWORD", "SECRET")])
+@pytest.mark.parametrize(("name", "ranks"), [("compose.yaml", "engine:"), ("compose.redis.yaml", "redis://")])
+def test_rankd_starts_with_what_compose_gives_it(
+    name: str, ranks: str, filled_in: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With .env.example, once its passwords are filled in, or its secret too."""
+    given = {name: FILLED_IN if name.endswith(filled_in) else value for name, value in example_environment().items()}
+    for service_name, service in compose(name)["services"].items():
+        if not service["image"].startswith("rankd:"):
+            continue
         environment = {
-            variable: ANY_REPLACED.sub("", value)
-            if variable == "RANKD_AUTH_JWT_SECRET"
-            else ANY_REPLACED.sub("x", value)
-            for variable, value in services[name]["environment"].items()
+            variable: ANY_REPLACED.sub(lambda asked: given[asked[1]], value)
+            for variable, value in service["environment"].items()
         }
-        assert load_config(None, environment).ranks.url.startswith("redis://"), name
+        assert load_config(None, environment).ranks.url.startswith(ranks), service["command"]
+        with monkeypatch.context() as patch:
+            for variable, value in environment.items():
+                patch.setenv(variable, value)
+            checked = CliRunner().invoke(app, ["config", "check"])
+        assert checked.exit_code == 0, f"{service_name}: {checked.output}"
 
 
 # kubernetes/
@@ -192,26 +223,29 @@ def probe_problems(container: Document, probes: set[str], where: str) -> Iterato
             yield f"{where}: {probe} must ask {wanted} on a port it has"
 
 
-def test_every_manifest_is_sound() -> None:
-    assert [problem for manifest in manifests() for problem in manifest_problems(manifest)] == []
+@overlays
+def test_every_manifest_is_sound(overlay: str) -> None:
+    assert [problem for manifest in manifests(overlay) for problem in manifest_problems(manifest)] == []
 
 
-def test_every_role_has_its_workload() -> None:
-    roles = {pod_of(one)["containers"][0]["args"][0]: one for one in manifests() if one["kind"] in WORKLOADS}
+@overlays
+def test_every_role_has_its_workload(overlay: str) -> None:
+    roles = {pod_of(one)["containers"][0]["args"][0]: one for one in manifests(overlay) if one["kind"] in WORKLOADS}
 
-    assert {role: one["kind"] for role, one in roles.items()} == {
-        "migrate": "Job",
-        "project": "StatefulSet",
-        "serve": "Deployment",
-    }
-    assert roles["project"]["spec"]["replicas"] >= 2
+    assert {role: one["kind"] for role, one in roles.items()} == WORKLOADS_OF[overlay]
+    for workload in roles.values():
+        if workload["kind"] == "StatefulSet":  # whoever ranks: another takes over, and each has a volume
+            assert workload["spec"]["replicas"] >= 2
+            assert workload["spec"]["volumeClaimTemplates"]
     assert roles["migrate"]["metadata"]["name"].endswith(VERSION.replace(".", "-"))
 
 
-def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist() -> None:
-    pods = [one["spec"]["template"]["metadata"]["labels"] for one in manifests() if one["kind"] in WORKLOADS]
-    names = {(one["kind"], one["metadata"]["name"]) for one in manifests() if "metadata" in one}
-    for manifest in manifests():
+@overlays
+def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist(overlay: str) -> None:
+    applied = manifests(overlay)
+    pods = [one["spec"]["template"]["metadata"]["labels"] for one in applied if one["kind"] in WORKLOADS]
+    names = {(one["kind"], one["metadata"]["name"]) for one in applied if "metadata" in one}
+    for manifest in applied:
         selector = manifest.get("spec", {}).get("selector", {})
         labels = selector.get("matchLabels", selector)
         if manifest["kind"] in ("Service", "PodDisruptionBudget"):
@@ -219,16 +253,20 @@ def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist() -> None:
         if manifest["kind"] == "HorizontalPodAutoscaler":
             target = manifest["spec"]["scaleTargetRef"]
             assert (target["kind"], target["name"]) in names
-    budgets = [one for one in manifests() if one["kind"] == "PodDisruptionBudget"]
-    assert len(budgets) == 2
+    budgets = [one for one in applied if one["kind"] == "PodDisruptionBudget"]
+    assert len(budgets) == len(WORKLOADS_OF[overlay]) - 1  # all but the job
 
 
-def test_what_is_applied_is_everything_but_the_example_of_a_secret() -> None:
-    (kustomization,) = [one for one in manifests() if one["kind"] == "Kustomization"]
-    there = {path.name for path in KUBERNETES.glob("*.yaml")}
-
-    assert set(kustomization["resources"]) == there - {"kustomization.yaml", "secret.example.yaml"}
-    assert [image["newTag"] for image in kustomization["images"]] == [VERSION]
+@overlays
+def test_what_is_applied_is_everything_but_the_example_of_a_secret(overlay: str) -> None:
+    applied = {}
+    for folder in (BASE, KUBERNETES / overlay):
+        (kustomization,) = documents_in(folder / "kustomization.yaml")
+        there = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+        assert set(kustomization["resources"]) - {"../base"} == there
+        applied = kustomization
+    assert "../base" in applied["resources"]
+    assert [image["newTag"] for image in applied["images"]] == [VERSION]
 
 
 # The image, and the rules themselves
@@ -251,13 +289,13 @@ def test_the_image_is_made_of_named_versions_and_runs_as_nobody_in_particular() 
 def test_every_file_of_the_deployment_can_be_read() -> None:
     read = [path for path in files_ending(".yaml", ".yml", under="deploy") if documents_in(path)]
 
-    assert len(read) == 7, [shown(path) for path in read]
+    assert len(read) == 12, [shown(path) for path in read]
 
 
 def in_compose(change: Callable[[Document], object]) -> list[str]:
-    broken = copy.deepcopy(compose())
+    broken = copy.deepcopy(compose("compose.redis.yaml"))
     change(broken["services"])
-    return list(compose_problems(broken))
+    return list(compose_problems(broken, COMPOSES["compose.redis.yaml"]))
 
 
 @pytest.mark.parametrize(
@@ -293,7 +331,7 @@ def test_the_rules_notice_what_is_wrong(change: Callable[[Document], object], sa
 def test_the_rules_notice_what_is_wrong_in_a_manifest(
     kind: str, change: Callable[[Document], object], said: str
 ) -> None:
-    broken = copy.deepcopy(next(one for one in manifests() if one["kind"] == kind))
+    broken = copy.deepcopy(next(one for one in manifests("redis") if one["kind"] == kind))
     change(broken)
 
     assert any(said in problem for problem in manifest_problems(broken))

@@ -23,9 +23,8 @@ def imports_of(path: Path) -> Iterator[str]:
 
 
 def test_the_contracts_are_kept() -> None:
-    done = subprocess.run(
-        [LINT_IMPORTS, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command: list[str | Path] = [LINT_IMPORTS, "--no-logo", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

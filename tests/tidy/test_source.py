@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import doctest
-import importlib
+import importlib.util
 import pkgutil
 import re
 import runpy
 from collections.abc import Iterator
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 
 import pytest
@@ -62,12 +63,14 @@ def test_no_file_names_a_package_registry() -> None:
     assert not list(found(REGISTRY, texts())), "where packages come from is set up outside of the project"
 
 
-NATIVE_MODULES = ("rankd._appender", "rankd._columns", "rankd._engine", "rankd._numbers")
-
-
 def modules() -> list[str]:
     named = [module.name for module in pkgutil.walk_packages(rankd.__path__, "rankd.")]
-    return ["rankd", *(name for name in named if name not in NATIVE_MODULES)]
+    return ["rankd", *(name for name in named if not is_native(name))]
+
+
+def is_native(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    return spec is not None and isinstance(spec.loader, ExtensionFileLoader)
 
 
 def test_every_module_is_found() -> None:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import rankd
-from rankd import Boards, ManualClock, running
-from rankd.compose import running_of
+from rankd import Boards, ManualClock
+from rankd.node import embedded as running
+from rankd.node.open_embedded import embedded_of
 
 MONDAY_NOON = 1_777_896_000_000  # 2026-05-04T12:00:00Z
-WAIT_S = 20
+WAIT_S = 60
 
 OpenBoards = Callable[..., Boards]
 Together = Callable[[Boards, Sequence[Callable[[], object]]], list[object]]
@@ -86,8 +87,8 @@ def together() -> Together:
             except Exception as problem:
                 results[index] = problem
 
-        commits = running_of(boards).writer._commits
-        threads = [threading.Thread(target=running_of(boards).writer.run, args=(hold,))]
+        commits = embedded_of(boards).writer._commits
+        threads = [threading.Thread(target=embedded_of(boards).writer.run_for, args=(hold,))]
         threads[0].start()
         assert begun.wait(WAIT_S)
         for index in range(len(calls)):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from rankd import Boards
-from rankd.compose import running_of
 from rankd.errors import Closed
+from rankd.node.open_embedded import embedded_of
 from rankd.projection.engine import EngineStore
 
 
@@ -24,7 +24,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def store_of(boards: Boards) -> EngineStore:
-    return running_of(boards)._store
+    return embedded_of(boards).rank_store
 
 
 @pytest.mark.usefixtures("_no_collector")

@@ -219,7 +219,8 @@ def is_locked_by_sqlite(path: Path) -> bool:
         "with open(sys.argv[1], 'r+b') as file:\n"
         f"    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, {SHARED_BYTES}, {SHARED_FIRST})\n"
     )
-    return subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=False).returncode != 0
+    command = [sys.executable, "-c", script, str(path)]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode != 0
 
 
 def test_checkpoints_and_archives_of_a_projector_are_its_owners_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankd.api.answers import Health
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import JSON, Request, Response, json_response
+from rankd.api.request import JSON, Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.errors import Overloaded
 
@@ -35,6 +35,7 @@ def ready(service: Service, _request: Request) -> Response:
     if service.is_stopping:
         raise Overloaded("the server is about to stop")
     service.boards.check_open()
+    service.boards.check_ready()
     position = service.boards.position if service.config.server.public_read else None
     return json_response(encode(Health("ready", __version__, position)))
 

@@ -18,7 +18,13 @@ from rankd.api.access import require_reader
 from rankd.api.addresses import Addresses
 from rankd.api.authentication import check_bearer
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import (
+from rankd.api.identity import require_identity, require_service
+from rankd.api.live import SSE_HEADERS, Live
+from rankd.api.metrics import UNMATCHED, Routes
+from rankd.api.negotiation import Compression, Cors
+from rankd.api.problems import closing_reason, made_response, problem_response
+from rankd.api.rates import Rates
+from rankd.api.request import (
     EVERY_ANSWER,
     Disconnected,
     Header,
@@ -29,16 +35,11 @@ from rankd.api.exchange import (
     check_once,
     read_query,
 )
-from rankd.api.identity import require_identity, require_service
-from rankd.api.live import SSE_HEADERS
-from rankd.api.metrics import UNMATCHED, Routes
-from rankd.api.negotiation import Compression, Cors
-from rankd.api.problems import closing_reason, made_response, problem_response
-from rankd.api.rates import Rates
 from rankd.api.router import Router
 from rankd.api.routes import CALLS
 from rankd.api.service import Service
 from rankd.api.streams import Stream
+from rankd.background import ThreadNeeded
 from rankd.config.model import Config
 from rankd.errors import Overloaded, RankdError, RateExceeded, RouteUnknown, Unauthenticated, Unavailable
 
@@ -161,12 +162,12 @@ class App:
             if call.access is Access.METRICS and self._metrics_token:
                 check_bearer(authorization, self._metrics_token)
             elif authorization is not None or "ticket" in request.query:
-                request.identity = service.identify(request)
-        except Unauthenticated:
+                request.identity = await service.identify(request)
+        except (Unauthenticated, Unavailable):
             self._count_refusal(request, is_write=call.is_write)
             raise
+        self._count(call, request)  # whatever comes of it: a refusal costs as much as many an answer
         self._check_access(call, request)
-        self._count(call, request)
         if call.is_read and ("at_least" in request.query or service.boards.is_due()):
             await service.catch_up(request)
         if service.remote is not None and call.is_read and call.method == "GET":
@@ -174,7 +175,10 @@ class App:
         if call.is_heavy is not None and call.is_heavy(request):
             found = await service.in_thread(lambda: call.handler(service, request), call.cost)
         else:
-            found = call.handler(service, request)
+            try:
+                found = call.handler(service, request)
+            except ThreadNeeded:
+                found = await service.in_thread(lambda: call.handler(service, request), call.cost)
         return found if isinstance(found, Response) else await found
 
     def _count_refusal(self, request: Request, *, is_write: bool) -> None:
@@ -223,38 +227,44 @@ class App:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request = Request(headers, receive, logs.request_id(headers.get(b"x-request-id")))
         await receive()  # websocket.connect
-        service = self._service
         try:
-            if service is None or service.live is None:
-                raise Overloaded("the boards are being opened; come again in a moment")
-            if scope["path"] != WEBSOCKET_PATH:
-                raise RouteUnknown(f"path: WebSocket connections are taken at {WEBSOCKET_PATH}")
-            if len(headers) != len(scope["headers"]):
-                check_once(scope["headers"])
-            self._cors.check_page(headers.get(b"origin"), headers.get(b"host"))
-            request.query = read_query(scope["query_string"]) if scope["query_string"] else {}
-            request.check_query(WEBSOCKET_PARAMETERS)
-            client = scope["client"]
-            request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-            try:
-                request.identity = service.identify(request)
-            except Unauthenticated:
-                self._count_refusal(request, is_write=False)
-                raise
-            stream = service.live.open(request)
+            live, stream = await self._open_websocket(scope, request)
         except RankdError as problem:
-            code = 1013 if isinstance(problem, Unavailable | RateExceeded) else 1008
-            await send({"type": "websocket.close", "code": code, "reason": closing_reason(problem)})
+            await _refuse_websocket(scope, problem, request.id, send)
             return
         stream.task = asyncio.current_task()
         try:
             await send({"type": "websocket.accept"})
-            await service.live.websocket(stream, receive, send)
+            await live.websocket(stream, receive, send)
         except asyncio.CancelledError:
             if stream.ending is None:
                 raise
         finally:
-            service.live.close(stream)
+            live.close(stream)
+
+    async def _open_websocket(self, scope: Scope, request: Request) -> tuple[Live, Stream]:
+        """Check a handshake and give it its place; one that is refused counts against its address."""
+        client = scope["client"]
+        request.address = self._addresses.of(client[0] if client else "", request.headers.get(b"x-forwarded-for"))
+        service = self._service
+        if service is None or service.live is None:
+            raise Overloaded("the boards are being opened; come again in a moment")
+        try:
+            if scope["path"] != WEBSOCKET_PATH:
+                raise RouteUnknown(f"path: WebSocket connections are taken at {WEBSOCKET_PATH}")
+            if len(request.headers) != len(scope["headers"]):
+                check_once(scope["headers"])
+            self._cors.check_page(request.headers.get(b"origin"), request.headers.get(b"host"))
+            request.query = read_query(scope["query_string"]) if scope["query_string"] else {}
+            request.check_query(WEBSOCKET_PARAMETERS)
+            request.identity = await service.identify(request)
+        except (Unauthenticated, Unavailable):
+            self._count_refusal(request, is_write=False)
+            raise
+        except RankdError:
+            self._count_unrouted(request)
+            raise
+        return service.live, service.live.open(request)
 
     def _check_access(self, call: Call, request: Request) -> None:
         """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
@@ -322,3 +332,15 @@ def _not_open_yet(call: Call) -> Response:
     if call.name == "health":
         return about.alive()
     raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
+
+
+async def _refuse_websocket(scope: Scope, problem: RankdError, request_id: str, send: Send) -> None:
+    """Answer a handshake with a problem, as any other request; where the server cannot, close the connection."""
+    if "websocket.http.response" in scope.get("extensions", {}):
+        refused = problem_response(problem, request_id)
+        headers = [*refused.headers, *EVERY_ANSWER, (b"x-request-id", request_id.encode())]
+        await send({"type": "websocket.http.response.start", "status": refused.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": refused.body})
+    else:
+        code = 1013 if isinstance(problem, Unavailable | RateExceeded) else 1008
+        await send({"type": "websocket.close", "code": code, "reason": closing_reason(problem)})

@@ -3,6 +3,7 @@
     Authorization: Bearer … → SHA-256 → in memory: who, until when
                                       └ a token seen for the first time → verified, remembered until it expires
 
+An API key that memory does not know is looked up in its store before it is refused: see key_lookup.py.
 Most requests cost one hash and one look into a dict. Both memories belong to what they were made from: when keys are
 created, revoked or replaced, there is another object of those, and they begin anew.
 """
@@ -64,6 +65,24 @@ class Authenticator:
         if ends is not None and self._clock.now() >= ends:
             raise Unauthenticated("the credential has expired; get a new one")
         return identity
+
+    def unknown_key(self, authorization: bytes | None) -> bytes | None:
+        """Return the SHA-256 of the API key in a header that memory does not know; None where there is no such key."""
+        if authorization is None or len(authorization) > len(_SCHEME) + TOKEN_BYTES_MAX:
+            return None
+        token = authorization[len(_SCHEME) :].strip(b" \t")
+        if authorization[: len(_SCHEME)].lower() != _SCHEME or not token.startswith(_KEY_PREFIX):
+            return None
+        digest = sha256(token).digest()
+        return None if self.knows(digest) else digest
+
+    def knows(self, digest: bytes) -> bool:
+        """Tell whether an API key is in memory, by the SHA-256 of its token."""
+        return digest in self._credentials.known
+
+    def refresh(self) -> None:
+        """Take over the API keys that other processes made or revoked; waits for their store."""
+        self._credentials.refresh()
 
     def check(self, identity: Identity) -> None:
         """Refuse somebody whose credential has expired, or was revoked, since they were identified."""

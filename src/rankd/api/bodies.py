@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from rankd.api.exchange import not_json
+from rankd.api.request import not_json
 from rankd.errors import InvalidValue, RankdError
 from rankd.shortening import shorten
 
@@ -104,7 +104,10 @@ def unfit(problem: msgspec.ValidationError) -> RankdError:
     if said.startswith("Object missing required field"):
         name = said.split("`")[1]
         return InvalidValue(f"{path}.{name}" if path else name, "must be given")
-    return InvalidValue(path or "body", said.replace("Expected", "must be", 1).replace("`", ""))
+    if said == "Number out of range":
+        return InvalidValue(path or "body", f"is out of range; send an integer between {-(2**63)} and {2**63 - 1}")
+    expected = said.replace("Expected", "must be", 1).replace("`", "")
+    return InvalidValue(path, expected) if path else InvalidValue("body", f"{expected}; send a JSON object {{…}}")
 
 
 def decode_object(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], body: Raw) -> Body:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 
-from rankd.api.exchange import JSON, Header, Request
+from rankd.api.request import JSON, Header, Request
 from rankd.boards import Boards
 from rankd.reads.meaning import Meant
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from rankd.api.exchange import Request, Response
+from rankd.api.request import Request, Response
 
 if TYPE_CHECKING:
     from rankd.api.service import Service

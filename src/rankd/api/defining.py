@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rankd.api import bodies
-from rankd.api.exchange import Request, Response, json_response
 from rankd.api.negotiation import check_media
+from rankd.api.request import Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.api.writing import sender_of
 from rankd.domain.definition import definition_of

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from rankd.api.access import require_own, require_reader, sees_everybody
-from rankd.api.exchange import Header, Receive, Request, read_integer_text
 from rankd.api.http.frames import MESSAGE_BYTES_MAX
 from rankd.api.identity import Identity, require_identity
 from rankd.api.problems import closing_reason, problem_body
+from rankd.api.request import Header, Receive, Request, read_integer_text
 from rankd.api.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
 from rankd.api.tickets import Tickets
 from rankd.errors import InvalidValue, RankdError, RateExceeded, Unavailable
@@ -108,9 +108,9 @@ class Live:
     def open(self, request: Request) -> Stream:
         """Give a WebSocket connection its place, or let it end at once and say why; `close` gives the place back."""
         try:
+            self._count_read(request.identity, request.address)
             if not self._public_read:
                 require_identity(request.identity)
-            self._count_read(request.identity, request.address)
             return self._open(request)
         except RankdError as problem:
             # Refused before it is accepted, a browser would not learn the code.
@@ -122,6 +122,13 @@ class Live:
     def _open(self, request: Request) -> Stream:
         stream = Stream(self.hub, request.address, request.identity, self.interval_s(request.query))
         self.streams.add(stream)
+        ticket = request.query.get("ticket")
+        if ticket is not None:  # not before: whoever is refused for now comes again with it
+            try:
+                self.tickets.use(ticket)
+            except RankdError:
+                self.streams.remove(stream)
+                raise
         return stream
 
     def close(self, stream: Stream) -> None:

@@ -29,7 +29,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from rankd.parts import Figures
+from rankd.backend import Figures
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 BOARDS_SHOWN_MAX = 1_000
@@ -194,6 +194,7 @@ class Metrics(Collector):
 
     def _figures(self) -> list[Metric]:
         figures = self._sources.figures()
+        followed_at_s = None if figures.followed_at is None else figures.followed_at / 1_000
         return [
             GaugeMetricFamily(name, text, value=value)
             for name, text, value in (
@@ -201,6 +202,8 @@ class Metrics(Collector):
                 ("rankd_snapshot_position", "Position of the newest snapshot", figures.snapshot),
                 ("rankd_entries", "Entries in all instances of all boards", figures.entries),
                 ("rankd_engine_bytes", "Bytes the engine holds", figures.engine_bytes),
+                ("rankd_followed_timestamp_seconds", "What was committed by then is ranked", followed_at_s),
+                ("rankd_lease", "Whether this node does what is timed", figures.holds_lease),
             )
             if value is not None
         ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from rankd.api.exchange import Header, Request, Response
+from rankd.api.request import Header, Request, Response
 from rankd.errors import Forbidden, InvalidValue, MediaUnsupported
 from rankd.shortening import quote
 

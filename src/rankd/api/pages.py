@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rankd.api.calls import Access, Call
-from rankd.api.exchange import Header, Request, Response
 from rankd.api.page import BOARD_SCRIPT, asset, board_page, front_page, made_up_board_page, page_policy
+from rankd.api.request import Header, Request, Response
 from rankd.api.service import Service
 from rankd.api.static import StaticBody
 from rankd.errors import BoardUnknown, InvalidValue, RouteUnknown

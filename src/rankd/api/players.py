@@ -6,9 +6,9 @@ import msgspec
 
 from rankd.api import bodies
 from rankd.api.access import require_own
-from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import require_player_or_service
 from rankd.api.negotiation import check_media
+from rankd.api.request import Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.api.writing import sender_of
 from rankd.domain.player import check_player

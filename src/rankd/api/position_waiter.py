@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from time import monotonic
 
+from rankd.backend import Remote
 from rankd.domain.position import is_upto
 from rankd.errors import Overloaded
-from rankd.parts import Remote
 
 WAITERS_MAX = 10_000
 POLL_MIN_S, POLL_MAX_S = 0.002, 0.02

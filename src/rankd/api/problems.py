@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rankd import errors
-from rankd.api.exchange import Header, Response
 from rankd.api.rates import refused_headers
+from rankd.api.request import Header, Response
 from rankd.config.masking import masking
 from rankd.errors import RankdError
 from rankd.shortening import shorten
@@ -71,6 +71,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str
     errors: list[FieldProblem] = []
     request_id: str = ""
+    position: str | msgspec.UnsetType = msgspec.UNSET  # of the ranks in which somebody is absent, and as of when
+    as_of: int | msgspec.UnsetType = msgspec.UNSET
+    stale: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 _mask = masking()
@@ -100,7 +103,16 @@ def problem_response(error: RankdError, request_id: str = "") -> Response:
         headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     elif status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    return made_response(status, detail_of(error), error.code, fields=fields, headers=headers, request_id=request_id)
+    freshness = error.freshness if isinstance(error, errors.PlayerAbsent) else None
+    return made_response(
+        status,
+        detail_of(error),
+        error.code,
+        fields=fields,
+        headers=headers,
+        request_id=request_id,
+        freshness=freshness,
+    )
 
 
 def detail_of(error: RankdError) -> str:
@@ -128,7 +140,10 @@ def made_response(
     fields: list[FieldProblem] | None = None,
     headers: list[Header] | None = None,
     request_id: str = "",
+    freshness: errors.Freshness | None = None,
 ) -> Response:
     """Answer with problem details, in which nothing is secret."""
     problem = Problem(f"/docs#{code}", TITLES[status], status, detail, code, fields or [], request_id)
+    if freshness is not None:
+        problem = msgspec.structs.replace(problem, **freshness._asdict())
     return Response(_encode(problem), [PROBLEM, (b"cache-control", b"no-store"), *(headers or [])], status)

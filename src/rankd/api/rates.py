@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from math import ceil
 
 from rankd.api.addresses import limited_as
-from rankd.api.exchange import Header
+from rankd.api.request import Header
 from rankd.config.model import Limits
 from rankd.errors import RankdError, RateExceeded
 

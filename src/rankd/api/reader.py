@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from rankd.backend import Read, Remote
 from rankd.errors import Overloaded
-from rankd.parts import Read, Remote
 
 Result = TypeVar("Result")
 READS_MAX = 4_096  # under way at a time

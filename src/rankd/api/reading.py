@@ -6,10 +6,10 @@ import msgspec
 
 from rankd.api import bodies
 from rankd.api.access import require_own, sees_everybody
-from rankd.api.exchange import Request, Response, json_response, read_integer_text
 from rankd.api.negotiation import JSON, check_media
+from rankd.api.request import Request, Response, json_response, read_integer_text
 from rankd.api.service import Service, encode
-from rankd.errors import InvalidValue, PlayerAbsent
+from rankd.errors import Freshness, InvalidValue, PlayerAbsent
 from rankd.reads.cursor import read_cursor
 from rankd.reads.meaning import Meant, Where
 from rankd.shortening import quote
@@ -63,8 +63,8 @@ def rank(service: Service, request: Request) -> Response:
 
     def read() -> object:
         standing = service.boards.rank_in(meant, player)
-        if standing is None:
-            raise absent(meant, player)
+        if isinstance(standing, Freshness):
+            raise absent(meant, player, standing)
         return standing
 
     return service.answer(request, meant, read)
@@ -77,16 +77,16 @@ def around(service: Service, request: Request) -> Response:
 
     def read() -> object:
         found = service.boards.around_in(meant, player, above, below)
-        if found is None:
-            raise absent(meant, player)
+        if isinstance(found, Freshness):
+            raise absent(meant, player, found)
         return found
 
     return service.answer(request, meant, read)
 
 
-def absent(meant: Meant, player: str) -> PlayerAbsent:
+def absent(meant: Meant, player: str, freshness: Freshness) -> PlayerAbsent:
     """Return the error for a player who does not stand there."""
-    return PlayerAbsent(f"player: {quote(player)} does not stand in {meant.key.text}")
+    return PlayerAbsent(f"player: {quote(player)} does not stand in {meant.key.text}", freshness)
 
 
 def what_if(service: Service, request: Request) -> Response:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.api.caching import matches
-from rankd.api.exchange import Response
 from rankd.api.reader import Drop, settle
-from rankd.parts import Read
+from rankd.api.request import Response
+from rankd.backend import Read
 
 ANSWERS_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024

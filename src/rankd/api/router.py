@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
-from rankd.api.exchange import PATH_BYTES_MAX, decode_segment
+from rankd.api.request import PATH_BYTES_MAX, decode_segment
 from rankd.errors import MethodUnknown, RouteUnknown, TooLarge
 
 

@@ -15,22 +15,25 @@ from rankd.api.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.caching import NO_STORE, Caching, matches
 from rankd.api.calls import Call, Cost
 from rankd.api.committer import Committer
-from rankd.api.exchange import Request, Response
 from rankd.api.identity import Identity
+from rankd.api.key_lookup import KeyLookup
 from rankd.api.live import Live
 from rankd.api.metrics import Commits, Scrapes
 from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
 from rankd.api.rates import Rates
 from rankd.api.reader import Reader
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
+from rankd.api.request import Request, Response
 from rankd.api.signing import Signatures
 from rankd.api.static import StaticBody
 from rankd.api.streams import Streams, problem_data
 from rankd.api.tickets import Tickets
 from rankd.api.work_queue import WorkQueue
+from rankd.background import ThreadNeeded
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.domain.position import parse_positions
+from rankd.errors import Unauthenticated
 from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
@@ -84,10 +87,11 @@ class Service:
             # Alone are heavy reads, and those that Redis keeps waiting: neither may keep profiles waiting.
             self.reader = Reader(boards.remote, self._queues[Cost.DEAR].run)
             self._poller = RankPoller(self.positions, boards.remote)
+        self._key_lookup = KeyLookup(authenticator.refresh)
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
         self._watching = self._loop.create_task(self._body_timeouts.run())
         limits = config.limits
-        self.other_bodies = BodyBudget(limits.anonymous_bodies_bytes_max, limits.body_bytes_max)
+        self.untrusted_bodies = BodyBudget(limits.untrusted_bodies_bytes_max, limits.body_bytes_max)
         self.service_bodies = BodyBudget(limits.bodies_bytes_max, max(limits.body_bytes_max, limits.batch_bytes_max))
 
     def _commit(self, tasks: list[Task]) -> None:
@@ -98,7 +102,7 @@ class Service:
     def go_live(self) -> Live:
         """Begin to serve live connections."""
         push = self.config.push
-        hub = Hub(self.boards, push.push_interval_ms, self.in_thread, problem_data)
+        hub = Hub(self.boards, push.push_interval_ms, self.in_thread, self.here_or_in_thread, problem_data)
         streams = Streams(
             push.streams_max, push.streams_per_address_max, time, is_revoked=self.authenticator.is_revoked
         )
@@ -113,16 +117,27 @@ class Service:
         self.live.start()
         return self.live
 
-    def identify(self, request: Request) -> Identity | None:
-        """Return who asks, by a ticket or by a credential."""
+    async def identify(self, request: Request) -> Identity | None:
+        """Return who asks, by a credential or by a ticket, which is used when its stream is opened.
+
+        An unknown API key is looked up before it is refused.
+        """
         ticket = request.query.get("ticket")
         if ticket is not None and self.live is not None:
-            return self.live.tickets.use(ticket)
-        return self.authenticator.identify(request.headers.get(b"authorization"))
+            return self.live.tickets.identify(ticket)
+        authorization, authenticator = request.headers.get(b"authorization"), self.authenticator
+        try:
+            return authenticator.identify(authorization)
+        except Unauthenticated:
+            digest = authenticator.unknown_key(authorization)
+            if digest is None or not await self._key_lookup.finds(digest, authenticator.knows):
+                raise
+        return authenticator.identify(authorization)
 
     def stop(self) -> None:
         """Commit what was handed in, finish the reads that have begun and refuse those that wait; blocks."""
         self._loop.call_soon_threadsafe(self._watching.cancel)
+        self._loop.call_soon_threadsafe(self._key_lookup.stop)
         self._loop.call_soon_threadsafe(self.positions.stop)
         self.committer.stop()
         if self.remote is not None:
@@ -143,11 +158,18 @@ class Service:
         if identity is not None and identity.is_service:
             return await request.body(bytes_max, self._body_timeouts, self.service_bodies, holder)
         # Anybody may be a player: what players send takes nothing from services.
-        return await request.body(min(bytes_max, usual_max), self._body_timeouts, self.other_bodies, holder)
+        return await request.body(min(bytes_max, usual_max), self._body_timeouts, self.untrusted_bodies, holder)
 
     async def in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
         """Do what takes milliseconds, or waits for the disk, beside the event loop; see `WorkQueue.run`."""
         return await self._queues[cost].run(work)
+
+    async def here_or_in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
+        """Do what takes microseconds on the event loop; in a thread where it turns out to wait for another process."""
+        try:
+            return work()
+        except ThreadNeeded:
+            return await self.in_thread(work, cost)
 
     async def commit(self, task: Task) -> object:
         """Commit scores and return the answer, once they are durable and ranked."""
@@ -192,7 +214,7 @@ class Service:
             if self.boards.has_ranked(wanted, board):  # as nearly everything is that an answer spoke of
                 return True
             wait_on = EVERY_BOARD
-        self.boards.board(board)  # nobody waits for one that does not exist
+        await self.here_or_in_thread(lambda: self.boards.board(board))  # nobody waits for one that does not exist
         return await self.positions.wait(wanted, wait_on, self.config.ranks.at_least_wait_ms)
 
     async def read_remotely(self, call: Call, request: Request) -> Response:

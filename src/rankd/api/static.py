@@ -6,7 +6,7 @@ import gzip
 from hashlib import sha256
 
 from rankd.api.caching import matches
-from rankd.api.exchange import Header, Request, Response
+from rankd.api.request import Header, Request, Response
 
 TAG_DIGITS = 24
 

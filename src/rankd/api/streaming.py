@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from rankd.api.exchange import Request, Response, Streaming, json_response
 from rankd.api.identity import require_identity
+from rankd.api.request import Request, Response, Streaming, json_response
 from rankd.api.service import Service, encode
 from rankd.api.tickets import TICKET_S
 from rankd.errors import Overloaded

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from rankd.api.identity import Identity
-from rankd.errors import Overloaded, Unauthenticated
+from rankd.errors import Overloaded, RankdError, Unauthenticated
 
 TICKET_S = 60.0
 TICKETS_MAX = 10_000  # not used yet
@@ -38,13 +38,23 @@ class Tickets:
         self._by_account.setdefault(identity.account, deque()).append(ticket)
         return ticket
 
-    def use(self, ticket: str) -> Identity:
-        """Return whose ticket it is; it holds no longer, and not at all once the credential behind it does not."""
+    def identify(self, ticket: str) -> Identity:
+        """Return whose ticket it is, without using it; it is dead once the credential behind it does not hold."""
         self._forget_old()
         if ticket not in self._given:
             raise Unauthenticated("ticket: was used, is older than 60 s or was never given; ask for another one")
-        identity = self._take(ticket)
-        self._check(identity)
+        identity = self._given[ticket][1]
+        try:
+            self._check(identity)
+        except RankdError:
+            self._take(ticket)
+            raise
+        return identity
+
+    def use(self, ticket: str) -> Identity:
+        """Return whose ticket it is; it holds no longer."""
+        identity = self.identify(ticket)
+        self._take(ticket)
         return identity
 
     def _forget_old(self) -> None:

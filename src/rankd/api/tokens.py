@@ -19,6 +19,7 @@ from jwt.algorithms import HMACAlgorithm
 from rankd.api.identity import Identity, identity_of_subject
 from rankd.api.token_keys import CURVES, HMAC, RSA, KeyFile, Keys, read_jwks, read_pem, read_secret
 from rankd.clock import Clock
+from rankd.config.checks import TOKEN_KEYS, check_auth
 from rankd.config.model import Auth
 from rankd.domain.player import check_player
 from rankd.domain.text import check_text
@@ -26,7 +27,6 @@ from rankd.errors import InvalidValue, Unauthenticated
 from rankd.registry.credentials import SERVICE_SCOPES, Scope
 
 TOKEN_BYTES_MAX = 8_192
-LEEWAY_S_MAX = 300
 END_S_MAX = 253_402_300_799  # the end of 9999, for tokens that mean never
 _SCOPES = {scope.value: scope for scope in Scope}
 _UNVERIFIED = "the token cannot be verified; get another from where this one came from"
@@ -121,16 +121,9 @@ class TokenVerifier:
 
 def open_tokens(auth: Auth, clock: Clock) -> TokenVerifier | None:
     """Return what verifies tokens by a configuration, None where it names no key; refuse one that cannot be meant."""
-    sources = [name for name in ("jwt_secret", "jwt_public_key", "jwt_jwks") if getattr(auth, name)]
-    if not sources:
+    check_auth(auth, str)
+    if not any(getattr(auth, name) for name in TOKEN_KEYS):
         return None
-    if len(sources) > 1:
-        raise InvalidValue("auth", f"{' and '.join(sources)} are given; name one, which all tokens are verified with")
-    for name in ("jwt_issuer", "jwt_audience"):
-        if not getattr(auth, name):
-            raise InvalidValue(f"auth.{name}", f"must be given with {sources[0]}: tokens meant for others are refused")
-    if not 0 <= auth.jwt_leeway_s <= LEEWAY_S_MAX:
-        raise InvalidValue("auth.jwt_leeway_s", f"must be from 0 to {LEEWAY_S_MAX}")
     return TokenVerifier(_keys(auth), auth.jwt_issuer, auth.jwt_audience, auth.jwt_leeway_s, clock)
 
 

@@ -11,18 +11,18 @@ import msgspec
 
 from rankd.api import bodies
 from rankd.api.answers import Waiting
-from rankd.api.exchange import Request, Response, json_response
 from rankd.api.identity import Identity, require_identity, require_service
 from rankd.api.negotiation import HEADER_BYTES_MAX, JSON, MSGPACK, NDJSON, check_media
+from rankd.api.request import Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.api.signing import signing_account
+from rankd.backend import NEW_WAIT_MS, RANKED, Before, Remote
 from rankd.domain.board import Writes
 from rankd.domain.position import parse_positions
 from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, RanksUnavailable, TooLarge, Unavailable
 from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
-from rankd.parts import NEW_WAIT_MS, RANKED, Before, Remote
 from rankd.shortening import quote
 
 SCORES = "scores:write"
@@ -51,7 +51,8 @@ async def submit(service: Service, request: Request) -> Response:
         (sent,) = submission.checked([bodies.decode_object(_score, body)])
         return service.boards.prepare_score(sent, submission.sender())
 
-    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
+    run = service.here_or_in_thread if len(body) <= LIGHT_BYTES_MAX else service.in_thread
+    task = await run(prepare, request.cost)
     if service.boards.remote is not None:
         return await _submit_remotely(service, service.boards.remote, request, task)
     answer = await service.commit(task)
@@ -134,7 +135,8 @@ async def submit_batch(service: Service, request: Request) -> Response:
                 part.sender = submission.sender()
         return task
 
-    task = prepare() if len(body) <= LIGHT_BYTES_MAX else await service.in_thread(prepare, request.cost)
+    run = service.here_or_in_thread if len(body) <= LIGHT_BYTES_MAX else service.in_thread
+    task = await run(prepare, request.cost)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
     answer = await service.commit(task)

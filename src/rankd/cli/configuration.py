@@ -17,6 +17,7 @@ from rankd.cli.options import ConfigFile, Data, Json, examples
 from rankd.cli.output import answer
 from rankd.cli.target import Target
 from rankd.cli.texts import counted
+from rankd.clock import SystemClock
 from rankd.config.loading import FILE_NAME, VARIABLES
 from rankd.config.masking import shown
 from rankd.config.model import Config
@@ -36,7 +37,10 @@ class CheckedConfig(msgspec.Struct, frozen=True):
 @app.command(epilog=examples("rankd config check", "rankd config check --config production.toml"))
 def check(*, config: ConfigFile = None, as_json: Json = False) -> None:
     """Check rankd.toml and RANKD_* variables; the first mistake is named with its line and the way out."""
+    from rankd.api.tokens import open_tokens  # noqa: PLC0415 - most commands do without
+
     loaded = Target.folder_of(None, config).config()
+    open_tokens(loaded.auth, SystemClock())  # as a server would: the keys have to be readable, and keys
     file = config or os.environ.get("RANKD_CONFIG") or (FILE_NAME if Path(FILE_NAME).exists() else None)
     found = CheckedConfig(
         None if file is None else str(file), sorted(set(VARIABLES) & set(os.environ)), len(loaded.boards)

@@ -9,7 +9,6 @@ import typer
 
 from rankd.cli.options import SERVER_PANEL, ConfigFile, Data, examples
 from rankd.cli.target import Target, in_use
-from rankd.config.loading import data_folder
 from rankd.config.model import Config, Ledger
 from rankd.errors import FolderLocked
 
@@ -43,7 +42,7 @@ def serve(*, data: Data = None, host: Host = None, port: Port = None, config: Co
     try:
         serve_until_stopped(loaded)
     except FolderLocked as problem:
-        raise in_use(data_folder(loaded), problem) from None
+        raise in_use(loaded, problem) from None
 
 
 @app.command(rich_help_panel=SERVER_PANEL, epilog=examples("rankd demo", "rankd demo --port 9000"))
@@ -61,4 +60,4 @@ def demo(*, data: Data = None, host: Host = None, port: Port = None, config: Con
     try:
         run(loaded)
     except FolderLocked as problem:
-        raise in_use(data_folder(loaded), problem) from None
+        raise in_use(loaded, problem) from None

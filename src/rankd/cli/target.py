@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 RETRY_TOTAL_S = 5.0  # somebody waits at the terminal
-_HOLDER = re.compile(r"\(process (\d+)\)")
+_HOLDER = re.compile(r"\(process (\d+)(?:, ([^)\s]+))?\)")
 Progress = Callable[[int, int], None]
 
 
@@ -78,13 +78,12 @@ class Target:
     ) -> Iterator[Boards]:
         """Use the boards of the folder; it is made only by commands that put something there."""
         config = self.config()
-        folder = Path(config.ranks.folder) if is_shared(config) else data_folder(config)
         if not creates and not is_shared(config):
-            check_folder(folder)
+            check_folder(data_folder(config))
         try:
             boards = installation_of(config).open_boards(progress)
         except FolderLocked as problem:
-            raise in_use(folder, problem, _url_of(config) if or_server else None) from None
+            raise in_use(config, problem, or_server=or_server) from None
         with boards:
             yield boards
 
@@ -97,16 +96,15 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def in_use(folder: Path, problem: FolderLocked, url: str | None = None) -> FolderLocked:
-    """Say who uses the folder, and how to go on: by a server's `url`, where the command can ask one."""
+def in_use(config: Config, problem: FolderLocked, *, or_server: bool = False) -> FolderLocked:
+    """Say who uses the folder, and how to go on: by the server that does, where the command can ask one."""
     holder = _HOLDER.search(str(problem))
     by = f"process {holder[1]}" if holder else "another process"
-    way = "stop it first" if url is None else f"use --url {url} where that is a server, or stop it first"
-    return FolderLocked(f"{folder} is in use by {by}; {way}")
-
-
-def _url_of(config: Config) -> str:
-    server = config.server
-    host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host  # noqa: S104 - read, not bound
-    place = f"[{host}]" if ":" in host else host
-    return f"{'https' if server.tls_cert else 'http'}://{place}:{server.port}"
+    url = holder[2] if holder and or_server else None
+    remedy = "stop it first" if url is None else f"use --url {url}, or stop it first"
+    if not is_shared(config):
+        return FolderLocked(f"{data_folder(config)} is in use by {by}; {remedy}")
+    return FolderLocked(
+        f"{config.ranks.folder} is in use by {by}; {remedy}, or name a folder of its own in ranks.folder: "
+        "no two nodes can share one"
+    )

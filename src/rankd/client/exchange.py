@@ -113,4 +113,4 @@ class Exchange(Generic[T]):
         remedy = "see that it is a rankd server and runs"
         if self._call.key is not None and not self._is_unsent:
             remedy += f"; nobody knows whether the call counted, so send it again with key={self._call.key!r}"
-        return Unavailable(f"{self._connection.url} {problem}{times}; {remedy}")
+        return Unavailable(f"{self._connection.url}{self._call.target} {problem}{times}; {remedy}")

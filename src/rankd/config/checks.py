@@ -17,6 +17,7 @@ from rankd.errors import InvalidValue
 
 JWT_SECRET_BYTES_MIN = 32  # of HMAC-SHA256's output: a shorter secret is easier to guess than to forge
 JWT_LEEWAY_S_MAX = 300
+TOKEN_KEYS = ("jwt_secret", "jwt_public_key", "jwt_jwks")  # of which one verifies all tokens
 SIGNATURE_TOLERANCE_S = 300  # how far the timestamp of a signed submission may be off, before and after
 SIGNED_UNDER_WAY_S = 60  # between the check of a signature and the commit, and between the clocks of two servers
 # As long as a signed submission is taken, its key has to be remembered: a repeat would count again.
@@ -86,7 +87,7 @@ def check_config(config: Config, where: Where) -> None:
         _check_origin(where("push.avatar_origins"), origin)
     if config.projector.listen:
         listen_address(where("projector.listen"), config.projector.listen)
-    _check_auth(config.auth, where)
+    check_auth(config.auth, where)
 
 
 def _check_number(key: str, value: object, where: Where) -> None:
@@ -259,17 +260,27 @@ def _refuse(section: str, where: str, url: str) -> None:
 # [auth]
 
 
-def _check_auth(auth: Auth, where: Where) -> None:
-    families = [name for name in ("jwt_secret", "jwt_public_key", "jwt_jwks") if getattr(auth, name)]
-    if len(families) > 1:
+def check_auth(auth: Auth, where: Where) -> None:
+    """Refuse settings of tokens that cannot be meant; a server asks here too, before it opens the keys."""
+    sources = [name for name in TOKEN_KEYS if getattr(auth, name)]
+    if len(sources) > 1:
         raise InvalidValue(
-            where(f"auth.{families[1]}"), f"must not be given beside auth.{families[0]}: tokens are signed in one way"
+            where(f"auth.{sources[1]}"), f"must not be given beside auth.{sources[0]}: tokens are signed in one way"
         )
     size = len(auth.jwt_secret.encode(errors="surrogatepass"))
     if auth.jwt_secret and size < JWT_SECRET_BYTES_MIN:
         raise InvalidValue(
-            where("auth.jwt_secret"), f"must be at least {JWT_SECRET_BYTES_MIN} bytes, and random; got {size} bytes"
+            where("auth.jwt_secret"),
+            f"must be at least {JWT_SECRET_BYTES_MIN} bytes, and random, such as `openssl rand -hex 32` prints; "
+            f"got {size} bytes",
         )
+    for name, claim in (("jwt_issuer", "iss"), ("jwt_audience", "aud")):
+        if sources and not getattr(auth, name):
+            raise InvalidValue(
+                where(f"auth.{name}"),
+                f"must be given with auth.{sources[0]}: name what your tokens carry as `{claim}`, "
+                "so that tokens meant for others are refused",
+            )
     for name in ("jwt_public_key", "jwt_jwks"):
         if getattr(auth, name):
             _check_file(where(f"auth.{name}"), getattr(auth, name))

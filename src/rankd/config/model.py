@@ -105,7 +105,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body_read_ms: int = 10_000  # between two pieces, and 6 times that for the whole
     requests_max: int = 8_192  # connections open at the same time
     connections_per_address_max: int = 4_096  # of one address; not of trusted proxies
-    anonymous_bodies_bytes_max: int = 32 * MIB  # of all requests together that no service sends
+    untrusted_bodies_bytes_max: int = 32 * MIB  # of all senders together that are not services
     bodies_bytes_max: int = 256 * MIB  # of all services together
     service_writes_per_s: int = 0
     service_reads_per_s: int = 0

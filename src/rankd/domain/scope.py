@@ -9,7 +9,6 @@ from rankd.errors import InvalidValue, ScopeUnknown
 from rankd.shortening import list_names, quote
 
 GLOBAL = "global"
-SCOPE_VALUES_MAX = 10_000  # per attribute and board; enforced where the values seen so far are known
 SCOPE_VALUE_BYTES_MAX = 64
 ATTRIBUTES_MAX = 32
 

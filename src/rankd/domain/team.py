@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
 
-from rankd.domain.order import Kept, Rules, sort_key
 from rankd.domain.player import check_player
 from rankd.domain.score import clamped
 
@@ -58,17 +57,3 @@ class Contributions(msgspec.Struct, frozen=True):
             return None
         total = self.total // self.players if by is TeamBy.AVERAGE else self.total
         return clamped(total, score_min, score_max)
-
-
-def team_score(by: TeamBy, rules: Rules, contributions: Iterable[tuple[str, Kept]]) -> int | None:
-    """Return a team's score from all (player, kept) contributions, by the definition; None when there are none.
-
-    `rules` are the board's: they say which contribution is best and where a sum is stopped.
-    """
-    listed = list(contributions)
-    if not listed:
-        return None
-    if by is TeamBy.BEST:
-        return min(listed, key=lambda one: sort_key(rules, one[1], one[0]))[1].score
-    held = Contributions(sum(kept.score for _, kept in listed), len(listed))
-    return held.score(by, rules.score_min, rules.score_max)

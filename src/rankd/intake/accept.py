@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from rankd.domain.board import Board
 from rankd.ledger.event import Accepted, Context, Kind
+from rankd.ledger.port import DefinitionsChanged
 
 _MINUTE_MS = 60_000
 _SECOND_MS = 1_000
@@ -16,11 +17,10 @@ _CACHED_MAX = 10_000
 class Acceptance:
     """What accepting an event at some instant means: its context, the board and those it feeds."""
 
-    __slots__ = ("attributes", "board", "boards", "context", "decaying", "is_plain", "number", "valid")
+    __slots__ = ("attributes", "board", "boards", "context", "decaying", "has_details", "number")
 
-    def __init__(self, context: Context, number: int, board: Board, fed: list[Board], valid: range = range(0)) -> None:
-        """`boards` are the board itself and those it feeds and reaches, `valid` the instants that it holds for."""
-        self.valid = valid
+    def __init__(self, context: Context, number: int, board: Board, fed: list[Board]) -> None:
+        """`fed` are the boards it feeds and reaches."""
         self.context = context
         self.number = number
         self.board = board
@@ -31,8 +31,7 @@ class Acceptance:
             {name for reached in self.boards for name in reached.scopes}
             | {reached.team.attribute for reached in self.boards if reached.team is not None}
         )
-        # Whether a score has nothing to say beside its numbers: no detail is stored with it.
-        self.is_plain = not self.attributes and not self.decaying
+        self.has_details = bool(self.attributes or self.decaying)  # stored with each event, beside its numbers
 
 
 class Acceptances:
@@ -58,16 +57,23 @@ class Acceptances:
         if found is None:
             if len(self._known) >= _CACHED_MAX:
                 self._known.clear()
-            found = self._known[key] = self._accept(board, sender, kind, at, step_ms)
+            found = self._known[key] = self._accept(board, sender, kind, at)
         return found
 
-    def _accept(self, board: Board, sender: str, kind: Kind, at: int, step_ms: int) -> Acceptance:
+    def _accept(self, board: Board, sender: str, kind: Kind, at: int) -> Acceptance:
         defined = self._boards()
-        fed = [defined[fed_id] for fed_id in board.feeds if defined[fed_id].open] if kind is Kind.SCORE else []
+        fed = [self._defined(defined, fed_id) for fed_id in board.feeds] if kind is Kind.SCORE else []
+        fed = [one for one in fed if one.open]
         accepted = {reached.id: self.accepted(reached, at) for reached in (board, *fed)}
         context = Context(kind, board.id, sender, accepted)
-        since = at - at % step_ms
-        return Acceptance(context, self._number_context(context), board, fed, range(since, since + step_ms))
+        return Acceptance(context, self._number_context(context), board, fed)
+
+    @staticmethod
+    def _defined(boards: Mapping[str, Board], board_id: str) -> Board:
+        board = boards.get(board_id)
+        if board is None:  # another process has deleted it, and the board that feeds it has changed, too
+            raise DefinitionsChanged
+        return board
 
     def accepted(self, board: Board, at: int, version: int | None = None) -> Accepted:
         """Return a board's version and what its clock reads at an instant."""

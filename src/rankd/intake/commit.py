@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rankd.domain.board import Board
 from rankd.domain.instant import check_sent_at
@@ -15,19 +14,13 @@ from rankd.intake.results import Question, question_about
 from rankd.intake.scores import NOW, ScoreTask
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Detail, Kind, Stretch
-from rankd.ledger.port import Draft, Request
+from rankd.ledger.port import KeyedRequest
 from rankd.projection.state import State
 from rankd.registry.port import Registry
 
 _NONE: frozenset[str] = frozenset()
-
-
-class Numbering(Protocol):
-    """What gives numbers to players and contexts."""
-
-    def number_players(self, players: Sequence[str]) -> array[int]:
-        """Return the number of each player."""
-        ...
+_NO_ATTRIBUTES: dict[str, str] = {}
+_NO_TIEBREAK = array("q", [0])
 
 
 class Commit:
@@ -36,7 +29,6 @@ class Commit:
     def __init__(
         self,
         at: int,
-        ledger: Numbering,
         acceptances: Acceptances,
         registry: Registry,
         state: State,
@@ -47,8 +39,7 @@ class Commit:
         self.at = at
         self.stretches: list[Stretch] = []
         self.events = 0
-        self._questions: dict[int, list[Question]] = {}  # by the stretch they are about
-        self._ledger = ledger
+        self.questions: dict[int, Question] = {}  # by the index of the event they are about
         self._acceptances = acceptances
         self._registry = registry
         self._state = state
@@ -56,20 +47,19 @@ class Commit:
         self._fresh_values: dict[tuple[str, str], set[str]] = {}  # of requests that were added
         self._task_values: dict[tuple[str, str], set[str]] = {}  # of the one that is being added
         self.metadata: dict[int, str] = {}  # JSON by the event's index
-        self.requests: list[tuple[Request, int, int]] = []  # with the index of its first event, and their number
+        self.requests: list[KeyedRequest] = []
         self.origins: list[tuple[str, int, int]] = []  # an address, likewise
-        self._singles: dict[int, tuple[Stretch, set[str]]] = {}
+        self._single: Stretch | None = None  # the last one, while scores that want an answer may be added to it
 
     def add_event(
         self, acceptance: Acceptance, player: str | None = None, detail: Detail | None = None, at: int | None = None
     ) -> None:
         """Add an event that is not a score."""
-        number = 0 if player is None else self._ledger.number_players([player])[0]
         self._add(
             Stretch(
                 acceptance.number,
                 array("q", [self.at if at is None else at]),
-                array("q", [number]),
+                array("q", [0]),
                 array("q", [0]),
                 array("q", [0]),
                 [player or ""],
@@ -77,21 +67,27 @@ class Commit:
             )
         )
 
-    def add_scores(self, task: ScoreTask, boards: Sequence[Board]) -> Question | None:
-        """Add the scores of a request; whatever can be refused is refused here, before anything is added."""
+    def add_scores(self, task: ScoreTask, find: Callable[[ScoreTask], Board]) -> Question | None:
+        """Add the scores of a request; whatever can be refused is refused here, before anything is added.
+
+        `find` returns the board of a part of the request, or refuses it.
+        """
         self._task_values = {}
-        question = self._add_parts(task, boards)
+        question = None
+        if task.answers:
+            question = self._add_single(task, find(task))
+        else:
+            self._add_parts(task, find)
         for key, values in self._task_values.items():
             self._fresh_values.setdefault(key, set()).update(values)
         return question
 
-    def _add_parts(self, task: ScoreTask, boards: Sequence[Board]) -> Question | None:
+    def _add_parts(self, task: ScoreTask, find: Callable[[ScoreTask], Board]) -> None:
         drafted = []
+        boards = [find(part) for part in task.parts]
         for part, board in zip(task.parts, boards, strict=True):
             at = self._instants(part, board)
             first = self._acceptances.at(board, task.sender.name, Kind.SCORE, self.at if at is None else at[0])
-            if task.answers:
-                return self._add_single(task, first, self.at if at is None else at[0])
             drafted.append((part, self._stretches(part, board, first, at)))
         for part, stretches in drafted:
             if part.metadata is not None:
@@ -100,20 +96,14 @@ class Commit:
                 )
             for stretch in stretches:
                 self._add(stretch)
-        return None
 
     def add_request(self, sender: Sender, fingerprint: bytes, before: int) -> None:
         """Remember what is to be known of a request; its events are those added since there were `before`."""
         count = self.events - before
         if sender.key is not None:
-            request = Request(sender.account, sender.key, fingerprint, 0, 0, self.at)
-            self.requests.append((request, before, count))
+            self.requests.append(KeyedRequest(sender.account, sender.key, fingerprint, before, count))
         if sender.origin is not None and count:
             self.origins.append((sender.origin, before, count))
-
-    def draft(self, answers: Sequence[tuple[str, str, bytes]]) -> Draft:
-        """Return what the ledger is to write."""
-        return Draft(self.stretches, self.metadata, self.requests, answers, self.at, self.origins)
 
     def note_scope_values(self) -> None:
         """Note the values of scopes as seen, where no applier does: the commit is durable."""
@@ -122,50 +112,43 @@ class Commit:
             if live is not None:  # it may have been deleted meanwhile
                 live.scope_values.setdefault(name, set()).update(values)
 
-    def questions(self, stretch: Stretch) -> list[Question]:
-        """Return what is asked about the events of a stretch: where somebody stands before and after it."""
-        return self._questions.get(id(stretch), [])
-
     # One score that wants an answer
 
-    def _add_single(self, task: ScoreTask, acceptance: Acceptance, at: int) -> Question | None:
-        player, score = task.players[0], task.scores[0]
-        sent = task.attributes[0] if task.attributes else None
-        metadata = task.metadata[0] if task.metadata else None
-        detail = self._detail(acceptance, player, score, at, sent=sent, has_metadata=metadata is not None)
-        number = self._ledger.number_players(task.players)[0]
-        board = acceptance.board
-        attributes = {} if detail is None else detail.attributes
-        question = question_about(board, acceptance.context.boards[board.id].reading(at), player, attributes)
-        subject = player if question is None or question.subject is None else question.subject
-        stretch, subjects = self._single_stretch(acceptance.number, subject)
+    def _add_single(self, task: ScoreTask, board: Board) -> Question | None:
+        sent_at = self._instants(task, board)
+        at = self.at if sent_at is None else sent_at[0]
+        acceptance = self._acceptances.at(board, task.sender.name, Kind.SCORE, at)
+        player, metadata = task.players[0], task.metadata[0] if task.metadata else None
+        detail = None
+        if acceptance.has_details or metadata is not None:
+            sent = task.attributes[0] if task.attributes else None
+            has_metadata = metadata is not None
+            detail = self._detail(acceptance, player, task.scores[0], at, sent=sent, has_metadata=has_metadata)
+        reading = acceptance.context.boards[board.id].reading(at)
+        question = question_about(board, reading, player, _NO_ATTRIBUTES if detail is None else detail.attributes)
         if metadata is not None:
             self.metadata[self.events] = metadata
-        stretch.at.append(at)
-        stretch.player.append(number)
-        stretch.score.append(score)
-        stretch.tiebreak.append(task.tiebreaks[0] if task.tiebreaks else 0)
-        stretch.players.append(player)  # type: ignore[attr-defined]
-        if detail is not None or stretch.detail is not None:
-            stretch.detail = (stretch.detail or [None] * (len(stretch) - 1)) + [detail]
-        subjects.add(subject)
-        self.events += 1
+        tiebreaks = task.tiebreaks or _NO_TIEBREAK
+        stretch = self._single
+        if stretch is not None and stretch.context == acceptance.number and stretch is self.stretches[-1]:
+            stretch.at.append(at)
+            stretch.player.append(0)
+            stretch.score.extend(task.scores)
+            stretch.tiebreak.extend(tiebreaks)
+            stretch.players.append(player)  # type: ignore[attr-defined]
+            if detail is not None or stretch.detail is not None:
+                stretch.detail = (stretch.detail or [None] * (len(stretch) - 1)) + [detail]
+        else:
+            details: list[Detail | None] | None = None if detail is None else [detail]
+            instants, numbers = array("q", [at]), array("q", [0])
+            self._single = Stretch(
+                acceptance.number, instants, numbers, task.scores[:], tiebreaks[:], [player], details
+            )
+            self.stretches.append(self._single)
         if question is not None and question.subject is not None:
-            self._questions.setdefault(id(stretch), []).append(question)
+            self.questions[self.events] = question
+        self.events += 1
         return question
-
-    def _single_stretch(self, context: int, subject: str) -> tuple[Stretch, set[str]]:
-        """Return the last stretch when it can take one more event of this context.
-
-        A stretch of answers holds each player or team once, so that each answer is about one event.
-        """
-        known = self._singles.get(context)
-        if known is not None and known[0] is self.stretches[-1] and subject not in known[1]:
-            return known
-        stretch = Stretch(context, array("q"), array("q"), array("q"), array("q"), [])
-        self.stretches.append(stretch)
-        made = self._singles[context] = (stretch, set())
-        return made
 
     # Columns
 
@@ -175,30 +158,23 @@ class Commit:
         if at is None:
             times = array("q", [self.at]) * count
             details = self._details(task, [first] * count, times)
-            numbers = self._ledger.number_players(task.players)
+            numbers = array("q", bytes(8 * count))  # the ledger's own, if it has any
             return [Stretch(first.number, times, numbers, task.scores, tiebreaks, task.players, details)]
         acceptances = [self._acceptances.at(board, task.sender.name, Kind.SCORE, instant) for instant in at]
         details = self._details(task, acceptances, at)
-        numbers = self._ledger.number_players(task.players)
+        whole = Stretch(0, at, array("q", bytes(8 * count)), task.scores, tiebreaks, task.players, details)
         stretches = []
         for start, end in _runs(acceptances):
-            part = details[start:end] if details is not None else None
-            stretches.append(
-                Stretch(
-                    acceptances[start].number,
-                    at[start:end],
-                    numbers[start:end],
-                    task.scores[start:end],
-                    tiebreaks[start:end],
-                    task.players[start:end],
-                    part if part is not None and any(part) else None,
-                )
-            )
+            part = whole.part(start, end)
+            part.context, part.first = acceptances[start].number, 0
+            if part.detail is not None and not any(part.detail):
+                part.detail = None
+            stretches.append(part)
         return stretches
 
     def _details(self, task: ScoreTask, acceptances: list[Acceptance], times: array[int]) -> list[Detail | None] | None:
         first = acceptances[0]
-        if task.metadata is None and not first.attributes and not first.decaying:
+        if task.metadata is None and not first.has_details:
             return None
         attributes = task.attributes or [None] * len(task.scores)
         metadata = task.metadata or [None] * len(task.scores)

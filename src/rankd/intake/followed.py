@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 from rankd.domain.board import Board
+from rankd.errors import LedgerNewer
+from rankd.intake.commit import Commit
 from rankd.intake.results import Question
 from rankd.intake.scores import ScoreTask
-from rankd.ledger.partitioned import Appended, Request
+from rankd.ledger.port import Appended, Request
 from rankd.projection.applier import Applier
-
-
-class Added(NamedTuple):
-    """A task of a commit, what its answer asks, and the index of its first event in the commit."""
-
-    task: ScoreTask
-    question: Question | None
-    first: int
 
 
 class FollowedLedger(Protocol):
@@ -43,22 +37,46 @@ class FollowedLedger(Protocol):
         """The ledger's time at the last event that was followed."""
         ...
 
+    @property
+    def checks_early(self) -> bool:
+        """Whether scores may be checked by the definitions known before they are committed."""
+        ...
+
+    @property
+    def beyond(self) -> LedgerNewer | None:
+        """What keeps this process from following the ledger: it holds what only a newer version understands."""
+        ...
+
+    @property
+    def position_token(self) -> str:
+        """How far it is followed, as clients see it."""
+        ...
+
+    @property
+    def has_changed(self) -> bool | None:
+        """Whether the last event that is no score changed anything; None where this process does not rank."""
+        ...
+
     def version_of(self, board_id: str) -> int:
         """Return the version that a board is defined under; DefinitionsChanged where it is not defined any more."""
         ...
 
+    def get_ready(self) -> None:
+        """Do what comes before scores are checked and committed."""
+        ...
+
     def catch_up(self) -> object:
-        """Follow all control events that are committed by now."""
+        """Follow all control events that are committed by now; where this process ranks, all events."""
         ...
 
-    def settle(self, positions: Mapping[int, int]) -> None:
-        """Follow what this process appended, where it ranks."""
+    def rank(self, commit: Commit, appended: Appended) -> None:
+        """Follow what was just appended, where this process ranks, and answer what the commit asks."""
         ...
 
-    def answer(self, added: Sequence[Added], appended: Appended) -> None:
-        """Set the results of tasks that were committed."""
+    def result(self, task: ScoreTask, question: Question | None, positions: Mapping[int, int], at: int) -> object:
+        """Return the result of a task whose commit was ranked."""
         ...
 
-    def answer_again(self, task: ScoreTask, request: Request) -> object:
-        """Return the result of a task that was committed before."""
+    def result_again(self, task: ScoreTask, request: Request) -> object:
+        """Return the result of a task that was committed before, as it is now."""
         ...

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Generic, TypeVar
 
 from rankd.errors import LedgerUnavailable
 
@@ -27,15 +27,16 @@ class Task:
     events = 1
     alone = False
 
+    error: BaseException | None = None
+    result: object = None
+    _done = False
+    _committed = False  # whether those are that it leads
+
     def __init__(self) -> None:
         """Nothing has become of it yet."""
         self._wake = threading.Lock()  # let go when it is done, and when it is its turn to lead
         self._wake.acquire()
-        self._done = False
         self._group: list[Any] = []  # those it commits, when it leads
-        self._committed = False  # and whether they are
-        self.error: BaseException | None = None
-        self.result: object = None
 
     def _end(self) -> None:
         self._done = True
@@ -59,8 +60,6 @@ class LastTask(OtherTask):
 
 
 Kind = TypeVar("Kind", bound=Task)
-Result = TypeVar("Result")
-Arguments = TypeVarTuple("Arguments")
 
 
 class GroupCommit(Generic[Kind]):
@@ -73,34 +72,22 @@ class GroupCommit(Generic[Kind]):
         self._events_max = events_max
         self._lock = threading.Lock()
         self._waiting: deque[Kind] = deque()
-        self._leader: object = None  # a task, or what stands for one that leads nobody
+        self._leader: Kind | None = None
 
     def run(self, task: Kind) -> object:
         """Commit a task and return its result."""
-        try:
-            with self._lock:
-                self._waiting.append(task)
-                if self._leader is None:
-                    self._leader = task
-            while not task._done:
-                if self._leader is task:
-                    self._lead(task)
-                else:
-                    self._wait(task)
-        except BaseException:
-            self._leave(task)
-            raise
+        self.run_all([task])
         if task.error is not None:
             raise task.error
         return task.result
 
     def run_all(self, tasks: list[Kind]) -> None:
         """Commit tasks that one thread was handed by many; each gets its result or its error."""
-        with self._lock:
-            self._waiting.extend(tasks)
-            if self._leader is None:
-                self._leader = tasks[0]
         try:
+            with self._lock:
+                self._waiting.extend(tasks)
+                if self._leader is None:
+                    self._leader = tasks[0]
             for task in tasks:
                 while not task._done:
                     if self._leader is task:
@@ -109,34 +96,8 @@ class GroupCommit(Generic[Kind]):
                         self._wait(task)
         except BaseException:
             for task in tasks:
-                if not task._done:
-                    self._leave(task)
+                self._leave(task)
             raise
-
-    def lead_alone(self, commit: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result | None:
-        """Commit something that no task was made for, if nobody is at work; None, and nothing done, when somebody is.
-
-        Whoever arrives meanwhile waits, as for any other leader. What it raises is its caller's error alone.
-        """
-        if self._wait_s:  # others are to be gathered first
-            return None
-        lone = object()
-        try:
-            with self._lock:
-                if self._leader is None:
-                    self._leader = lone
-            if self._leader is not lone:
-                return None
-            result = commit(*arguments)
-            with self._lock:
-                if not self._waiting:
-                    self._leader = None
-                    return result
-            self._hand_over(lone)
-        except BaseException:
-            self._hand_over(lone)
-            raise
-        return result
 
     def _wait(self, task: Kind) -> None:
         """Wait until a task is done, or until it is its turn to lead."""
@@ -151,10 +112,11 @@ class GroupCommit(Generic[Kind]):
         except Exception as problem:
             for task in leader._group:
                 task.error = task.error or problem
-        leader._committed = True
+        leader._committed = leader._done = True
         self._hand_over(leader)
         for task in leader._group:
-            task._end()
+            if task is not leader:
+                task._end()
         leader._group = []  # it was among them: what holds itself is not let go with its last user
 
     def _take(self, leader: Kind) -> None:
@@ -169,7 +131,7 @@ class GroupCommit(Generic[Kind]):
                     break
                 group.append(self._waiting.popleft())
 
-    def _hand_over(self, leader: object) -> None:
+    def _hand_over(self, leader: Kind) -> None:
         with self._lock:
             if self._leader is leader:
                 following = self._leader = self._waiting[0] if self._waiting else None

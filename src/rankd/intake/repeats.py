@@ -11,14 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from rankd.domain.board import Board
 from rankd.errors import KeyReused
-from rankd.intake.results import Batched, Changed, Submitted, question_about, submitted_of, token
-from rankd.intake.scores import ScoreTask
+from rankd.intake.results import Accepted, Batched, Changed, Submitted
 from rankd.intake.sender import Sender
-from rankd.ledger.event import NO_DETAIL
-from rankd.ledger.port import Ledger, Request
-from rankd.projection.applier import Applier
+from rankd.ledger.port import Request
 from rankd.shortening import quote
 
 ANSWERS_WAITING_MAX = 10_000
@@ -27,69 +23,26 @@ Kind = TypeVar("Kind", Submitted, Batched, Changed)
 Answer = Submitted | Batched | Changed
 
 
-class Repeats:
-    """The requests that came with a key; used by the committing thread alone."""
+class StoredAnswers:
+    """Answers on their way to the ledger, and back from it; used by the committing thread alone."""
 
-    def __init__(self, ledger: Ledger, applier: Applier, ttl_ms: int) -> None:
-        """`ttl_ms` is how long a repeat is recognised."""
-        self._ledger = ledger
-        self._applier = applier
-        self._ttl_ms = ttl_ms
+    def __init__(self, is_stored: bool) -> None:
+        """Where the ledger stores none, none are remembered."""
+        self._is_stored = is_stored
         self._waiting: dict[tuple[str, str], bytes] = {}
 
-    def find(self, task: ScoreTask, now: int) -> Answer | None:
-        """Return the answer to scores that were committed before; None for new ones."""
-        request = self._request(task.sender, task.fingerprint, now)
-        if request is None:
-            return None
-        stored = self._stored(request, Submitted) if task.answers else self._stored(request, Batched)
-        return stored or self._answer_again(task, request, now)
+    def remember(self, sender: Sender, answer: object) -> None:
+        """Keep an answer until it is written."""
+        is_answer = isinstance(answer, Answer) and not isinstance(answer, Accepted)
+        if self._is_stored and sender.key is not None and is_answer and len(self._waiting) < ANSWERS_WAITING_MAX:
+            self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
 
-    def find_change(self, sender: Sender, fingerprint: bytes, now: int) -> Changed | None:
-        """Return the answer to another change that was committed before; None for a new one."""
-        request = self._request(sender, fingerprint, now)
-        if request is None:
-            return None
-        return self._stored(request, Changed) or Changed(token(request.upto), repeated=True)
-
-    def _request(self, sender: Sender, fingerprint: bytes, now: int) -> Request | None:
-        if sender.key is None:
-            return None
-        request = self._ledger.request(sender.account, sender.key)
-        if request is None or request.at + self._ttl_ms <= now:
-            return None
-        check_same(sender, fingerprint, request.fingerprint)
-        return request
-
-    def _stored(self, request: Request, kind: type[Kind]) -> Kind | None:
+    def find(self, request: Request, kind: type[Kind]) -> Kind | None:
+        """Return the answer that a request was given, marked as repeated; None where it is not known."""
         stored = request.answer or self._waiting.get((request.sender, request.key))
         if stored is None:
             return None
         return msgspec.structs.replace(msgspec.msgpack.decode(stored, type=kind), repeated=True)
-
-    def _answer_again(self, task: ScoreTask, request: Request, now: int) -> Answer:
-        position = token(request.upto)
-        if not task.answers:
-            return Batched(position, request.upto - request.first + 1, repeated=True)
-        event = self._ledger.event(request.first)
-        accepted = self._ledger.context(event.context).boards[task.board_id]
-        board: Board = self._applier.catalogue.board(task.board_id, accepted.version)
-        detail = (event.detail or [None])[0] or NO_DETAIL
-        question = question_about(board, accepted.reading(event.at[0]), task.players[0], detail.attributes)
-        if question is not None and question.subject is not None:
-            standing = self._applier.store.rank(question.instance, question.subject, question.ranking)
-            question.answer(standing, standing)
-        return msgspec.structs.replace(submitted_of(position, board, task.players[0], question, now), repeated=True)
-
-    def remember(self, sender: Sender, answer: Answer) -> None:
-        """Keep an answer until it is written."""
-        if sender.key is not None and len(self._waiting) < ANSWERS_WAITING_MAX:
-            self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Tell whether there are answers to write with the next commit."""
-        return bool(self._waiting)
 
     @property
     def waiting(self) -> list[tuple[str, str, bytes]]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rankd.domain import position
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
@@ -14,8 +13,6 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Reading
 from rankd.intake.scores import ScoreTask
 from rankd.projection.port import Change, Standing
-
-PARTITION = 0  # the embedded ledger has one
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -91,22 +88,20 @@ def question_about(board: Board, reading: Reading, player: str, attributes: Mapp
     Nobody stands there after a score without a team on a team board, or without a scope where there is no global one.
     None for an event that is older than the window.
     """
-    scopes = board.scopes_of(attributes)
-    subject = player if board.team is None else attributes.get(board.team.attribute)
     instance = board.first_window.instance_of(reading)
     if instance is None:
         return None
-    scope = GLOBAL if board.with_global or not scopes else scopes[0]
-    return Question(InstanceKey(board.id, instance, scope), subject if scopes else None, board.ranking)
+    subject = player if board.team is None else attributes.get(board.team.attribute)
+    if board.with_global:
+        return Question(InstanceKey(board.id, instance, GLOBAL), subject, board.ranking)
+    scopes = board.scopes_of(attributes)
+    scope, subject = (scopes[0], subject) if scopes else (GLOBAL, None)
+    return Question(InstanceKey(board.id, instance, scope), subject, board.ranking)
 
 
-def token(sequence: int) -> str:
-    """Return a position of the embedded ledger as clients see it."""
-    return position.token(PARTITION, sequence)
-
-
-def submitted(upto: str, board: Board, player: str, window: str | None, change: Change, *, now: int) -> Submitted:
-    """Answer one score from what it did in the window its answer speaks of; None for an event older than that."""
+def submitted_of(upto: str, board: Board, player: str, question: Question | None, now: int) -> Submitted:
+    """Answer one score from what was asked about it, if anything could be."""
+    window, change = (None, NOWHERE) if question is None else (question.instance.window, question.change)
     changed, old, new, rank_before, rank_after = change
     if board.decay is not None:
         old = None if old is None else board.shown_score(old, now)
@@ -128,9 +123,3 @@ def without_rank(task: ScoreTask, accepted: Accepted) -> Submitted:
         previous_rank=None,
         repeated=accepted.repeated,
     )
-
-
-def submitted_of(upto: str, board: Board, player: str, question: Question | None, now: int) -> Submitted:
-    """Answer one score from what was asked about it, if anything could be."""
-    window, change = (None, NOWHERE) if question is None else (question.instance.window, question.change)
-    return submitted(upto, board, player, window, change, now=now)

@@ -64,11 +64,16 @@ class ScoreTask(Task):
         self.answers = answers
         self.first_row = first_row
         self.rows_named = rows_named
-        self.parts = (self, *more)
+        self._more = more
         self.events = len(scores)
         for part in more:
             self.events += part.events
         self.fingerprint = b"" if sender.key is None else self._fingerprint()
+
+    @property
+    def parts(self) -> Sequence[ScoreTask]:
+        """Itself and the others of its request; not kept, as what holds itself is not let go with its last user."""
+        return (self, *self._more)
 
     def check_lengths(self, events_max: int) -> None:
         """Refuse columns of different lengths, and more events than one request may have."""

@@ -21,11 +21,6 @@ class Sender(msgspec.Struct, frozen=True):
     signing: str | None = None  # the name of the key it was signed with
     is_local: bool = True  # whether it comes from this program itself, of which no board asks for a signature
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether a score it sends leaves nothing behind but itself."""
-        return self.key is None and self.origin is None
-
 
 LOCAL = Sender("local", "local")  # who sends when nobody else is named
 

@@ -1,146 +1,205 @@
-"""The writing side of the boards: every change goes through here, one commit at a time.
+"""The writing side: every change goes through here, one commit at a time, whichever ledger it goes to.
 
-    task → GroupCommit → roll-overs that are due → draft → ledger (synced) → applier → answers
+    task → GroupCommit → what the clock has made due → draft → ledger (synced, numbered) → ranked → answers
 
-A change is acknowledged when it is on disk and ranked, so whoever wrote reads what they wrote.
+A change is acknowledged when it is durable. Where this process ranks, it is ranked by then, too: whoever wrote reads
+what they wrote.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
-from rankd.errors import BoardUnknown, Closed, LedgerUnavailable, RankdError
+from rankd.errors import BoardUnknown, Closed, LedgerNewer, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
-from rankd.intake.asking import Asking
 from rankd.intake.commit import Commit
+from rankd.intake.followed import FollowedLedger
+from rankd.intake.ledger_look import LedgerLook
+from rankd.intake.newcomers import Newcomers
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
-from rankd.intake.repeats import Repeats, check_same
-from rankd.intake.results import PARTITION, Batched, Question, Submitted, submitted, submitted_of, token
-from rankd.intake.scores import ScoreTask, check_open, check_signed, single_task
+from rankd.intake.repeats import StoredAnswers, check_same
+from rankd.intake.results import Accepted, Batched, Question, Submitted, without_rank
+from rankd.intake.scores import ScoreTask, check_open, check_signed
 from rankd.intake.sender import Sender
-from rankd.intake.way import Way, way_of
-from rankd.ledger.event import Detail, Kind, Single, Stretch
-from rankd.ledger.port import Draft, Head
-from rankd.ledger.sqlite import SqliteLedger
-from rankd.projection.applier import Applier
-from rankd.projection.port import Verdict
+from rankd.ledger.event import Context
+from rankd.ledger.port import Appended, DefinitionsChanged, Draft, KeysTaken, Ledger, Request
 from rankd.registry.port import Registry
-from rankd.seasons.due import Due, Schedule
 from rankd.settings import Settings
 from rankd.shortening import quote
 
+ATTEMPTS_MAX = 20  # definitions may change again and again while somebody commits
+REPEATS_S = 1.0  # for so long after one, repeats are looked up before anything is written: they come in crowds
 Result = TypeVar("Result")
-What = TypeVar("What")
-Beside = TypeVar("Beside")
-ROLL_OVERS_PER_COMMIT = 1_000
+Keys = Sequence[tuple[str, str]]  # sender and key
 _log = logging.getLogger("rankd")
 
 
+class RollOvers(Protocol):
+    """What the clock makes due, as the writer does it."""
+
+    def is_due(self, now: int) -> bool:
+        """Tell whether something is due; from any thread."""
+        ...
+
+    def append_due(self, at: int) -> int:
+        """Append what is due, and return how many events that were; in the committing thread."""
+        ...
+
+
+class _Added(NamedTuple):
+    """A task of a commit, what its answer asks, and the index of its first event in the commit."""
+
+    task: ScoreTask
+    question: Question | None
+    first: int
+
+
 class Writer:
-    """Commits changes and applies them."""
+    """Commits the changes of one process."""
 
     def __init__(
-        self, ledger: SqliteLedger, applier: Applier, registry: Registry, clock: Clock, settings: Settings
+        self,
+        ledger: Ledger,
+        followed: FollowedLedger,
+        registry: Registry,
+        clock: Clock,
+        settings: Settings,
+        *,
+        roll_overs: RollOvers | None = None,
+        newcomers: Newcomers | None = None,
     ) -> None:
-        """Everything that the ledger holds has been applied."""
+        """`roll_overs` are appended before whatever comes after them, where this process is the one to do so."""
         self._ledger = ledger
-        self._applier = applier
+        self._followed = followed
         self._registry = registry
         self._clock = clock
         self._settings = settings
-        self.boards: Mapping[str, Board] = applier.directory.boards
-        self.acceptances = Acceptances(lambda: self.boards, self._version_of, ledger.number_context)
-        self.at = ledger.head().at
+        self._roll_overs = roll_overs
+        self._newcomers = newcomers
+        self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
+        self.answers = StoredAnswers(ledger.capabilities.stores_answers)
+        is_sole_writer = ledger.capabilities.is_sole_writer
+        self._look = None if is_sole_writer else LedgerLook(lambda: self.run_for(followed.catch_up))
+        self._seen = followed.seen  # by the acceptances that are remembered
+        self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
         self._commits: GroupCommit[Task] = GroupCommit(
             self._commit, settings.commit_wait_ms, settings.commit_events_max
         )
-        self.repeats = Repeats(ledger, applier, settings.idempotency_ttl_ms)
-        self._way: Way | None = None  # while all is well, and nothing was committed since that it does not know
-        self._unsure = False  # whether the last append took effect
+        self._repeats_until = 0.0  # by the monotonic clock
+        self._is_unsure = False  # whether the last append took effect
         self._broken: BaseException | None = None
         self._closed = False
         self._waits_for: str | None = None  # why roll-overs could not be appended
         self._process = os.getpid()
-        self._asking = Asking(applier, self._apply)
-        self._schedule = Schedule(applier.state, lambda: self.boards)
-        self.position = ledger.head().sequence
+        self.at = max(followed.at, ledger.heads().at)
         self.commits = 0
-        self.on_commit: Callable[[], None] = lambda: None
 
     # What callers ask for
 
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """The boards as they are defined, as far as this process knows."""
+        return self._followed.boards
+
+    @property
+    def checks_early(self) -> bool:
+        """Whether scores may be checked by the definitions known before they are committed."""
+        return self._followed.checks_early
+
+    def find_board(self, board_id: str) -> Board | None:
+        """Return a board as it is defined now, None where there is none; not in the committing thread.
+
+        Where others define boards too, one that is not known is looked for in the ledger first.
+        """
+        board = self.boards.get(board_id)
+        if board is None and self._look is not None:
+            self.check_open()
+            self._look.look()
+            board = self.boards.get(board_id)
+        return board
+
+    def board(self, board_id: str) -> Board:
+        """Return a board as it is defined now; in the committing thread."""
+        board = self.boards.get(board_id)
+        if board is None and self._look is not None:
+            self._followed.catch_up()
+            board = self.boards.get(board_id)
+        if board is None:
+            raise BoardUnknown(f"board: there is no board {quote(board_id)}; define it first")
+        return board
+
+    @property
+    def position_token(self) -> str:
+        """How far the ledger is followed, as clients see it."""
+        return self._followed.position_token
+
     def submit(self, task: ScoreTask) -> object:
-        """Count scores."""
-        return self._commits.run(task)
+        """Count scores; what is durable and was not ranked in time is answered without a rank."""
+        result = self._commits.run(task)
+        if isinstance(result, Accepted):
+            return _without_rank(task, result)
+        return result
 
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers, for whom one thread works; each task has its result or its error then."""
         self._commits.run_all(tasks)
 
-    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
-        """Count one score without a key and with nothing beside it, checked against a board that is open."""
-        way = self._way
-        answer: object = None
-        if way is not None and way.board is board and way.sender == sender.name:
-            answer = self._commits.lead_alone(self._go, way, player, score, tiebreak)
-        if answer is None:
-            answer = self._commits.lead_alone(self._commit_alone, board, player, score, tiebreak, sender)
-        if answer is None:
-            answer = self.submit(single_task(board, player, score, tiebreak, sender))
-        if not isinstance(answer, Submitted):
-            raise AssertionError("a single score is answered with Submitted")
-        return answer
-
-    def run(self, work: Callable[[], object]) -> object:
-        """Do something on its own between two commits."""
-        return self._commits.run(OtherTask(work))
+    def accept(self, task: ScoreTask) -> Accepted:
+        """Make scores durable that another process ranks."""
+        result = self._commits.run(task)
+        if not isinstance(result, Accepted):
+            raise AssertionError("what others rank is accepted first")
+        return result
 
     def run_for(self, work: Callable[[], Result]) -> Result:
-        """Do something on its own between two commits, and return what it returns."""
+        """Do something on its own between two commits of this process, and return what it returns."""
         results: list[Result] = []
-        self.run(lambda: results.append(work()))
+        self._commits.run(OtherTask(lambda: results.append(work())))
         return results[0]
 
     def is_due(self, now: int) -> bool:
-        """Tell whether a roll-over is due."""
-        return self._schedule.is_due(now)
+        """Tell whether a roll-over is due that this process appends."""
+        return self._roll_overs is not None and self._roll_overs.is_due(now)
 
     def roll_over(self) -> None:
         """Append what the clock has made due, if anything; where that is not possible now, it stays due."""
         self.check_open()
         if self.is_due(self._clock.now()):
             try:
-                self.run(self._roll_over)
+                self.run_for(lambda: None)  # it comes before anything that is committed
                 self._waits_for = None
             except LedgerUnavailable as problem:
                 if self._waits_for != str(problem):  # every read comes by here meanwhile
                     self._waits_for = str(problem)
                     _log.warning("roll-overs wait: %s", problem)
 
-    def close(self, let_go: Callable[[], None]) -> None:
+    def flush_answers(self) -> None:
+        """Write the answers of requests that nothing was committed after."""
+        if self.answers.waiting:
+            self.run_for(lambda: self.append(self.new_commit(), self._seen))
+
+    def close(self, let_go: Callable[[], None] = lambda: None) -> None:
         """Take nothing more: once what is under way is done, `let_go` is called."""
 
-        def work() -> None:
-            self._way = None
+        if self._look is not None:
+            self._look.close()
+
+        def end() -> None:
             self._closed = True
             let_go()
 
-        self._commits.run(LastTask(work))
-
-    @property
-    def position_token(self) -> str:
-        """How far the ledger is, as clients see it."""
-        return token(self.position)
+        self._commits.run(LastTask(end))
 
     def check_open(self) -> None:
-        """Refuse what comes after `close`, and whoever was forked from the process that opened the folder."""
+        """Refuse what comes after `close`, and whoever was forked from the process that opened the boards."""
         if os.getpid() != self._process:
             raise Closed(
                 "the boards were opened before this process was forked; one process may use a folder at a time"
@@ -148,139 +207,201 @@ class Writer:
         if self._closed:
             raise Closed("the boards were closed; open them again with rankd.open")
 
-    def flush_answers(self) -> None:
-        """Write the answers of requests that nothing was committed after."""
-        if self.repeats.waiting:
-            self.run(lambda: self.append(self.new_commit()))
+    def check_ready(self) -> None:
+        """Refuse where no score would be taken: after `close`, and where the ledger is beyond this version."""
+        self.check_open()
+        if self._followed.beyond is not None:
+            raise LedgerNewer(str(self._followed.beyond))
 
-    def board(self, board_id: str) -> Board:
-        """Return a board as it is defined now."""
-        board = self.boards.get(board_id)
-        if board is None:
-            raise BoardUnknown(f"board: there is no board {quote(board_id)}; define it first")
-        return board
+    def attributes_of(self, board: Board, player: str, sent: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return the attributes that a score is ranked by: those it came with, else those of the player's profile."""
+        given = sent or {}
+        wanted = board.scopes if board.team is None else (*board.scopes, board.team.attribute)
+        if all(name in given for name in wanted):
+            return given
+        return {**self._registry.attributes(player), **given}
 
     # In the committing thread
 
+    def new_commit(self) -> Commit:
+        """Begin a commit."""
+        return Commit(
+            self.at,
+            self.acceptances,
+            self._registry,
+            self._followed.applier.state,
+            scope_values_max=self._settings.scope_values_max,
+        )
+
+    def append(self, commit: Commit, seen: int) -> Appended:
+        """Make a commit durable and have it ranked; whatever cuts it off, the next commit finds out what became of it.
+
+        Nothing is known of an append that failed: the ledger is followed before anything else is appended.
+        """
+        draft = Draft(
+            commit.stretches,
+            commit.at,
+            seen,
+            commit.metadata,
+            commit.requests,
+            commit.origins,
+            self._ordered_contexts(commit),
+            self.forgotten_before,
+            self.answers.waiting,
+        )
+        self._is_unsure = True
+        try:
+            appended = self._ledger.append(draft)
+        except (DefinitionsChanged, KeysTaken):  # nothing was written
+            self._is_unsure = False
+            raise
+        self.commits += 1
+        self.answers.written(draft.answers)
+        try:
+            self._followed.rank(commit, appended)
+        except BaseException as problem:
+            self._broken = problem
+            raise
+        self._is_unsure = False
+        return appended
+
+    def append_control(self, append: Callable[[], Result]) -> Result:
+        """Append control events, by `append`, and follow them; cut off, the next commit does so first."""
+        self._is_unsure = True
+        result = append()
+        self._followed.catch_up()
+        self._is_unsure = False
+        return result
+
+    @property
+    def forgotten_before(self) -> int:
+        """A request that came before this instant is no longer recognised, and its key is free."""
+        return max(self.at, self._clock.now()) - self._settings.idempotency_ttl_ms + 1
+
+    def retrying(self, work: Callable[[int], Result], taken: Callable[[Keys], None] = lambda _keys: None) -> Result:
+        """Do what names the control events seen, again when there are others by then.
+
+        `taken` hears of keys that somebody who was faster has used: what comes under them is a repeat now.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            self._get_ready()
+            try:
+                return work(self._seen)
+            except DefinitionsChanged:
+                self._followed.catch_up()
+            except KeysTaken as found:
+                taken(found.keys)
+        raise LedgerUnavailable("definitions change too often; send it again, with the same key")
+
+    def repeat_of(self, sender: Sender, fingerprint: bytes) -> Request | None:
+        """Return the request that came under a sender's key before; refuse another one under the same key."""
+        if sender.key is None:
+            return None
+        return self._same(self._ledger.request(sender.account, sender.key), sender, fingerprint)
+
+    def _same(self, found: Request | None, sender: Sender, fingerprint: bytes) -> Request | None:
+        if found is None or found.at < self.forgotten_before:
+            return None
+        check_same(sender, fingerprint, found.fingerprint)
+        return found
+
     def _commit(self, group: list[Task]) -> None:
+        self.check_open()
         first = group[0]
         if isinstance(first, LastTask):
-            self.check_open()
             first.work()
             return
         self._get_ready()
         if isinstance(first, OtherTask):
             first.result = first.work()
             return
-        self._commit_scores([task for task in group if isinstance(task, ScoreTask)])
+        self._followed.get_ready()
+        tasks = [task for task in group if isinstance(task, ScoreTask)]
+        known: dict[tuple[str, str], Request] = {}  # by sender and key: of those that were looked up
+        if monotonic() < self._repeats_until:
+            known.update(self._ledger.requests([key for task in tasks if (key := _key_of(task.sender)) is not None]))
+
+        def look_up(taken: Keys) -> None:
+            self._repeats_until = monotonic() + REPEATS_S
+            known.update(self._ledger.requests(taken))
+
+        self.retrying(lambda seen: self._commit_scores(tasks, seen, known), look_up)
 
     def _get_ready(self) -> None:
         """Do what comes before any commit: find out how far the ledger is and what time it is, append what is due."""
-        self.check_open()
         if self._broken is not None:
             raise Closed(f"the boards must be opened again after: {self._broken}")
-        if self._unsure:
-            self._recover()
-        self.at = max(self.at, self._clock.now())  # once: what is due by it comes before what happens at it
-        if self._schedule.is_due(self.at):
-            self._roll_over()
+        if self._is_unsure:
+            self.acceptances.forget()
+            self._followed.catch_up()
+            self._is_unsure = False
+        # Once: what is due by it comes before what happens at it.
+        self.at = max(self.at, self._followed.at, self._clock.now())
+        if self._roll_overs is not None and self._roll_overs.is_due(self.at):
+            roll_overs = self._roll_overs
+            self.append_control(lambda: roll_overs.append_due(self.at))
+        if self._seen != self._followed.seen:
+            self._seen = self._followed.seen
+            self.acceptances.forget()
+            self._ordered.clear()
 
-    def _commit_alone(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> object:
-        """Commit one score in a thread that leads nobody."""
-        self._get_ready()
-        answer = self._commit_single(board, player, score, tiebreak, sender)
-        if answer is not None:
-            return answer
-        task = single_task(board, player, score, tiebreak, sender)
-        self._commit_scores([task])
-        if task.error is not None:
-            raise task.error
-        return task.result
-
-    def _commit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted | None:
-        """Commit one score that has nothing to say beside its numbers; None, and nothing done, where there is more.
-
-        The rules are those of every score. What they say of all that share a context is known by now, so only numbers
-        go from the request to the ledger and on to the rank store.
-        """
-        if self.boards.get(board.id) is not board or self.repeats.has_waiting:
-            return None
-        acceptance = self.acceptances.at(board, sender.name, Kind.SCORE, self.at)
-        if not acceptance.is_plain:
-            return None
-        event = Single(acceptance.number, self.at, player, score, tiebreak)
-        append, apply = self._ledger.append_single, self._asking.apply_single
-        window, change = self._carry_out(append, event, apply, acceptance)
-        placement = self._applier.placements.latest(event.context, event.at)
-        self._way = way_of(acceptance, placement, self._schedule.next_at)
-        return submitted(token(event.first), board, player, window, change, now=self.at)
-
-    def _go(self, way: Way, player: str, score: int, tiebreak: int) -> Submitted | None:
-        """Commit a score as the one before it was, in a thread that leads nobody; None where the way is not this one.
-
-        All that `_commit_alone` would find out is known. Short, and calling little: behind a sync the processor's
-        caches are cold, and each function costs half a microsecond.
-        """
-        at = max(self.at, self._clock.now())
-        if self._way is not way or not way.since <= at < way.until or os.getpid() != self._process:
-            return None
-        self.at = at
-        self._way, self._unsure = None, True  # whatever cuts it off is known to the next commit
-        sequence = self._ledger.append_known(way.context, at, player, score, tiebreak)
-        if sequence is None:
-            sequence = self._ledger.append_single(Single(way.context, at, player, score, tiebreak)).sequence
-        self.commits += 1
-        try:
-            board, rows = way.board, way.rows
-            ties = [board.tie_field(at, tiebreak)] * rows if rows else way.placement.ties(at, tiebreak)
-            change = self._applier.store.apply_one(way.table, player, score, ties, at=sequence, ranks=way.ranking)
-            if isinstance(change, Verdict):
-                raise AssertionError(f"event {sequence} was answered with {change}")
-            self.position = sequence
-        except BaseException as problem:
-            self._broken = problem
-            raise
-        self._way, self._unsure = way, False
-        self.on_commit()
-        changed, old, new, rank_before, rank_after = change
-        return Submitted(
-            f"{PARTITION}-{sequence}", board.id, player, way.window, new, old, changed, rank_after, rank_before
-        )
-
-    def _commit_scores(self, tasks: list[ScoreTask]) -> None:
-        if len(tasks) > 1:
-            self._ledger.look_up_players([player for task in tasks if task.answers for player in task.players])
+    def _commit_scores(self, tasks: list[ScoreTask], seen: int, known: Mapping[tuple[str, str], Request]) -> None:
+        """Commit what is new; the ledger itself refuses what came before, so few are looked up beforehand."""
         commit = self.new_commit()
-        added: list[tuple[ScoreTask, Question | None, int]] = []
+        added: list[_Added] = []
         same: list[tuple[ScoreTask, ScoreTask]] = []
         by_key: dict[tuple[str, str], ScoreTask] = {}
         for task in tasks:
-            sender = task.sender
+            task.error = None
+            sender, key = task.sender, _key_of(task.sender)
             try:
-                if sender.key is not None and (twin := by_key.get((sender.account, sender.key))) is not None:
+                if key is not None and (twin := by_key.get(key)) is not None:
                     check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
-                elif sender.key is None or (answer := self.repeats.find(task, commit.at)) is None:
-                    added.append((task, self._add(commit, task), commit.events))
-                    if sender.key is not None:
-                        by_key[sender.account, sender.key] = task
+                elif key is not None and (found := self._same(known.get(key), sender, task.fingerprint)) is not None:
+                    task.result = self._answer_again(task, found)
                 else:
-                    task.result = answer
+                    before = commit.events
+                    question = commit.add_scores(task, self._checked_board)
+                    commit.add_request(sender, task.fingerprint, before)
+                    added.append(_Added(task, question, before))
+                    if key is not None:
+                        by_key[key] = task
             except RankdError as problem:
                 task.error = problem
+        self._find_repeats([task for task in tasks if task.error is not None])
         if added:
-            self.append(commit)
-            before = self.position - commit.events
-            for task, question, end in added:
-                task.result = self._answer(task, question, before + end)
+            self._answer(added, self.append(commit, seen))
         for task, twin in same:
             task.result = msgspec.structs.replace(twin.result, repeated=True)  # type: ignore[type-var]
 
-    def _add(self, commit: Commit, task: ScoreTask) -> Question | None:
-        before = commit.events
-        question = commit.add_scores(task, [self._checked_board(part) for part in task.parts])
-        commit.add_request(task.sender, task.fingerprint, before)
-        return question
+    def _answer(self, added: list[_Added], appended: Appended) -> None:
+        for task, question, first in added:
+            if self._newcomers is not None:
+                for part in task.parts:
+                    self._newcomers.see(part.players)
+            positions = appended.positions(first, task.events)
+            task.result = self._followed.result(task, question, positions, appended.at)
+            self.answers.remember(task.sender, task.result)
+
+    def _answer_again(self, task: ScoreTask, request: Request) -> object:
+        stored = self.answers.find(request, Submitted) if task.answers else self.answers.find(request, Batched)
+        return stored or self._followed.result_again(task, request)
+
+    def _find_repeats(self, refused: list[ScoreTask]) -> None:
+        """Answer those that were taken before: whether they would be now is not what a repeat asks."""
+        asked = {key: task for task in refused if (key := _key_of(task.sender)) is not None}
+        found = self._ledger.requests(list(asked))
+        for task in refused:
+            key = _key_of(task.sender)
+            if key is None or key not in found:
+                continue
+            try:
+                request = self._same(found[key], task.sender, task.fingerprint)
+                if request is not None:
+                    task.error, task.result = None, self._answer_again(task, request)
+            except RankdError as problem:
+                task.error = problem
 
     def _checked_board(self, task: ScoreTask) -> Board:
         board = self.board(task.board_id)
@@ -290,107 +411,28 @@ class Writer:
             task.check_bounds(board)
         return board
 
-    def _answer(self, task: ScoreTask, question: Question | None, sequence: int) -> Submitted | Batched:
-        position = token(sequence)
-        answer: Submitted | Batched = Batched(position, task.events)
-        if task.answers:
-            answer = submitted_of(position, self.board(task.board_id), task.players[0], question, self._clock.now())
-        self.repeats.remember(task.sender, answer)
-        return answer
+    def _ordered_contexts(self, commit: Commit) -> frozenset[int]:
+        """Return the contexts whose events need ordinals: in one partition all are in order anyway."""
+        if self._ledger.partitions == 1:
+            return frozenset()
+        return frozenset(number for number in {one.context for one in commit.stretches} if self._is_ordered(number))
 
-    # Roll-overs
+    def _is_ordered(self, number: int) -> bool:
+        known = self._ordered.get(number)
+        if known is None:
+            known = self._ordered[number] = self._reaches_a_team(self._ledger.context(number))
+        return known
 
-    def _roll_over(self) -> None:
-        """Append what is due, in the order of time."""
-        due = self._schedule.due(self.at)
-        for start in range(0, len(due), ROLL_OVERS_PER_COMMIT):
-            self._append_due(due[start : start + ROLL_OVERS_PER_COMMIT])
+    def _reaches_a_team(self, context: Context) -> bool:
+        catalogue = self._followed.applier.catalogue
+        return any(catalogue.board(one, accepted.version).team is not None for one, accepted in context.boards.items())
 
-    def retire(self, board_id: str, born: int, instance: str) -> None:
-        """Let a window instance leave the store; its archive has been written."""
 
-        def retire() -> None:
-            live = self._applier.state.boards.get(board_id)
-            # The board may have been deleted, and defined again, since its window was archived.
-            if live is not None and live.born == born and instance in live.windows:
-                self._append_due([Due(self.at, board_id, Kind.RETIRE, instance)])
+def _key_of(sender: Sender) -> tuple[str, str] | None:
+    return None if sender.key is None else (sender.account, sender.key)
 
-        self.run(retire)
 
-    def _append_due(self, due: list[Due]) -> None:
-        commit = self.new_commit()
-        for one in due:
-            acceptance = self.acceptances.at(self.board(one.board), "rankd", one.kind, one.at)
-            detail = None if one.instance is None else Detail(window=one.instance)
-            commit.add_event(acceptance, detail=detail, at=one.at)
-        self.append(commit)
-
-    # The ledger
-
-    def new_commit(self) -> Commit:
-        """Begin a commit; in the committing thread."""
-        return Commit(
-            self.at,
-            self._ledger,
-            self.acceptances,
-            self._registry,
-            self._applier.state,
-            scope_values_max=self._settings.scope_values_max,
-        )
-
-    def append(self, commit: Commit) -> None:
-        """Make a commit durable and rank it; in the committing thread."""
-        self._carry_out(self._ledger.append, commit.draft(self.repeats.waiting), self._apply_draft, commit)
-
-    def _apply_draft(self, draft: Draft, commit: Commit) -> None:
-        self.repeats.written(draft.answers)
-        for stretch in commit.stretches:
-            self._asking.apply(stretch, commit.questions(stretch))
-
-    def _carry_out(
-        self, append: Callable[[What], Head], what: What, apply: Callable[[What, Beside], Result], beside: Beside
-    ) -> Result:
-        """Append, then apply; whatever cuts it off, and wherever, is known to the next commit."""
-        self._way = None
-        self._unsure = True
-        try:
-            head = append(what)
-        except BaseException:
-            self.acceptances.forget()
-            raise
-        self.commits += 1
-        try:
-            result = apply(what, beside)
-            self.position = head.sequence
-        except BaseException as problem:
-            self._broken = problem
-            raise
-        self._unsure = False
-        self.on_commit()
-        return result
-
-    def _apply(self, stretch: Stretch) -> None:
-        self._applier.apply(stretch)
-        context = self._ledger.context(stretch.context)
-        if context.kind is not Kind.SCORE:
-            self.acceptances.forget()
-
-    def _recover(self) -> None:
-        """After a failed append: find out whether it took effect, and rank what did."""
-        head = self._ledger.recover()
-        try:
-            for stretches in self._ledger.read(self.position, head.sequence):
-                for stretch in stretches:
-                    self._apply(stretch)
-        except LedgerUnavailable:
-            raise
-        except BaseException as problem:
-            self._broken = problem
-            raise
-        self.position = head.sequence
-        self.at = max(self.at, head.at)
-        self._unsure = False
-        self.on_commit()
-
-    def _version_of(self, board_id: str) -> int:
-        return self._applier.state.boards[board_id].version
+def _without_rank(task: ScoreTask, accepted: Accepted) -> Submitted | Batched:
+    if task.answers:
+        return without_rank(task, accepted)
+    return Batched(accepted.position, accepted.count, accepted.repeated)

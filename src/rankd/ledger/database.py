@@ -16,21 +16,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
-from mmap import mmap
 from pathlib import Path
+from time import sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import apsw
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.folder import LEDGER_FILE
 from rankd.ledger.checksum import checksum
-from rankd.ledger.direct import appender_of, error_of
 from rankd.ledger.place import Place
-
-if TYPE_CHECKING:
-    from rankd.ledger.direct import Appender
 
 FILE_NAME = LEDGER_FILE
 APPLICATION_ID = 0x52414E4B  # "RANK"
@@ -40,10 +36,11 @@ CACHE_KIB = 65_536
 READER_CACHE_KIB = 8_192
 BUSY_MS = 10_000
 FRAME_BYTES = 4_096 + 24  # of a page in the log
+CHECKPOINT_TRIES_MAX = 50
+CHECKPOINT_RETRY_S = 0.001
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
 _ZEROS = bytes(256 * 1024)  # written before a commit may go on
 MIGRATIONS = "schema"
-Numbers = tuple[int, int, int, int, int, int]  # sequence, context, at, player, score, tiebreak
 STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
 _log = logging.getLogger("rankd")
 
@@ -62,7 +59,7 @@ class Database:
         self.is_moved = False
         self._is_written = True  # until it is closed or moved
         self._log_kept = False
-        self.appender: Appender | None = None  # the short way of events, where there is one
+        self._log_pages_known = 0
         self._place = Place(self._path)
         with translated():
             self._writer = self._connect(CACHE_KIB)
@@ -135,8 +132,25 @@ class Database:
 
         Asked when it is wanted: a hook that is told at each commit would make every commit longer.
         """
+        return self._checkpoint_beside_writer(apsw.SQLITE_CHECKPOINT_NOOP)[0]
+
+    def _checkpoint_beside_writer(self, mode: int) -> tuple[int, int]:
+        """Return how many pages are in the log, and how many of them are in the file after a checkpoint.
+
+        SQLite answers that the database is locked when it meets the log's head half written, which is so for
+        microseconds of each commit, or another program's checkpoint. The first is tried again; where it lasts, nothing
+        is moved now, and the figure is the last one known.
+        """
         with self.reading() as reader:
-            return max(0, reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0])
+            for _ in range(CHECKPOINT_TRIES_MAX):
+                try:
+                    logged, moved = reader.wal_checkpoint(mode=mode)
+                except apsw.BusyError:
+                    sleep(CHECKPOINT_RETRY_S)
+                else:
+                    self._log_pages_known = max(0, logged)
+                    return self._log_pages_known, max(0, moved)
+        return self._log_pages_known, 0
 
     def writing(self) -> Transaction:
         """Write in one transaction that is on disk when the block ends, or not at all when it raises."""
@@ -151,34 +165,6 @@ class Database:
                 self._single.execute(statement, values)
             except BaseException as problem:
                 raise_translated(problem)
-
-    def prepare_appender(self, insert: str, witness: mmap) -> None:
-        """Let `append_one` insert events by this statement and tell the witness, where the driver lets us."""
-        with self.exclusive() as writer:
-            self.appender = appender_of(writer, insert, witness)
-
-    def close_appender(self) -> None:
-        """Let go of what `prepare_appender` was given."""
-        with self._lock:
-            if self.appender is not None:
-                self.appender.close()
-                self.appender = None
-
-    def append_one(self, appender: Appender, before: bytes, context: bytes, numbers: Numbers) -> bytes:
-        """Insert one event as `write_one` would, tell the witness, and return the seal that was made for it.
-
-        `before` is the seal before it, `context` the JSON of its context.
-        """
-        with self._lock:
-            try:
-                if not self._is_written:
-                    self._check_written()
-                sealed = appender.append(before, context, *numbers)
-                if isinstance(sealed, tuple):
-                    raise error_of(*sealed)
-            except BaseException as problem:
-                raise_translated(problem)
-        return sealed
 
     def extend_log(self, ahead_bytes: int) -> None:
         """Let the log's file be longer than the log, by zeros: a commit that does not grow its file syncs faster.
@@ -242,9 +228,8 @@ class Database:
             raise
 
     def _move_log(self) -> int:
-        with self.reading() as reader:
-            logged, moved = reader.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            return logged - moved
+        logged, moved = self._checkpoint_beside_writer(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return logged - moved
 
     def _restart_log(self) -> int:
         with self.exclusive() as writer:
@@ -277,7 +262,6 @@ class Database:
             if self._closed:
                 return
             self._closed, self._is_written = True, False
-            self.close_appender()
             connections = [*self._idle_readers, self._writer]
             self._idle_readers.clear()
             with ExitStack() as closing:  # all of them, whatever one of them says

@@ -25,8 +25,8 @@ SEAL_BYTES = HASH_BYTES + 8
 NO_SEAL = bytes(SEAL_BYTES)  # before the first commit
 NO_PLAYER = 0
 SEQUENCE_BITS = 48  # of the number of an event; the partition stands above
+_NUMBERS = Struct("<2q")  # sequence of the first event, number of events
 _END_OF_DETAIL = b"\0"  # JSON holds no such byte
-_SINGLE = Struct("<8q")  # ledger's time, first sequence, number of events, and the five columns of one
 
 
 class Kind(StrEnum):
@@ -40,6 +40,10 @@ class Kind(StrEnum):
     CLOSE = "close"  # a window instance is final
     MIDNIGHT = "midnight"  # places are remembered for rank_change
     RETIRE = "retire"  # a window instance leaves the rank store; its final standings are in the archive
+
+
+# About no player: they stand in every partition.
+CONTROLS = frozenset({Kind.DEFINE, Kind.DELETE, Kind.RESET, Kind.CLOSE, Kind.MIDNIGHT, Kind.RETIRE})
 
 
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -140,31 +144,10 @@ class Stretch(msgspec.Struct):
         )
 
 
-class Single(msgspec.Struct):
-    """One score that has nothing to say beside its numbers, on its way to a commit of its own.
-
-    It came without an `at`, so its time is the ledger's. Most commits of a quiet game are of one such event.
-    """
-
-    context: int
-    at: int
-    player_id: str
-    score: int
-    tiebreak: int
-    player: int = 0  # the number behind the id, once it is known
-    first: int = 0  # its sequence, once it has one
-    partition: int = 0
-
-    @classmethod
-    def of(cls, stretch: Stretch) -> Single:
-        """Return the only event of a stretch without details."""
-        (at,), (player,), (score,), (tiebreak,) = stretch.at, stretch.player, stretch.score, stretch.tiebreak
-        return cls(stretch.context, at, stretch.players[0], score, tiebreak, player, stretch.first, stretch.partition)
-
-    def stretch(self) -> Stretch:
-        """Return it as columns."""
-        at, player, score, tiebreak = (array("q", [one]) for one in (self.at, self.player, self.score, self.tiebreak))
-        return Stretch(self.context, at, player, score, tiebreak, [self.player_id], None, self.first, self.partition)
+def control_run(context: int, at: int, detail: Detail | None, first: int = 0) -> Stretch:
+    """Return an event that is about no player as a run of its own."""
+    nothing = array("q", [0])
+    return Stretch(context, array("q", [at]), nothing, nothing, nothing, [""], [detail], first)
 
 
 class Scored(NamedTuple):
@@ -250,21 +233,9 @@ def seal(
     its own.
     """
     time = at.to_bytes(8, "little")
-    hashed = blake2b(before, digest_size=HASH_BYTES)
-    hashed.update(time)
-    hashed.update(first.to_bytes(8, "little"))
-    hashed.update(len(columns[0]).to_bytes(8, "little"))
-    for column in columns:
-        hashed.update(column)
-    hashed.update(_END_OF_DETAIL.join(contexts))
-    hashed.update(_END_OF_DETAIL.join(details))
-    return hashed.digest() + time
-
-
-def seal_single(before: bytes, event: Single, context: bytes) -> bytes:
-    """Return what `seal` returns for a commit of one such event; `context` is the JSON of its context."""
-    numbers = _SINGLE.pack(event.at, event.first, 1, event.context, event.at, event.player, event.score, event.tiebreak)
-    return blake2b(before + numbers + context, digest_size=HASH_BYTES).digest() + numbers[:8]
+    numbers = _NUMBERS.pack(first, len(columns[0]))
+    texts = _END_OF_DETAIL.join(contexts), _END_OF_DETAIL.join(details)
+    return blake2b(b"".join((before, time, numbers, *columns, *texts)), digest_size=HASH_BYTES).digest() + time
 
 
 def sealed_at(sealed: bytes) -> int:

@@ -75,10 +75,6 @@ class PlayerNumbers:
         if len(wanted) > 1:
             self._remember(self._stored(wanted))
 
-    def number_one(self, player: str) -> int:
-        """Return the number of one player, a new one to somebody who has none."""
-        return self.known.get(player) or self._look_up([player])[player]
-
     def _look_up(self, players: Sequence[str]) -> dict[str, int]:
         fresh = self.fresh
         given = {player: fresh[player] for player in players if player in fresh}
@@ -175,7 +171,8 @@ class ContextNumbers:
 
     def stored(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the JSON of contexts, each once, in the order they are named first."""
-        return [self.texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(self.texts)]
+        texts = self.texts
+        return [texts[number - 1] for number in dict.fromkeys(numbers) if 1 <= number <= len(texts)]
 
     def save(self) -> None:
         """Write the contexts that are new, in the transaction under way."""
@@ -189,10 +186,7 @@ class ContextNumbers:
         self._saved = len(self._contexts)
         self.fresh = False
 
-    def withdraw(self) -> None:
-        """Note that the transaction was not committed."""
-        for text in self.texts[self._saved :]:
-            del self._numbers[text]
-        del self._contexts[self._saved :]
-        del self.texts[self._saved :]
-        self.fresh = False
+    def recover(self) -> None:
+        """Find out which are on disk; the others keep their numbers, which drafts may hold, until they are saved."""
+        self._saved = self._connection.execute("SELECT count(*) FROM contexts").get
+        self.fresh = self._saved < len(self._contexts)

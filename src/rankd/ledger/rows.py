@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from functools import cache
+from itertools import chain, count, groupby, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import apsw
 
 from rankd.errors import LedgerDamaged
-from rankd.ledger.direct import error_of
 from rankd.ledger.event import SEAL_BYTES, Stretch, decode_detail, encode_detail, seal, sealed_at
 from rankd.ledger.statements import ROWS_PER_STATEMENT_MAX, statement
-
-if TYPE_CHECKING:
-    from rankd.ledger.direct import Appender
 
 Row = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
 """context, at, player, score, tiebreak, detail, seal, the player's id"""
 
-_DETAIL = 6  # of the columns inserted
 _COLUMNS = 8
-_ROWS_PER_STEP = 1_000
 _INSERT = "INSERT INTO events (sequence, context, at, player, score, tiebreak, detail, seal) VALUES"
-INSERT_ONE = statement(_INSERT, _COLUMNS, 1)
 
 
 def joined(stretches: Sequence[Stretch]) -> list[array[int]]:
@@ -45,7 +38,10 @@ def joined(stretches: Sequence[Stretch]) -> list[array[int]]:
 
 def encoded_details(stretches: Sequence[Stretch]) -> list[bytes] | None:
     """Return the JSON of every event's detail, b"" for none; None when no event has any."""
-    if all(stretch.detail is None for stretch in stretches):
+    for stretch in stretches:
+        if stretch.detail is not None:
+            break
+    else:
         return None
     encoded: list[bytes] = []
     for stretch in stretches:
@@ -57,48 +53,29 @@ def encoded_details(stretches: Sequence[Stretch]) -> list[bytes] | None:
 
 
 def insert_rows(
-    writer: apsw.Connection,
-    appender: Appender | None,
-    first: int,
-    columns: list[array[int]],
-    *,
-    details: list[bytes] | None,
-    sealed: bytes,
+    writer: apsw.Connection, first: int, columns: list[array[int]], *, details: list[bytes] | None, sealed: bytes
 ) -> None:
-    """Insert the events of a commit, the last of them with the seal, by native code where there is any."""
-    if appender is not None:
-        context, at, player, score, tiebreak = columns
-        problem = appender.insert(first, context, at, player, score, tiebreak, details, sealed)
-        if problem is not None:
-            raise error_of(*problem)
-        return
-    count = len(columns[0])
-    for start in range(0, count, _ROWS_PER_STEP):  # not all at once: a reader may wait for the interpreter
-        values = values_of(first, columns, details, sealed, range(start, min(start + _ROWS_PER_STEP, count)))
-        step = _COLUMNS * ROWS_PER_STATEMENT_MAX
-        for begin in range(0, len(values), step):
-            some = values[begin : begin + step]
-            writer.execute(insert_of(len(some) // _COLUMNS), some)
+    """Insert the events of a commit, the last of them with the seal."""
+    rows = len(columns[0])
+    for start in range(0, rows, ROWS_PER_STATEMENT_MAX):
+        some = slice(start, min(start + ROWS_PER_STATEMENT_MAX, rows))
+        part = [column[some] for column in columns]
+        seal_here = sealed if some.stop == rows else None
+        values = values_of(first + start, part, None if details is None else details[some], seal_here)
+        writer.execute(insert_of(some.stop - start), values)
 
 
+@cache
 def insert_of(rows: int) -> str:
     """Return the statement that inserts so many events."""
     return statement(_INSERT, _COLUMNS, rows)
 
 
-def values_of(
-    first: int, columns: list[array[int]], details: list[bytes] | None, sealed: bytes, some: range
-) -> list[object]:
-    """Return the values of some of a commit's events, row by row; the last of them has the seal."""
-    start, end = some.start, some.stop
-    values: list[object] = [None] * (_COLUMNS * (end - start))
-    values[0::_COLUMNS] = range(first + start, first + end)
-    for index, column in enumerate(columns, start=1):
-        values[index::_COLUMNS] = column[start:end]
-    if details is not None:
-        values[_DETAIL::_COLUMNS] = [detail.decode() if detail else None for detail in details[start:end]]
-    if end == len(columns[0]):
-        values[-1] = sealed
+def values_of(first: int, columns: list[array[int]], details: list[bytes] | None, sealed: bytes | None) -> list[object]:
+    """Return the values of events row by row; the last one has the seal, if any."""
+    texts = repeat(None) if details is None else [detail.decode() if detail else None for detail in details]
+    values: list[object] = list(chain.from_iterable(zip(count(first), *columns, texts, repeat(None))))
+    values[-1] = sealed
     return values
 
 

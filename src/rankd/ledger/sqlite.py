@@ -5,11 +5,10 @@ Draft → one transaction: players, contexts, events, metadata, requests → syn
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import apsw
@@ -19,22 +18,31 @@ from rankd.errors import LedgerDamaged
 from rankd.ledger.checksum import check, checksum, with_checksum, without_checksum
 from rankd.ledger.database import Database
 from rankd.ledger.event import (
+    CONTROLS,
     NO_DETAIL,
     NO_SEAL,
     SEAL_BYTES,
     Context,
     Kind,
-    Single,
     Stretch,
+    control_run,
     seal,
-    seal_single,
     sealed_at,
 )
 from rankd.ledger.history import History
 from rankd.ledger.numbers import ContextNumbers, KnownPlayers, PlayerNumbers
-from rankd.ledger.port import Draft, Head, PastEvent, Request
+from rankd.ledger.port import (
+    Capabilities,
+    ControlEvent,
+    Draft,
+    Heads,
+    KeyedRequest,
+    KeysTaken,
+    Part,
+    PastEvent,
+    Request,
+)
 from rankd.ledger.rows import (
-    INSERT_ONE,
     Row,
     check_seals,
     encoded_details,
@@ -47,7 +55,7 @@ from rankd.ledger.rows import (
 from rankd.ledger.statements import ROWS_PER_STATEMENT_MAX, insert
 from rankd.ledger.witness import WITNESS_NAME, Witness
 
-READ_EVENTS = 50_000  # fetched at a time; a commit is never cut, so more where one is larger
+PARTITION = 0  # the only one
 _REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
 _SELECT = (
     "SELECT e.context, e.at, e.player, e.score, e.tiebreak, e.detail, e.seal, p.id"
@@ -55,8 +63,40 @@ _SELECT = (
 )
 
 
+class Head(NamedTuple):
+    """The end of the ledger."""
+
+    sequence: int
+    seal: bytes
+    at: int  # the ledger's time at the last commit; an `at` that was sent does not move it
+
+
+class AppendedRun(msgspec.Struct, frozen=True):
+    """Where the events of a draft stand: one behind the other."""
+
+    before: int  # the sequence that they stand behind
+    events: int
+    at: int
+
+    @property
+    def end(self) -> dict[int, int]:
+        """The last sequence."""
+        return {PARTITION: self.before + self.events}
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Return partition and sequence of an event."""
+        return PARTITION, self.before + 1 + index
+
+    def positions(self, first: int, count: int) -> dict[int, int]:
+        """Return the last sequence of some of the events."""
+        return {PARTITION: self.before + first + count}
+
+
 class SqliteLedger:
-    """A ledger in a folder; opened by one process at a time."""
+    """A ledger in a folder, of one partition; opened by one process at a time."""
+
+    capabilities = Capabilities(is_sole_writer=True, stores_answers=True)
+    partitions = 1
 
     def __init__(self, folder: Path, database: Database) -> None:
         """Check the end of the ledger against its witness."""
@@ -65,19 +105,33 @@ class SqliteLedger:
             self._players = PlayerNumbers(database)
             self._contexts = ContextNumbers(writer)
         self.player_index = History(database)
-        self._head = self.head()
+        self._head = self._end()
+        self._is_unsure = False  # whether the last append took effect
+        self._read_upto = (0, NO_SEAL)  # where the last `read` ended
         self._witness = Witness(folder / WITNESS_NAME)
         with database.reading() as reader:
             changes: int = reader.execute("SELECT count FROM registry_changes").get or 0
-        database.prepare_appender(INSERT_ONE, self._witness.check(self._head.sequence, changes))
+        self._witness.check(self._head.sequence, changes)
 
     def close(self) -> None:
         """Let go of the witness; the database is closed by whoever opened it."""
-        self._database.close_appender()
         self._witness.close()
 
-    def head(self) -> Head:
-        """Return the end as it is on disk."""
+    def heads(self) -> Heads:
+        """Return the end as it is committed."""
+        head = self._committed()
+        return Heads((head.sequence,), 0, head.at)
+
+    def stamp(self, positions: Sequence[int]) -> str | None:
+        """Return the seal of the commit that ended at a position; None where none did."""
+        sealed = self.seal_at(positions[PARTITION]) if len(positions) == self.partitions else None
+        return None if sealed is None else sealed.hex()
+
+    def _committed(self) -> Head:
+        """Return the end; after a failed append it is looked up, in any thread. The next append recovers from it."""
+        return self._end() if self._is_unsure else self._head
+
+    def _end(self) -> Head:
         with self._database.reading() as reader:
             row = reader.execute("SELECT sequence, seal FROM events ORDER BY sequence DESC LIMIT 1").get
         if row is None:
@@ -88,14 +142,6 @@ class SqliteLedger:
         return Head(sequence, sealed, sealed_at(sealed))
 
     # Writing
-
-    def number_players(self, players: Sequence[str]) -> array[int]:
-        """Return the number of each player; those who are new get theirs with the next commit."""
-        return self._players.number(players)
-
-    def look_up_players(self, players: Sequence[str]) -> None:
-        """Have the numbers of players at hand who have one; nobody is given any."""
-        self._players.look_up(players)
 
     def next_players(self, count: int) -> KnownPlayers | None:
         """Return some players who would have to be looked up when they come; None when nobody would. In any thread."""
@@ -117,63 +163,69 @@ class SqliteLedger:
         """Let the witness know how often the registry was changed; its transaction is committed."""
         self._witness.tell(changes=count)
 
-    def append(self, draft: Draft) -> Head:
-        """Make a draft durable and set `first` of its stretches; return the new end."""
+    def append(self, draft: Draft) -> AppendedRun:
+        """Make a draft durable, and set `first` of its stretches."""
+        if self._is_unsure:
+            self._recover()
+        if draft.requests:
+            self._check_keys(draft)
+        before = self._head.sequence
         try:
+            self._number_players(draft.stretches)
             head = self._append(draft)
+            self._players.saved()
+            self._contexts.saved()
+            self._head = head
         except BaseException:
-            self._players.forget_fresh()
-            self._contexts.withdraw()
-            # The commit may have succeeded all the same: the caller looks at the end before it goes on.
+            self._is_unsure = True  # the commit may have succeeded all the same
             raise
-        self._players.saved()
-        self._contexts.saved()
-        self._head = head
         self._witness.tell(sequence=head.sequence)
-        return head
+        return AppendedRun(before, head.sequence - before, head.at)
 
-    def append_single(self, event: Single) -> Head:
-        """Make one event durable and set its number and `first`; return the new end."""
-        players, contexts, before = self._players, self._contexts, self._head
-        event.player = players.number_one(event.player_id)
-        if players.fresh or contexts.fresh:
-            stretch = event.stretch()
-            head = self.append(Draft([stretch], {}, [], [], event.at))
-            event.first = stretch.first
-            return head
-        first = event.first = before.sequence + 1
-        sealed = seal_single(before.seal, event, contexts.texts[event.context - 1])
-        self._database.write_one(
-            INSERT_ONE, (first, event.context, event.at, event.player, event.score, event.tiebreak, None, sealed)
-        )
-        head = self._head = Head(first, sealed, event.at)
-        self._witness.tell(sequence=first)
-        return head
+    def append_control(
+        self,
+        events: Sequence[ControlEvent],
+        seen: int,
+        request: KeyedRequest | None = None,
+        *,
+        at: int = 0,
+        forgotten_before: int = 0,
+    ) -> Sequence[ControlEvent]:
+        """Make control events durable; return them with their sequences."""
+        stretches = [control_run(self.number_context(event.context), event.at, event.detail) for event in events]
+        requests = () if request is None else (request,)
+        latest = max([at, *(event.at for event in events)])
+        appended = self.append(Draft(stretches, latest, seen, requests=requests, forgotten_before=forgotten_before))
+        return [
+            msgspec.structs.replace(event, sequences=(appended.before + number,))
+            for number, event in enumerate(events, start=1)
+        ]
 
-    def append_known(self, context: int, at: int, player_id: str, score: int, tiebreak: int) -> int | None:
-        """Do what `append_single` would by native code, and return the event's sequence.
+    def _check_keys(self, draft: Draft) -> None:
+        found = self.requests(draft.distinct_keys())
+        taken = [key for key, request in found.items() if request.at >= draft.forgotten_before]
+        if taken:
+            raise KeysTaken(taken)
 
-        None, and nothing is done, where there is no such code or something is new that must be numbered first.
-        """
-        appender, players, before = self._database.appender, self._players, self._head
-        player = players.known.get(player_id)
-        if appender is None or not player or players.fresh or self._contexts.fresh:
-            return None
-        sequence, text = before.sequence + 1, self._contexts.texts[context - 1]
-        numbers = (sequence, context, at, player, score, tiebreak)
-        self._head = Head(sequence, self._database.append_one(appender, before.seal, text, numbers), at)
-        return sequence
+    def _number_players(self, stretches: Sequence[Stretch]) -> None:
+        """Number the players; those who are new get their numbers with this commit."""
+        of_players = [one for one in stretches if one.players[0]]
+        if len(of_players) > 1:  # with one statement for all
+            self._players.look_up([player for one in of_players for player in one.players])
+        for stretch in of_players:
+            stretch.player = self._players.number(stretch.players)
 
-    def recover(self) -> Head:
+    def _recover(self) -> None:
         """Look at the end again after a failed append: what was cut off is there, or it is not."""
-        self._head = self.head()
-        with self._database.writing() as writer:
-            self._players = PlayerNumbers(self._database)
-            self._contexts = ContextNumbers(writer)
-        return self._head
+        self._head = self._end()
+        self._players.forget_fresh()
+        with self._database.writing():  # upkeep uses the connection too
+            self._contexts.recover()
+        self._is_unsure = False
 
     def _append(self, draft: Draft) -> Head:
         before = self._head
+        at = max(draft.at, before.at)
         sequence = before.sequence
         for stretch in draft.stretches:
             stretch.first = sequence + 1
@@ -183,22 +235,21 @@ class SqliteLedger:
         details = encoded_details(draft.stretches)
         sealed = before.seal
         if count:
-            contexts = self._contexts.stored(stretch.context for stretch in draft.stretches)
-            sealed = seal(before.seal, draft.at, first, contexts, columns, details=details or [b""] * count)
-        is_plain = not (self._players.fresh or self._contexts.fresh or draft.has_more)
-        if is_plain and 0 < count <= ROWS_PER_STATEMENT_MAX:
-            values = values_of(first, columns, details, sealed, range(count))
-            self._database.write_one(insert_of(count), values)
-            return Head(sequence, sealed, draft.at)
+            contexts = self._contexts.stored([stretch.context for stretch in draft.stretches])
+            sealed = seal(before.seal, at, first, contexts, columns, details=details or [b""] * count)
+        has_more = self._players.fresh or self._contexts.fresh or draft.has_more
+        if 0 < count <= ROWS_PER_STATEMENT_MAX and not has_more:  # one statement: a transaction of its own
+            self._database.write_one(insert_of(count), values_of(first, columns, details, sealed))
+            return Head(sequence, sealed, at)
         with self._database.writing() as writer:
             self._players.save(writer)
             self._contexts.save()
             if count:
-                insert_rows(writer, self._database.appender, first, columns, details=details, sealed=sealed)
-            self._insert_beside(writer, draft, before.sequence)
-        return Head(sequence, sealed, draft.at)
+                insert_rows(writer, first, columns, details=details, sealed=sealed)
+            self._insert_beside(writer, draft, before.sequence, at)
+        return Head(sequence, sealed, at)
 
-    def _insert_beside(self, writer: apsw.Connection, draft: Draft, before: int) -> None:
+    def _insert_beside(self, writer: apsw.Connection, draft: Draft, before: int, at: int) -> None:
         if draft.metadata:
             insert(
                 writer,
@@ -226,30 +277,21 @@ class SqliteLedger:
                 "INSERT OR REPLACE INTO requests (sender, key, fingerprint, first, upto, at, checksum) VALUES",
                 [
                     (*row, checksum(*row))
-                    for request, start, count in draft.requests
-                    for row in [
-                        (
-                            request.sender,
-                            request.key,
-                            request.fingerprint,
-                            before + 1 + start,
-                            before + start + count,
-                            draft.at,
-                        )
-                    ]
+                    for sender, key, fingerprint, start, count in draft.requests
+                    for row in [(sender, key, fingerprint, before + 1 + start, before + start + count, at)]
                 ],
             )
 
-    def forget_requests(self, before_at: int, limit: int) -> int:
+    def forget_requests(self, before: int, count_max: int) -> int:
         """Forget requests older than an instant, at most so many; return how many were."""
         with self._database.reading() as reader:
-            if reader.execute("SELECT 1 FROM requests WHERE at < ? LIMIT 1", (before_at,)).get is None:
+            if reader.execute("SELECT 1 FROM requests WHERE at < ? LIMIT 1", (before,)).get is None:
                 return 0
         with self._database.writing() as writer:
             writer.execute(
                 "DELETE FROM requests WHERE (sender, key) IN"
                 " (SELECT sender, key FROM requests WHERE at < ? ORDER BY at LIMIT ?)",
-                (before_at, limit),
+                (before, count_max),
             )
             return writer.changes()
 
@@ -259,17 +301,30 @@ class SqliteLedger:
         """Return a context by number."""
         return self._contexts.context(number)
 
-    def read(self, after: int, upto: int | None = None, before: bytes | None = None) -> Iterator[list[Stretch]]:
-        """Go through the commits after a sequence, some at a time; `before` is the seal of what ended there."""
-        end = self._head.sequence if upto is None else upto
-        sealed = self.seal_at(after) if before is None else before
-        if sealed is None:
-            raise LedgerDamaged(f"no commit ends at event {after}; restore a copy of the data folder")
-        while after < end:
-            fetched = self._fetch(after, end)
-            sealed = check_seals(fetched, after, sealed, self._contexts.stored)
-            after += len(fetched)
-            yield list(stretches_of(fetched, after - len(fetched) + 1))
+    def read(self, after: Sequence[int], events_max: int, skipping: Collection[int] = ()) -> Sequence[Part]:
+        """Return committed events behind a sequence: whole commits, about so many events, with their seals checked."""
+        (begun,), end = after, self._committed().sequence
+        if PARTITION in skipping or begun == end:
+            return []
+        if begun > end:
+            raise LedgerDamaged(f"the ledger ends at event {end}, before what was read of it; is this an older copy?")
+        read_upto, sealed = self._read_upto
+        found = sealed if read_upto == begun else self.seal_at(begun)
+        if found is None:
+            raise LedgerDamaged(f"no commit ends at event {begun}; restore a copy of the data folder")
+        fetched = self._fetch(begun, min(begun + events_max, end))
+        self._read_upto = begun + len(fetched), check_seals(fetched, begun, found, self._contexts.stored)
+        return [part for run in stretches_of(fetched, begun + 1) for part in self._parts(run)]
+
+    def _parts(self, run: Stretch) -> Iterator[Part]:
+        if self.context(run.context).kind not in CONTROLS:
+            yield Part(PARTITION, run, None)
+            return
+        for index in range(len(run)):
+            yield Part(PARTITION, run.part(index, index + 1), None)
+
+    def wait(self, _timeout_s: float) -> None:
+        """Return at once: nobody else appends."""
 
     def seal_at(self, sequence: int) -> bytes | None:
         """Return the seal of the commit that ended with an event; None when none did."""
@@ -283,7 +338,7 @@ class SqliteLedger:
         with self._database.reading() as reader:
             stop = reader.execute(
                 "SELECT min(sequence) FROM events WHERE sequence >= ? AND seal IS NOT NULL",
-                (min(after + READ_EVENTS, end),),
+                (end,),
             ).get
             fetched: list[Any] = reader.execute(
                 _SELECT + "WHERE e.sequence > ? AND e.sequence <= ? ORDER BY e.sequence",
@@ -293,7 +348,7 @@ class SqliteLedger:
             raise LedgerDamaged(f"events after {after} are missing; restore a copy of the data folder")
         return fetched
 
-    def event(self, sequence: int) -> Stretch:
+    def event(self, _partition: int, sequence: int) -> Stretch:
         """Return one event as a stretch of its own."""
         with self._database.reading() as reader:
             fetched: list[Any] = reader.execute(_SELECT + "WHERE e.sequence = ?", (sequence,)).fetchall()
@@ -304,11 +359,11 @@ class SqliteLedger:
     def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
         """Return a player's own events, the newest first; only those before a sequence, or of a board, if given."""
         sequences = (one for one in self.player_index.events_of(player) if before is None or one < before)
-        events = (self.event(sequence) for sequence in sequences)
+        events = (self.event(PARTITION, sequence) for sequence in sequences)
         of_board = (one for one in events if board is None or self.context(one.context).board == board)
         found = list(islice(of_board, limit))
-        metadata = self.metadata([one.first for one in found])
-        return [self._past_event(one, metadata.get(one.first)) for one in found]
+        metadata = self.metadata([(PARTITION, one.first) for one in found])
+        return [self._past_event(one, metadata.get((PARTITION, one.first))) for one in found]
 
     def _past_event(self, stretch: Stretch, metadata: str | None) -> PastEvent:
         context = self.context(stretch.context)
@@ -345,6 +400,10 @@ class SqliteLedger:
             row = reader.execute(_REQUESTS + "WHERE sender = ? AND key = ?", (sender, key)).get
         return None if row is None else _request(row)
 
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Request]:
+        """Return the requests that came under any of these (sender, key), while they are remembered."""
+        return {key: found for key in keys if (found := self.request(*key)) is not None}
+
     def check(self) -> None:
         """Look at every row that no seal covers; LedgerDamaged names the first that is not as it was written."""
         with self._database.reading() as reader:
@@ -358,21 +417,22 @@ class SqliteLedger:
                         f"the metadata of event {sequence} is damaged; restore a copy of the data folder"
                     )
 
-    def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
+    def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """Return the metadata (JSON) of those events that have some."""
-        found: dict[int, str] = {}
-        if not sequences:
+        found: dict[tuple[int, int], str] = {}
+        if not events:
             return found
         with self._database.reading() as reader:
             rows = reader.executemany(
-                "SELECT sequence, json, checksum FROM metadata WHERE sequence = ?", ((one,) for one in sequences)
+                "SELECT sequence, json, checksum FROM metadata WHERE sequence = ?",
+                ((sequence,) for _, sequence in events),
             )
             for sequence, json, checksum in rows:
                 if crc32(json.encode()) != checksum:
                     raise LedgerDamaged(
                         f"the metadata of event {sequence} is damaged; restore a copy of the data folder"
                     )
-                found[sequence] = json
+                found[PARTITION, sequence] = json
         return found
 
 
@@ -381,5 +441,11 @@ def _request(row: Any) -> Request:
     what = f"the request under the key {key!r:.80}"
     check(what, stored, sender, key, fingerprint, first, upto, at)
     return Request(
-        sender, key, fingerprint, first, upto, at, None if answer is None else without_checksum(what, answer)
+        sender,
+        key,
+        fingerprint,
+        at,
+        upto - first + 1,
+        {PARTITION: upto},
+        None if answer is None else without_checksum(what, answer),
     )

@@ -30,12 +30,10 @@ class Witness:
         """Nothing is read before `check`."""
         self._path = path
         self._bytes: mmap | None = None
+        self._sequence = self._changes = 0
 
-    def check(self, sequence: int, changes: int) -> mmap:
-        """Refuse a ledger that ends before what was acknowledged, and begin to be told.
-
-        Whoever is given the bytes may tell of events too, as engine/appender.cpp does.
-        """
+    def check(self, sequence: int, changes: int) -> None:
+        """Refuse a ledger that ends before what was acknowledged, and begin to be told."""
         seen = self._read()
         if seen is not None and (seen[0] > sequence or seen[1] > changes):
             what = f"the ledger ends at event {sequence}, and event {seen[0]} was acknowledged"
@@ -47,7 +45,7 @@ class Witness:
             )
         try:
             self._bytes = self._map(_told(sequence, changes))
-            return self._bytes
+            self._sequence, self._changes = sequence, changes
         except OSError as problem:
             raise LedgerUnavailable(
                 f"{WITNESS_NAME} cannot be written ({problem}); make room, then try again"
@@ -73,11 +71,10 @@ class Witness:
 
     def tell(self, sequence: int | None = None, changes: int | None = None) -> None:
         """Note what was committed."""
+        self._sequence = self._sequence if sequence is None else sequence
+        self._changes = self._changes if changes is None else changes
         if self._bytes is not None:
-            _, sequence_before, changes_before = _TOLD.unpack_from(self._bytes)
-            self._bytes[:] = _told(
-                sequence_before if sequence is None else sequence, changes_before if changes is None else changes
-            )
+            self._bytes[:] = _told(self._sequence, self._changes)
 
     def close(self) -> None:
         """Let the file go."""

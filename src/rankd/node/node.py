@@ -10,33 +10,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable
 from time import monotonic
 
-from rankd.clock import Clock
-from rankd.domain.board import Board
-from rankd.domain.instance import InstanceKey
-from rankd.errors import Closed, LedgerUnavailable, RankdError, SaveInterrupted
-from rankd.intake.results import Accepted, Batched, Submitted, without_rank
-from rankd.intake.scores import ScoreTask, single_task
-from rankd.intake.sender import Sender
-from rankd.ledger.port import PastEvent
+import msgspec
+
+from rankd.backend import Figures, Started
+from rankd.clock import Clock, SystemClock
+from rankd.complaints import Complaints
+from rankd.errors import Closed, RankdError
+from rankd.intake.changes import Changes
+from rankd.intake.newcomers import Newcomers
+from rankd.intake.writer import Writer
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.node.ranks import STEP_EVENTS, NodeRanks
-from rankd.parts import Figures, Started
+from rankd.node.ranking import RankingBackend
+from rankd.node.ranks import STEP_EVENTS, EngineRanks
 from rankd.projection.checkpoints import Checkpoints
-from rankd.projection.verify import Report, digests, verify_followed
 from rankd.reads.joined import Joined
-from rankd.reads.looking import LookHere
 from rankd.registry.postgres import PostgresRegistry
-from rankd.scaled.changes import SharedChanges
-from rankd.scaled.complaints import Complaints
 from rankd.scaled.lease import Lease
-from rankd.scaled.rollover import RollOvers
-from rankd.scaled.running import EventMetadata, Names
+from rankd.scaled.running import CoalescedMetadata, Names
 from rankd.scaled.upkeep import LedgerUpkeep
-from rankd.scaled.writer import SharedWriter
+from rankd.seasons.retirement import Retirement
+from rankd.seasons.rollover import RollOvers
 from rankd.settings import Settings
 
 IDLE_WAIT_S = 0.2  # for something to be appended; the ledger is looked at all the while
@@ -46,56 +42,17 @@ ROLL_OVER_EVERY_S = 0.2
 _log = logging.getLogger("rankd")
 
 
-class NodeWriter(SharedWriter):
-    """Commits the scores of a node; whoever submits gets the rank, once this node has followed so far."""
-
-    def __init__(
-        self, ledger: PostgresLedger, ranks: NodeRanks, registry: PostgresRegistry, clock: Clock, settings: Settings
-    ) -> None:
-        """The ranks are at the end of the ledger, or nearly."""
-        super().__init__(ledger, ranks, registry, clock, settings)
-        self._ranks = ranks
-
-    @property
-    def position_token(self) -> str:
-        """How far the ledger is ranked here."""
-        return self._ranks.position_token
-
-    def submit(self, task: ScoreTask) -> object:
-        """Count scores."""
-        result = super().submit(task)
-        if not isinstance(result, Accepted):
-            return result
-        return without_rank(task, result) if task.answers else Batched(result.position, result.count, result.repeated)
-
-    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
-        """Count one score."""
-        answer = self.submit(single_task(board, player, score, tiebreak, sender))
-        if not isinstance(answer, Submitted):
-            raise AssertionError("a single score is answered with Submitted")
-        return answer
-
-    def is_due(self, _now: int) -> bool:
-        """Roll-overs are the lease holder's, between commits."""
-        return False
-
-    def roll_over(self) -> None:
-        """Roll-overs are the lease holder's, between commits."""
-
-
-class Node:
+class Node(RankingBackend):
     """Everything between opening a node and closing it."""
-
-    remote = None  # ranks are made here
 
     def __init__(
         self,
         *,
         ledger: PostgresLedger,
         registry: PostgresRegistry,
-        ranks: NodeRanks,
+        ranks: EngineRanks,
         lease: Lease,
-        roll_overs: RollOvers,
+        retirement: Retirement,
         checkpoints: Checkpoints,
         clock: Clock,
         settings: Settings,
@@ -104,37 +61,29 @@ class Node:
         let_go: Callable[[], None],
     ) -> None:
         """The ranks have caught up with the ledger; `let_go` closes whatever was opened for it."""
-        self.clock = clock
-        self.settings = settings
-        self.started = started
-        self.applier = ranks.applier
+        newcomers = Newcomers()
+        super().__init__(
+            ledger=ledger,
+            ranks=ranks,
+            writer=Writer(ledger, ranks, registry, clock, settings, newcomers=newcomers),
+            checkpoints=checkpoints,
+            clock=clock,
+            settings=settings,
+            started=started,
+            is_stale=lambda: clock.now() - ranks.complete_as_of > stale_after_ms,
+        )
         self.registry = registry
-        self.writer = NodeWriter(ledger, ranks, registry, clock, settings)
-        self.changes = SharedChanges(
-            self.writer,
-            ledger,
-            ranks,
-            self._is_there,
-            instances_per_event_max=settings.instances_per_event_max,
-        )
-        self.looking = LookHere(
-            ranks.follower.store,
-            lambda: ranks.position_token,
-            lambda: clock.now() - ranks.is_complete_as_of > stale_after_ms,
-        )
+        self.changes = Changes(self.writer, ledger, ranks, instances_per_event_max=settings.instances_per_event_max)
         self.joined = Joined(
             self.applier.state,
-            EventMetadata(ledger),
+            CoalescedMetadata(ledger),
             Names(registry, registry.held_profiles),
             settings.metadata_cached_max,
         )
-        self._ledger = ledger
-        self._ranks = ranks
-        self._store = ranks.follower.store
         self._lease = lease
-        self._roll_overs = roll_overs
-        self._checkpoints = checkpoints
-        self._checkpoint_at = started.snapshot or 0
+        self._lease_lock = threading.Lock()
+        self._retirement = retirement
+        self._roll_overs = RollOvers(ledger, ranks.follower, retirement)
         self._saving: threading.Thread | None = None
         self._let_go = let_go
         self._lease_seen_s = self._rolled_over_s = -LEASE_EVERY_S
@@ -142,7 +91,7 @@ class Node:
         self._closing = threading.Event()
         self._upkeep = LedgerUpkeep(
             ledger,
-            self.writer,
+            newcomers,
             clock,
             settings.idempotency_ttl_ms,
             meet=registry.meet,
@@ -151,49 +100,23 @@ class Node:
         self._following = threading.Thread(target=self._follow, name="rankd-follower", daemon=True)
         self._following.start()
 
-    def watch_commits(self, committed: Callable[[], None]) -> None:
-        """Have a function called whenever the ranks have moved on, in the thread that moved them."""
-        self._ranks.moved = committed
-
     def figures(self) -> Figures:
-        """Return how much there is."""
-        return Figures(
-            position=sum(self._ranks.positions.values()),
-            snapshot=self._checkpoint_at or None,
-            entries=self._store.entries,
-            engine_bytes=self._store.memory().total_bytes,
+        """Return how much there is, and how this node does."""
+        return msgspec.structs.replace(
+            super().figures(), followed_at=self._ranks.complete_as_of, holds_lease=self.holds_lease
         )
 
-    def entries_by_board(self, boards_max: int) -> dict[str, int]:
-        """Return how many entries the instances of each board have, of at most so many boards."""
-        return {
-            board_id: self._store.board_entries(board_id) for board_id in islice(list(self.writer.boards), boards_max)
-        }
-
-    def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
-        """Return a player's own events, the newest first."""
-        return self._ledger.history(player, limit, before, board)
-
-    def snapshot(self) -> None:
-        """Write a checkpoint: its instant is between two commits, its writing beside them."""
-        checkpoint = self.writer.run_for(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
-        try:
-            checkpoint.write()
-        except OSError as problem:
-            raise LedgerUnavailable(f"the checkpoint cannot be written: {problem}") from problem
-        self._checkpoint_at = checkpoint.events
-
     def settle(self) -> None:
-        """Follow the ledger to its end, and do all that is due if this node holds the lease."""
+        """Follow the ledger to its end, and do all that is due if this node holds the lease or can have it."""
         self.writer.run_for(self._ranks.catch_up)
-        if self.holds_lease:
-            while self.writer.run_for(self._roll_over):
-                pass
-
-    def verify(self, progress: Callable[[int], None] = lambda _sequence: None) -> Report:
-        """Compare what is ranked here with what the ledger says."""
-        ranked, positions = self.writer.run_for(lambda: (digests(self._store), self._ranks.follower.positions))
-        return verify_followed(self._ledger, ranked, positions, progress)
+        self._claim_or_keep_lease()
+        archiving = self._retirement.archiving
+        while self.holds_lease:
+            archived = archiving.finished
+            if not self.writer.run_for(self._roll_over):
+                archiving.wait()
+                if archiving.finished == archived:
+                    return
 
     def close(self) -> None:
         """Finish what is under way, write a checkpoint and let everything go."""
@@ -203,12 +126,11 @@ class Node:
         self._following.join()
         self._upkeep.close()
         self._lease.release()  # so that another takes over meanwhile
-        self._roll_overs.close()
+        self._retirement.archiving.close()
         if self._saving is not None:
             self._saving.join()
         try:
-            if sum(self._ranks.positions.values()) > self._checkpoint_at:
-                self._save()
+            self._snapshot_at_end()
         finally:
             self.writer.close()
             self._let_go()
@@ -226,7 +148,6 @@ class Node:
             except Closed:
                 return
             except RankdError as problem:
-                self.holds_lease = False
                 complaints.tell("this node waits and goes on reading: %s", problem)
                 self._closing.wait(AFTER_FAILURE_S)
             except Exception:
@@ -236,22 +157,27 @@ class Node:
     def _do_timed_work(self) -> None:
         if monotonic() - self._lease_seen_s >= LEASE_EVERY_S:
             self._lease_seen_s = monotonic()
+            self._claim_or_keep_lease()
+        is_time = isinstance(self.clock, SystemClock) and monotonic() - self._rolled_over_s >= ROLL_OVER_EVERY_S
+        if self.holds_lease and is_time:
+            self._rolled_over_s = monotonic()
+            self.writer.run_for(self._roll_over)
+
+    def _claim_or_keep_lease(self) -> None:
+        with self._lease_lock:
             held = self._lease.is_held() if self.holds_lease else self._lease.claim()
             if held != self.holds_lease:
                 _log.info("this node %s", "does what is timed now" if held else "has lost the lease")
             self.holds_lease = held
-        if self.holds_lease and monotonic() - self._rolled_over_s >= ROLL_OVER_EVERY_S:
-            self._rolled_over_s = monotonic()
-            self.writer.run_for(self._roll_over)
 
     def _roll_over(self) -> int:
-        done = self._roll_overs.roll_over(self._ranks.follower)
-        if done:
-            self._ranks.catch_up()
-        return done
+        now = max(self.writer.at, self.clock.now())
+        roll_overs = self._roll_overs
+        append = roll_overs.append_due if roll_overs.is_due(now) else roll_overs.append_retired
+        return self.writer.append_control(lambda: append(now))
 
     def _save_now_and_then(self) -> None:
-        behind = sum(self._ranks.positions.values()) - self._checkpoint_at
+        behind = self._ranks.events - self._checkpoint_at
         is_saving = self._saving is not None and self._saving.is_alive()
         if behind >= self.settings.snapshot_events and not is_saving:
             self._saving = threading.Thread(target=self._save, name="rankd-checkpoint")
@@ -260,16 +186,5 @@ class Node:
     def _save(self) -> None:
         try:
             self.snapshot()
-        except (RankdError, SaveInterrupted) as problem:
+        except RankdError as problem:
             _log.warning("no checkpoint: %s; the next start reads more of the ledger", problem)
-
-    def _is_there(self, board_id: str, player: str) -> bool:
-        board = self.writer.boards.get(board_id)
-        if board is None:
-            return False
-        windows: Mapping[str, set[str]] = self.applier.state.boards[board_id].windows
-        return any(
-            self._store.score(InstanceKey(board_id, window, scope), player) is not None
-            for window, scopes in list(windows.items())
-            for scope in list(scopes)
-        )

@@ -1,6 +1,6 @@
 """The one applier: events become ranks, the same way when they arrive and when they are replayed years later.
 
-    Stretch (context, columns) → Applier.apply → rows → RankStore, with the position of the last event
+    Stretch (context, columns) → Applier.apply → rows → RankWriter, with the position of the last event
 
 Nothing here can fail for an event that the ledger accepted: whatever could be refused was refused before.
 """
@@ -18,12 +18,12 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.team import TeamBy
 from rankd.domain.window import Kind as WindowKind
 from rankd.domain.window import Window
-from rankd.ledger.event import Context, EventSpan, Kind, Scored, Single, Stretch, rows
+from rankd.ledger.event import Context, EventSpan, Kind, Scored, Stretch, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.directory import Directory
 from rankd.projection.placement import Placement, Placements
-from rankd.projection.port import BATCH_ROWS_MAX, Change, RankStore, Verdict
+from rankd.projection.port import BATCH_ROWS_MAX, Change, RankWriter, Verdict
 from rankd.projection.rows import skip
 from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
 from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
@@ -38,7 +38,7 @@ class Applier:
     """Applies events to a rank store and to the state beside it. Used by one thread at a time."""
 
     def __init__(
-        self, store: RankStore, state: State, catalogue: Catalogue, context_of: Callable[[int], Context]
+        self, store: RankWriter, state: State, catalogue: Catalogue, context_of: Callable[[int], Context]
     ) -> None:
         """`context_of` tells the context behind a number."""
         self.store = store
@@ -70,22 +70,23 @@ class Applier:
             self.placements.forget()
             self.others += 1
 
-    def apply_single(self, event: Single, context: Context, ranking: Ranking) -> tuple[InstanceKey, Change] | None:
-        """Apply one score and say what it did in which instance: that of the board's first window.
+    def apply_single(self, stretch: Stretch, ranking: Ranking) -> Change | None:
+        """Apply a stretch of one score and return what it did in its board's first window.
 
         None, and nothing is applied, where it has rows that others of its context do not have: then `apply` takes it.
         """
-        placement = self.placements.at(event.context, context, event.at)
-        if not placement.is_plain(event.score, event.score) or (instance := placement.answered) is None:
+        context, at, score = self.context_of(stretch.context), stretch.at[0], stretch.score[0]
+        placement = self.placements.at(stretch.context, context, at)
+        if stretch.detail is not None or not placement.is_plain(score, score) or not placement.has_first_window:
             return None
-        ties = placement.ties(event.at, event.tiebreak)
-        table = placement.plain_instances
+        ties = placement.ties(at, stretch.tiebreak[0])
+        table, player = placement.plain_instances, stretch.players[0]
         change = self.store.apply_one(
-            table, event.player_id, event.score, ties, at=event.first, ranks=ranking, partition=event.partition
+            table, player, score, ties, at=stretch.first, ranks=ranking, partition=stretch.partition
         )
         if isinstance(change, Verdict):
-            raise AssertionError(f"event {event.first} was answered with {change}")
-        return instance, change
+            raise AssertionError(f"event {stretch.first} was answered with {change}")
+        return change
 
     # Scores
 

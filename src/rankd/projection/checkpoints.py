@@ -18,18 +18,17 @@ from typing import Any, Generic, NamedTuple
 
 import msgspec
 
-from rankd.errors import SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
+from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.folder import FOLDER_MODE, private_opener
-from rankd.ledger.partitioned import Heads, PartitionedLedger
+from rankd.ledger.port import Heads, Ledger
 from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.encoding import encoded_in_parts
 from rankd.projection.follower import Follower, Store
 from rankd.projection.saving import Saving
-from rankd.projection.snapshots import sync_folder
 from rankd.projection.state import State
 
 FORMAT = 1
-_MAGIC = b"RANKDPRJ"
+_MAGIC = b"RANKDCHK"
 _CHECKSUM_BYTES = 16
 _ENGINE_FILE = "engine.rankd"
 _STATE_FILE = "state.rankd"
@@ -40,7 +39,7 @@ _log = logging.getLogger("rankd")
 class _Saved(msgspec.Struct):
     """What `state.rankd` holds."""
 
-    ledger: str
+    stamp: str  # of the ledger at these positions
     positions: tuple[int, ...]
     ordinal: int
     controls: int
@@ -71,10 +70,13 @@ class Checkpoints:
         self.passed_over = 0  # by `newest`: those that did not verify
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
-    def begin(self, ledger: PartitionedLedger, follower: Follower[Any]) -> Checkpoint:
+    def begin(self, ledger: Ledger, follower: Follower[Any]) -> Checkpoint:
         """Fix the instant of a checkpoint; between two steps of its follower."""
+        stamp = ledger.stamp(follower.positions)
+        if stamp is None:
+            raise AssertionError("a checkpoint is begun between two commits")
         saved = _Saved(
-            ledger.identity,
+            stamp,
             follower.positions,
             follower.ordinal,
             follower.controls,
@@ -83,9 +85,7 @@ class Checkpoints:
         )
         return Checkpoint(self._folder, follower.store.begin_save(), saved, self._kept)
 
-    def newest(
-        self, ledger: PartitionedLedger, heads: Heads, load: Callable[[Path], Store]
-    ) -> LoadedCheckpoint[Store] | None:
+    def newest(self, ledger: Ledger, heads: Heads, load: Callable[[Path], Store]) -> LoadedCheckpoint[Store] | None:
         """Load the newest that verifies and is of this ledger; None when there is none."""
         for stale in self._folder.glob(f"{_DRAFT}*"):
             shutil.rmtree(stale, ignore_errors=True)
@@ -97,6 +97,15 @@ class Checkpoints:
                 # As text: whoever keeps the record would keep the half-loaded engine with the error.
                 _log.warning("checkpoint %s is passed over: %s", path.name, str(problem))
         return None
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 class Checkpoint:
@@ -141,14 +150,19 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
 
 
-def _load(
-    path: Path, ledger: PartitionedLedger, heads: Heads, load: Callable[[Path], Store]
-) -> LoadedCheckpoint[Store]:
+def _load(path: Path, ledger: Ledger, heads: Heads, load: Callable[[Path], Store]) -> LoadedCheckpoint[Store]:
     saved = _read(path / _STATE_FILE)
-    if saved.ledger != ledger.identity or len(saved.positions) != ledger.partitions:
-        raise SnapshotDamaged("it is of another ledger")
-    if any(ours > theirs for ours, theirs in zip(saved.positions, heads.sequences, strict=True)):
+    is_ahead = any(ours > theirs for ours, theirs in zip(saved.positions, heads.sequences, strict=False))
+    if is_ahead and ledger.capabilities.is_sole_writer:
+        raise LedgerDamaged(
+            f"the ledger ends at event {sum(heads.sequences)}, and a checkpoint holds event {sum(saved.positions)}: "
+            "its log is damaged; restore a copy of the data folder. If an older copy of the ledger was put here on "
+            f"purpose, take {path.parent.name} away"
+        )
+    if is_ahead:
         raise SnapshotDamaged("it holds events that the ledger does not have; was an older copy of it restored?")
+    if ledger.stamp(saved.positions) != saved.stamp or len(saved.positions) != ledger.partitions:
+        raise SnapshotDamaged("it is not of this ledger")
     store = load(path / _ENGINE_FILE)
     if any(store.position(partition).sequence != one for partition, one in enumerate(saved.positions)):
         raise SnapshotDamaged("its two files are of different instants")

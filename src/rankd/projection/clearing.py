@@ -11,7 +11,7 @@ from rankd.domain.score import clamped
 from rankd.domain.window import Window
 from rankd.ledger.event import Scored
 from rankd.projection.placement import TEAM_SEPARATOR, Reached, Target
-from rankd.projection.port import Entry, Op, RankStore, walk
+from rankd.projection.port import Entry, Op, RankWriter, walk
 from rankd.projection.rows import Change, Rows
 from rankd.projection.scoring import Move, apply_teams
 from rankd.projection.shares import count_part, forget_player, has_other_part, parts_of, take_out_parts, wholes_of
@@ -20,7 +20,7 @@ from rankd.projection.state import BoardState
 _CHUNK = 10_000
 
 
-def remove_player(store: RankStore, board: Board, state: BoardState, event: Scored) -> bool:
+def remove_player(store: RankWriter, board: Board, state: BoardState, event: Scored) -> bool:
     """Take a player out of every instance of a board, contributions to teams included; tell whether there was one."""
     rows = Rows()
     moves = []
@@ -39,7 +39,7 @@ def remove_player(store: RankStore, board: Board, state: BoardState, event: Scor
 
 
 def reset_windows(
-    store: RankStore, board: Board, state: BoardState, windows: list[tuple[Window, str]], event: Scored
+    store: RankWriter, board: Board, state: BoardState, windows: list[tuple[Window, str]], event: Scored
 ) -> bool:
     """Empty some window instances; what they added to roll-ups that are not emptied with them is withdrawn."""
     cleared = {instance for _, instance in windows}
@@ -70,7 +70,7 @@ def reset_windows(
 
 
 def _withdraw(
-    store: RankStore,
+    store: RankWriter,
     reached: Reached,
     part: Target,
     whole: Target,

@@ -1,18 +1,18 @@
 """The ledger becomes ranks in this process: read, put into one order, applied to the engine.
 
-    PartitionedLedger.read → Merging → Applier → EngineStore
+    Ledger.read → Merging → Applier → EngineStore
 
 Whoever reads the same ledger comes to the same ranks, whatever was read in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from rankd.domain.board import Board
 from rankd.ledger.event import EventSpan, Stretch
-from rankd.ledger.partitioned import Part, PartitionedLedger
+from rankd.ledger.port import Ledger, Part
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.merging import Merging, Step
@@ -28,7 +28,7 @@ class Follower(Generic[Store]):
 
     def __init__(
         self,
-        ledger: PartitionedLedger,
+        ledger: Ledger,
         store: Store,
         state: State,
         catalogue: Catalogue,
@@ -78,12 +78,23 @@ class Follower(Generic[Store]):
         parts = self._ledger.read(self._read, events_max, not_read)
         if upto is not None:
             parts = [_cut(part, upto[part.partition]) for part in parts if part.stretch.first <= upto[part.partition]]
+        self.take(parts)
+        return max(self.events - before, sum(len(part.stretch) for part in parts))
+
+    def take(self, parts: Sequence[Part]) -> None:
+        """Apply what can be of events that were read, behind those that were read before."""
         for part in parts:
             self._read[part.partition] = part.stretch.first + len(part.stretch) - 1
         self._merging.add(parts)
         for step in self._merging.steps():
             self._apply(step)
-        return max(self.events - before, sum(len(part.stretch) for part in parts))
+
+    def apply_appended(self, runs: Iterable[Stretch]) -> None:
+        """Apply what the sole writer has just appended behind everything that was applied: it need not be read."""
+        for run in runs:
+            self.apply(run)
+            self.events += len(run)
+            self._read[run.partition] = run.first + len(run) - 1
 
     def _apply(self, step: Step) -> None:
         self.apply(step.stretch)

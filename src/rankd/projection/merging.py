@@ -11,10 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rankd.ledger.event import Context, Kind, Stretch
-from rankd.ledger.partitioned import NOT_ORDERED, Part
-
-CONTROLS = frozenset({Kind.DEFINE, Kind.DELETE, Kind.RESET, Kind.CLOSE, Kind.MIDNIGHT, Kind.RETIRE})
+from rankd.ledger.event import CONTROLS, Context, Stretch
+from rankd.ledger.port import NOT_ORDERED, Part
 
 
 class Step(NamedTuple):

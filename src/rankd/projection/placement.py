@@ -114,13 +114,12 @@ class Placement:
         return tuple(row for reached in self.reached for row in reached.plain_rows)
 
     @cached_property
-    def answered(self) -> InstanceKey | None:
-        """The first of these, where it is what the answer to a score speaks of: that of the board's first window."""
+    def has_first_window(self) -> bool:
+        """Whether the first of these is the board's first window, of which the answer to a score speaks."""
         first = self.reached[0] if self.reached else None
         if first is None or first.board.id != self.board_id or not first.targets:
-            return None
-        is_first = first.targets[0].window.name == first.board.first_window.name
-        return self.plain_instances[0][0] if is_first else None
+            return False
+        return first.targets[0].window.name == first.board.first_window.name
 
     @cached_property
     def _counts(self) -> list[tuple[Board, int]]:
@@ -171,8 +170,8 @@ class Placements:
 
     def at(self, number: int, context: Context, at: int) -> Placement:
         """Return where the events of a context count at an instant."""
-        latest = self.latest(number, at)
-        if latest is not None:
+        latest = self._latest.get(number)
+        if latest is not None and latest.holds(at):
             return latest
         found = self._known.get((number, at // (_QUARTER_S * 1_000)))
         if found is None or not found.holds(at):
@@ -182,11 +181,6 @@ class Placements:
             self._known[number, at // (_QUARTER_S * 1_000)] = found
         self._latest[number] = found
         return found
-
-    def latest(self, number: int, at: int) -> Placement | None:
-        """Return what `at` said last of this context, if it holds at this instant; nothing is worked out."""
-        latest = self._latest.get(number)
-        return latest if latest is not None and latest.holds(at) else None
 
     def forget(self) -> None:
         """Work them out anew."""

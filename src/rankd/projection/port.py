@@ -329,6 +329,59 @@ class RankReads(Protocol):
         """Return the digest of domain/digest.py; 0 when the instance is empty."""
 
 
+class KeptReads(Protocol):
+    """What the applier asks of ranks on its way."""
+
+    def total(self, instance: InstanceKey) -> int:
+        """Return how many players stand in the instance."""
+
+    def score(self, instance: InstanceKey, player: str) -> Kept | None:
+        """Return a player's kept score and tie field."""
+
+    def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
+        """Return many kept scores of one instant, in request order."""
+
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+        """Return the places `first` … `last`."""
+
+    def following(
+        self, instance: InstanceKey, after: tuple[Kept, str] | None, limit: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> Page:
+        """Return at most `limit` entries that stand behind a sort key."""
+
+
+class RankWriter(KeptReads, Protocol):
+    """The narrow side of a rank store that the applier writes to; each batch says which events of which partition.
+
+    `RankStore` says what each method promises.
+    """
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither."""
+
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
+        """Apply one event."""
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out."""
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's place as it is now."""
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance."""
+
+
 class RankStore(RankReads, Protocol):
     """Every method may be called from any thread. `players` are at most READ_PLAYERS_MAX a call."""
 
@@ -376,7 +429,7 @@ class RankStore(RankReads, Protocol):
 
 
 def walk(
-    store: RankReads, instance: InstanceKey, chunk: int = 1_000, ranking: Ranking = Ranking.ORDINAL
+    store: KeptReads, instance: InstanceKey, chunk: int = 1_000, ranking: Ranking = Ranking.ORDINAL
 ) -> Iterator[Entry]:
     """Go through a whole instance in standing order, a chunk at a time, while it may be changing."""
     after: tuple[Kept, str] | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules
 from rankd.ledger.event import EventSpan
-from rankd.projection.port import Applied, Batch, Op, RankStore, RowFlag, Verdict
+from rankd.projection.port import Applied, Batch, Op, RankWriter, RowFlag, Verdict
 
 
 class Change(NamedTuple):
@@ -69,7 +69,7 @@ class Rows:
         self._tie.append(0)
         self._op.append(Op.CLEAR)
 
-    def apply(self, store: RankStore, span: EventSpan) -> None:
+    def apply(self, store: RankWriter, span: EventSpan) -> None:
         """Apply them all, as what the events of a span do."""
         batch = Batch(
             instances=self._instances,
@@ -98,13 +98,13 @@ class Rows:
         )
 
 
-def skip(store: RankStore, span: EventSpan) -> None:
+def skip(store: RankWriter, span: EventSpan) -> None:
     """Move the position over events that change no rank."""
     partition, after, upto = span
     send(store, Batch(instances=[], players=[], partition=partition, after=after, upto=upto))
 
 
-def send(store: RankStore, batch: Batch) -> Applied:
+def send(store: RankWriter, batch: Batch) -> Applied:
     """Apply a batch that follows what the store has; anything else is a mistake of ours."""
     applied = store.apply(batch)
     if applied.verdict is not Verdict.APPLIED:

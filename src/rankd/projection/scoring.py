@@ -23,7 +23,7 @@ from rankd.domain.score import clamped
 from rankd.domain.team import Contributions, TeamBy
 from rankd.ledger.event import EventSpan, Scored, Stretch
 from rankd.projection.placement import Placement, Reached, Target, team_scope
-from rankd.projection.port import Applied, Batch, Op, RankStore
+from rankd.projection.port import Applied, Batch, Op, RankWriter
 from rankd.projection.rows import Change, Rows, send
 from rankd.projection.shares import count_part
 
@@ -46,7 +46,7 @@ def can_apply_plain(placement: Placement, stretch: Stretch) -> bool:
     return placement.is_plain(*extent(stretch.score))
 
 
-def apply_plain(store: RankStore, placement: Placement, stretch: Stretch) -> Applied:
+def apply_plain(store: RankWriter, placement: Placement, stretch: Stretch) -> Applied:
     """Apply a stretch as whole columns, the rows of the first instance first."""
     count = len(stretch)
     instances = placement.plain_instances
@@ -87,7 +87,7 @@ def _tie_column(board: Board, stretch: Stretch) -> array[int]:
     return array("q", [at // resolution_ms for at in stretch.at])
 
 
-def apply_each(store: RankStore, placed: Iterable[tuple[Placement, Scored]], span: EventSpan) -> None:
+def apply_each(store: RankWriter, placed: Iterable[tuple[Placement, Scored]], span: EventSpan) -> None:
     """Apply events that differ in where they count."""
     kept = Rows()
     moves = [
@@ -137,7 +137,7 @@ def _kept_moves(rows: Rows, reached: Reached, event: Scored) -> Iterable[Move]:
             yield Move(row, reached, target, scope, team, event)
 
 
-def _roll_up_moves(store: RankStore, rows: Rows, kept: Rows, moves: Iterable[Move]) -> Iterable[Move]:
+def _roll_up_moves(store: RankWriter, rows: Rows, kept: Rows, moves: Iterable[Move]) -> Iterable[Move]:
     running: dict[tuple[str, str], int] = {}
     for move in moves:
         for whole in move.reached.roll_ups.get(move.target.window.name, ()):
@@ -148,7 +148,7 @@ def _roll_up_moves(store: RankStore, rows: Rows, kept: Rows, moves: Iterable[Mov
 
 
 def add_to_total(
-    store: RankStore,
+    store: RankWriter,
     rows: Rows,
     running: dict[tuple[str, str], int],
     move: Move,
@@ -178,7 +178,7 @@ def add_to_total(
     return rows.add(key, whole.player_rules, player, shown, tie)
 
 
-def apply_teams(store: RankStore, changes: Iterable[tuple[Move, Change]], span: EventSpan) -> None:
+def apply_teams(store: RankWriter, changes: Iterable[tuple[Move, Change]], span: EventSpan) -> None:
     """Apply to the teams what changed for their players, and move the position."""
     rows = Rows()
     moves = []
@@ -191,7 +191,7 @@ def apply_teams(store: RankStore, changes: Iterable[tuple[Move, Change]], span: 
     note_metadata(rows, moves)
 
 
-def _add_team_row(store: RankStore, rows: Rows, move: Move, team: str, change: Change) -> int:
+def _add_team_row(store: RankWriter, rows: Rows, move: Move, team: str, change: Change) -> int:
     board, target = move.target.board, move.target
     key = target.key(move.scope)
     tie = board.tie_field(move.event.at, move.event.tiebreak)

@@ -14,7 +14,7 @@ from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.rollup import RollUp
 from rankd.domain.window import Window
-from rankd.projection.port import RankStore, walk
+from rankd.projection.port import RankWriter, walk
 from rankd.projection.state import BoardState
 
 _CHUNK = 10_000
@@ -43,7 +43,7 @@ def parts_of(board: Board, state: BoardState, whole: Window, instance: str) -> I
                 yield part, found
 
 
-def take_out_parts(store: RankStore, board: Board, state: BoardState, whole: Window, instance: str) -> None:
+def take_out_parts(store: RankWriter, board: Board, state: BoardState, whole: Window, instance: str) -> None:
     """Note that a roll-up starts empty: what its parts have now does not count in it."""
     for _, part in parts_of(board, state, whole, instance):
         for scope in state.windows[part]:
@@ -56,7 +56,7 @@ def take_out_parts(store: RankStore, board: Board, state: BoardState, whole: Win
                 state.uncounted.setdefault(text, {})[part] = players
 
 
-def note_lost_part(store: RankStore, board: Board, state: BoardState, part: str) -> None:
+def note_lost_part(store: RankWriter, board: Board, state: BoardState, part: str) -> None:
     """Note whose totals a part counts in that is about to leave the store."""
     for _, whole in wholes_of(board, board.window_of(part), part):
         if whole not in state.windows or whole in state.closed:
@@ -79,7 +79,7 @@ def count_part(state: BoardState, whole: str, part: str, player: str) -> bool:
     return False
 
 
-def has_other_part(store: RankStore, state: BoardState, whole: str, others: list[InstanceKey], player: str) -> bool:
+def has_other_part(store: RankWriter, state: BoardState, whole: str, others: list[InstanceKey], player: str) -> bool:
     """Tell whether a player's total holds another part than the one that is taken out of it."""
     if player in state.lost.get(whole, ()):
         return True

@@ -8,9 +8,7 @@ import msgspec
 
 from rankd.domain.instance import InstanceKey
 from rankd.errors import VerificationFailed
-from rankd.ledger.partitioned import PartitionedLedger
 from rankd.ledger.port import Ledger
-from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.follower import Follower
 from rankd.projection.port import RankStore
@@ -37,20 +35,8 @@ def digests(store: RankStore) -> dict[str, tuple[int, int]]:
     return found
 
 
-def verify(ledger: Ledger, ranked: Mapping[str, tuple[int, int]], upto: int, progress: Callable[[int], None]) -> Report:
-    """Compare what was ranked at a position with what its events make of an empty store."""
-    store = ReferenceStore()
-    applier = Applier(store, State(), Catalogue(), ledger.context)
-    for stretches in ledger.read(0, upto):
-        for stretch in stretches:
-            applier.apply(stretch)
-        progress(store.position().sequence)
-    _compare(ranked, digests(store))
-    return Report(upto, len(ranked), sum(total for _, total in ranked.values()))
-
-
-def verify_followed(
-    ledger: PartitionedLedger,
+def verify(
+    ledger: Ledger,
     ranked: Mapping[str, tuple[int, int]],
     upto: Sequence[int],
     progress: Callable[[int], None],

@@ -53,11 +53,14 @@ class Ends(Protocol):
 class Hub:
     """Everything that is watched; used on the event loop."""
 
-    def __init__(self, boards: Boards, interval_ms: int, in_thread: InThread, ends: Ends) -> None:
-        """`in_thread` runs what would hold the event loop up."""
+    def __init__(
+        self, boards: Boards, interval_ms: int, in_thread: InThread, here_or_in_thread: InThread, ends: Ends
+    ) -> None:
+        """`in_thread` runs what would hold the event loop up, `here_or_in_thread` what may turn out to."""
         self._boards = boards
         self._interval_s = interval_ms / 1_000
         self._in_thread = in_thread
+        self._here_or_in_thread = here_or_in_thread
         self._ends = ends
         self._topics: dict[Topic, Watched] = {}
         self._idle: OrderedDict[Topic, Watched] = OrderedDict()  # those of them that nobody watches, by when that began
@@ -199,10 +202,9 @@ class Hub:
     async def _refresh(self, watched: Watched, *, until_settled: bool = False, seen: Glance | None = None) -> None:
         # Friends are up to a thousand, and their lists are on disk; and ranks may be in another process.
         topic = watched.topic
-        if topic.kind is Kind.FRIENDS or topic.only_mutual or self._boards.remote is not None:
-            watched.take(await self._in_thread(lambda: watched.look(until_settled=until_settled, seen=seen)))
-        else:
-            watched.take(watched.look(until_settled=until_settled))
+        is_long = topic.kind is Kind.FRIENDS or topic.only_mutual or self._boards.remote is not None
+        run = self._in_thread if is_long else self._here_or_in_thread
+        watched.take(await run(lambda: watched.look(until_settled=until_settled, seen=seen)))
 
     async def _wake(self, watched: Watched) -> None:
         self.messages += 1

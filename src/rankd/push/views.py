@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from rankd.boards import Boards
+from rankd.errors import Freshness
 from rankd.push.topics import Kind, Topic
 from rankd.reads.answers import Answer, Entry, Page, Standing
 from rankd.reads.meaning import Meant
@@ -54,9 +55,9 @@ def view_of(boards: Boards, topic: Topic, meant: Meant) -> View:
 def _player(boards: Boards, topic: Topic, meant: Meant) -> View:
     around = boards.around_in(meant, topic.player, NEIGHBOURS, NEIGHBOURS)
     standing = boards.rank_in(meant, topic.player)
-    if standing is None:
+    if isinstance(standing, Freshness):
         return View(_absent(boards.top_in(meant, 1), topic.player), ())
-    if around is None:
+    if isinstance(around, Freshness):
         return View(standing, (_entry(standing),))
     ahead, behind = _players(around.above), _players(around.below)
     if topic.only_mutual:
@@ -94,5 +95,6 @@ def _absent(page: Page, player: str) -> Absent:
         total=page.total,
         position=page.position,
         as_of=page.as_of,
+        stale=page.stale,
         player=player,
     )

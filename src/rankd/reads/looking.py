@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from time import monotonic, sleep
 from typing import NamedTuple, Protocol
 
 from rankd.domain.instance import InstanceKey
+from rankd.domain.position import is_upto, parse_positions
+from rankd.errors import Unavailable
 from rankd.projection.port import RankReads, RankStore
+
+POLL_FIRST_S, POLL_MAX_S = 0.001, 0.02
 
 
 class Look(Protocol):
@@ -54,6 +59,24 @@ class Looking(Protocol):
         ...
 
 
+def wait_ranked(looking: Looking, positions: Mapping[int, int], board: str, wait_ms: int) -> bool:
+    """Wait in this thread until positions are ranked on a board; tell whether they are. Servers have PositionWaiter."""
+    deadline_s, pause_s = monotonic() + wait_ms / 1_000, POLL_FIRST_S
+    while not _has_ranked(looking, positions, board):
+        if monotonic() >= deadline_s:
+            return False
+        sleep(pause_s)
+        pause_s = min(pause_s * 2, POLL_MAX_S)
+    return True
+
+
+def _has_ranked(looking: Looking, positions: Mapping[int, int], board: str) -> bool:
+    try:
+        return looking.has_ranked(positions, board)
+    except Unavailable:
+        return False
+
+
 class _Now(NamedTuple):
     """A look at the engine of this process."""
 
@@ -80,8 +103,8 @@ class LookHere:
         return _Now(self._store, self._position(), self._is_stale())
 
     def has_ranked(self, positions: Mapping[int, int], _board: str | None) -> bool:
-        """Tell whether events are ranked."""
-        return all(self._store.position(partition).sequence >= one for partition, one in positions.items())
+        """Tell whether events are ranked: by the position that answers name, which comes behind the store's."""
+        return is_upto(parse_positions(self._position()), positions)
 
     def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
         """Return digest and position of many instances."""

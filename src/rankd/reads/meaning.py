@@ -6,7 +6,6 @@ or the time makes it mean something else.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypedDict
 
@@ -22,11 +21,10 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Window
 from rankd.errors import Behind, BoardUnknown, InvalidValue, RankdError
 from rankd.projection.applier import Applier
-from rankd.reads.looking import Look, Looking
+from rankd.reads.looking import Look, Looking, wait_ranked
 from rankd.settings import Settings
 
 MEANINGS_MAX = 10_000  # remembered; when it is full it is emptied
-_POLL_S = 0.001
 
 
 class Where(TypedDict, total=False):
@@ -64,7 +62,7 @@ class Meaning:
     def __init__(
         self,
         applier: Applier,
-        boards: Callable[[], Mapping[str, Board]],
+        find_board: Callable[[str], Board | None],
         clock: Clock,
         settings: Settings,
         *,
@@ -72,12 +70,12 @@ class Meaning:
         is_due: Callable[[int], bool],
         roll_over: Callable[[], None],
     ) -> None:
-        """`boards` are those defined now; `roll_over` does what the clock has made due, if `is_due` says so."""
+        """`find_board` returns a board as it is defined now; `roll_over` does what is due, if `is_due` says so."""
         self._looking = looking
         self._look = looking.look
         self._applier = applier
         self._state = applier.state
-        self._boards = boards
+        self._find_board = find_board
         self._clock = clock
         self._settings = settings
         self._is_due = is_due
@@ -86,7 +84,7 @@ class Meaning:
 
     def board(self, board: object) -> Board:
         """Return a board as it is defined now."""
-        found = self._boards().get(board) if isinstance(board, str) else None
+        found = self._find_board(board) if isinstance(board, str) else None
         if found is None:
             raise BoardUnknown(f"board: there is no board {check_board_id(board)!r}; define it first")
         return found
@@ -131,7 +129,7 @@ class Meaning:
             known is not None
             and known.since <= now < known.until
             and known.generation == self._state.generation
-            and known.meant.board is self._boards().get(board)
+            and known.meant.board is self._applier.directory.boards.get(board)
         ):
             found, where, key, counted, _, _ = known.meant
             return Meant(found, where, key, counted, now)
@@ -182,12 +180,8 @@ class Meaning:
         return self._looking.has_ranked(positions, board)
 
     def _wait_for(self, at_least: object, board: str) -> None:
-        wanted = parse_positions(at_least)
-        deadline = time.monotonic() + self._settings.at_least_wait_ms / 1_000
-        while not self.has_ranked(wanted, board):
-            if time.monotonic() >= deadline:
-                raise not_ranked(at_least)
-            time.sleep(_POLL_S)
+        if not wait_ranked(self._looking, parse_positions(at_least), board, self._settings.at_least_wait_ms):
+            raise not_ranked(at_least)
 
 
 def check_since(look: Look, since: Mapping[int, int]) -> None:

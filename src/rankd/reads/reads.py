@@ -9,7 +9,7 @@ from rankd.domain.board import check_board_id
 from rankd.domain.definition import TITLE_BYTES_MAX, definition_of
 from rankd.domain.fields import read_integer
 from rankd.domain.text import check_text
-from rankd.errors import InvalidValue
+from rankd.errors import Freshness, InvalidValue
 from rankd.projection.directory import CURSOR_SEPARATOR, BoardPage
 from rankd.reads import answers
 from rankd.reads.cursor import read_cursor
@@ -80,13 +80,15 @@ class Reads(Standings):
 
     def rank(self, board: str, player: str, **where: Unpack[Where]) -> answers.Standing | None:
         """Return where a player stands; None for somebody who does not."""
-        return self.rank_in(self.meant(board, **where), player)
+        found = self.rank_in(self.meant(board, **where), player)
+        return None if isinstance(found, Freshness) else found
 
     def around(
         self, board: str, player: str, above: int = 5, below: int = 5, **where: Unpack[Where]
     ) -> answers.Around | None:
         """Return a player with those just above and just below; None for somebody who does not stand there."""
-        return self.around_in(self.meant(board, **where), player, above, below)
+        found = self.around_in(self.meant(board, **where), player, above, below)
+        return None if isinstance(found, Freshness) else found
 
     def ranks(self, board: str, players: Sequence[str], **where: Unpack[Where]) -> answers.Ranks:
         """Return where several players stand, in the order asked, each once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from rankd.domain.fields import read_integer
 from rankd.domain.order import Kept, Ranking, percentile, top_percent
 from rankd.domain.player import check_player
 from rankd.domain.score import check_tiebreak
-from rankd.errors import InvalidValue
+from rankd.errors import Freshness, InvalidValue
 from rankd.projection import port
 from rankd.projection.applier import Applier
 from rankd.reads import answers
@@ -44,7 +44,7 @@ class Standings(Meaning):
     def __init__(
         self,
         applier: Applier,
-        boards: Callable[[], Mapping[str, Board]],
+        find_board: Callable[[str], Board | None],
         clock: Clock,
         joined: Joined,
         settings: Settings,
@@ -55,7 +55,7 @@ class Standings(Meaning):
         ledger_time: Callable[[], int],
     ) -> None:
         """`ledger_time` is when the last commit was, by the ledger; the rest is Meaning's."""
-        super().__init__(applier, boards, clock, settings, looking=looking, is_due=is_due, roll_over=roll_over)
+        super().__init__(applier, find_board, clock, settings, looking=looking, is_due=is_due, roll_over=roll_over)
         self._joined = joined
         self._ledger_time = ledger_time
 
@@ -83,8 +83,8 @@ class Standings(Meaning):
         found = look.store.range(meant.key, low, high + 1, meant.ranking)
         return self._page(meant, found, high - low + 1, look)
 
-    def rank_in(self, meant: Meant, player: str) -> answers.Standing | None:
-        """Return where a player stands; None for somebody who does not."""
+    def rank_in(self, meant: Meant, player: str) -> answers.Standing | Freshness:
+        """Return where a player stands; for somebody who does not, how fresh that is."""
         who = check_player(player)
         board, _, key, ranking, now, since = meant
         look = self._look(meant.key)
@@ -92,7 +92,7 @@ class Standings(Meaning):
         if since is not None:
             check_since(look, since)
         if found is None:
-            return None
+            return Freshness(look.position, now, look.is_stale)
         profile, metadata = self._joined.one(board, key, who, look.noted)
         return answers.Standing(
             board=board.id,
@@ -119,8 +119,8 @@ class Standings(Meaning):
             metadata=metadata,
         )
 
-    def around_in(self, meant: Meant, player: str, above: int = 5, below: int = 5) -> answers.Around | None:
-        """Return a player with those just above and just below; None for somebody who does not stand there."""
+    def around_in(self, meant: Meant, player: str, above: int = 5, below: int = 5) -> answers.Around | Freshness:
+        """Return a player with those just above and just below; for somebody who is absent, how fresh that is."""
         up = read_integer("above", above, 0, NEIGHBOURS_MAX)
         down = read_integer("below", below, 0, NEIGHBOURS_MAX)
         who = check_player(player)
@@ -129,7 +129,7 @@ class Standings(Meaning):
         if found is None:
             if meant.since is not None:
                 check_since(look, meant.since)
-            return None
+            return Freshness(look.position, meant.now, look.is_stale)
         middle = port.Entry(found.player.rank, who, found.player.score, found.player.tie)
         entries = self._entries(meant, [*found.above, middle, *found.below], look)
         entries[len(found.above)] = _bounded(entries[len(found.above)], found.player)
@@ -215,12 +215,13 @@ class Standings(Meaning):
     def fingerprint_in(self, meant: Meant) -> str:
         """Return what stays the same while reads of an instance answer the same; within one process.
 
-        Beside the scores, answers show names, what events other than scores have done, and how many places somebody has
-        climbed since midnight, while the window lasts.
+        Beside the scores, answers show names, what events other than scores have done, how many places somebody has
+        climbed since midnight, while the window lasts, and whether they are stale.
         """
         look = self._look(meant.key)
         digest = look.store.digest(meant.key)
-        return self._fingerprint(meant, digest, look.position)
+        fingerprint = self._fingerprint(meant, digest, look.position)
+        return f"{fingerprint}-stale" if look.is_stale else fingerprint
 
     def fingerprints_in(self, meant: Sequence[Meant]) -> Sequence[str | None]:
         """Return the fingerprints of many, asked for at once; None where one cannot be had at present."""

@@ -1,6 +1,6 @@
 """Credentials on PostgreSQL, shared by every API process; see credentials.py for what they promise.
 
-    rankd token → credentials → another version → refresh, a second later at most ← every process
+    rankd token → credentials → another version → refresh ← every process
 
 Each process holds the living in memory, and replaces that memory as a whole, so that readers need no lock. Changes are
 made one after the other, over all processes: each locks the version first, and reads everything anew at its end.

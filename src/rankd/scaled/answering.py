@@ -1,6 +1,6 @@
 """Scores of the shared ledger are answered as in one process: whoever asks waits until they are ranked.
 
-    Answering.submit → where the player stands → SharedWriter (durable) → ranked? → where the player stands now
+    Answering.submit → where the player stands → Writer (durable) → ranked? → where the player stands now
 
 `previous_score` and `previous_rank` are those of the moment before the score was sent: another process may have sent
 one of the same player meanwhile.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from rankd.backend import NEW_WAIT_MS, RANKED, Before, LedgerSeen, Read
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.domain.position import parse_positions, tokens
@@ -28,28 +29,28 @@ from rankd.intake.results import (
     submitted_of,
     without_rank,
 )
-from rankd.intake.scores import ScoreTask, single_task
-from rankd.intake.sender import Sender
-from rankd.ledger.partitioned import Heads, PartitionedLedger
-from rankd.parts import NEW_WAIT_MS, RANKED, Before, LedgerSeen, Read
+from rankd.intake.scores import ScoreTask
+from rankd.intake.writer import Writer
+from rankd.ledger.port import Heads, Ledger
 from rankd.projection.port import Standing
+from rankd.reads.looking import wait_ranked
 from rankd.reads.meaning import check_since
 from rankd.scaled.lane import Lane, elsewhere
 from rankd.scaled.served import LookAtRedis
-from rankd.scaled.writer import SharedWriter
 
 ShareRates = Callable[[list[tuple[str, str, float]]], Sequence[int]]
-POLL_FIRST_S, POLL_MAX_S = 0.001, 0.02
 _log = logging.getLogger("rankd")
 
 
 class Answering:
     """The writer that `Boards` uses where ranking is another process's work."""
 
+    checks_early = True
+
     def __init__(
         self,
-        writer: SharedWriter,
-        ledger: PartitionedLedger,
+        writer: Writer,
+        ledger: Ledger,
         looking: LookAtRedis,
         *,
         clock: Clock,
@@ -64,6 +65,7 @@ class Answering:
         self._clock = clock
         self._wait_ms = wait_ms
         self.check_open = writer.check_open
+        self.find_board = writer.find_board
         self.look_at_ledger()
 
     @property
@@ -75,6 +77,10 @@ class Answering:
     def at(self) -> int:
         """The ledger's time."""
         return self._writer.at
+
+    def check_ready(self) -> None:
+        """Refuse where no score would be taken: after the end, and where definitions are beyond this version."""
+        self._writer.check_ready()
 
     def look_at_ledger(self) -> Heads:
         """Find out how far the ledger is, for those who ask and do not wait for it."""
@@ -107,9 +113,7 @@ class Answering:
         """Count scores; once they are durable, wait for their rank. What is not ranked in time is answered without."""
         asked_s = time.monotonic()
         before = self._standing_before_soon(task)
-        accepted = self._writer.submit(task)
-        if not isinstance(accepted, Accepted):
-            raise AssertionError("what others rank is accepted first")
+        accepted = self._writer.accept(task)
         if not task.answers:
             return Batched(accepted.position, accepted.count, accepted.repeated)
         left_ms = max(self._wait_ms - round((time.monotonic() - asked_s) * 1_000), 0)
@@ -120,13 +124,6 @@ class Answering:
     def submit_all(self, tasks: list[Task]) -> None:
         """Count the scores of many callers; their results are Accepted."""
         self._writer.submit_all(tasks)
-
-    def submit_single(self, board: Board, player: str, score: int, tiebreak: int, sender: Sender) -> Submitted:
-        """Count one score."""
-        answer = self.submit(single_task(board, player, score, tiebreak, sender))
-        if not isinstance(answer, Submitted):
-            raise AssertionError("a single score is answered with Submitted")
-        return answer
 
     def standing_before(self, task: ScoreTask) -> Before | None:
         """Return where the player of one score stands, in the instance that its answer speaks of.
@@ -195,19 +192,7 @@ class Answering:
 
     def wait_for(self, wanted: Mapping[int, int], board: str, wait_ms: int) -> bool:
         """Wait until positions are ranked on a board; tell whether they are."""
-        deadline, pause_s = time.monotonic() + wait_ms / 1_000, POLL_FIRST_S
-        while not self._has_ranked(wanted, board):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, POLL_MAX_S)
-        return True
-
-    def _has_ranked(self, wanted: Mapping[int, int], board: str) -> bool:
-        try:
-            return self._looking.has_ranked(wanted, board)
-        except Unavailable:
-            return False
+        return wait_ranked(self._looking, wanted, board, wait_ms)
 
     def _stand(self, question: Question, since: str | None = None) -> Standing | None:
         """Return where somebody stands; Behind where that was read from before a position."""

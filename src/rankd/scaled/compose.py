@@ -6,15 +6,14 @@ import os
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from typing import cast
 
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.folder import make_private_folder
+from rankd.intake.definitions import Definitions
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
-from rankd.projection.port import RankStore
 from rankd.projection.redis.client import Client, connect
 from rankd.projection.redis.heartbeat import claim_redis
 from rankd.projection.redis.late import LateClient
@@ -24,7 +23,6 @@ from rankd.projection.redis.spending import Spent, share_spending
 from rankd.registry.postgres import PostgresRegistry, migrate_registry
 from rankd.registry.standings import Standings, migrate_standings
 from rankd.registry.standings_writer import StandingsWriter
-from rankd.scaled.definitions import Definitions
 from rankd.scaled.fallback import LookWithFallback
 from rankd.scaled.figures import Figures
 from rankd.scaled.lane import CallsTogether
@@ -33,7 +31,7 @@ from rankd.scaled.moving import Moved, Moving
 from rankd.scaled.projector import ARCHIVE, CHECKPOINTS, Projector, ProjectorSettings
 from rankd.scaled.rebuilding import Rebuilding, Rebuilt
 from rankd.scaled.running import SharedRunning
-from rankd.scaled.served import Heartbeat, Layout, NothingRanked
+from rankd.scaled.served import Heartbeat, Layout
 from rankd.scaled.verifying import Progress, Verified, Verifying
 from rankd.settings import Settings, read_settings
 
@@ -69,8 +67,7 @@ def open_shared(
             registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
         )
         opened.callback(registry.close)
-        definitions = Definitions(ledger, cast(RankStore, NothingRanked()))
-        opened.callback(definitions.close)
+        definitions = Definitions(ledger)
         standings = Standings(ledger_url)
         opened.callback(standings.close)
         client = LateClient(lambda: _connect_claimed(ranks_url, ledger.identity))

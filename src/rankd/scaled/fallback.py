@@ -14,8 +14,9 @@ from rankd.domain.position import tokens
 from rankd.errors import LedgerUnavailable, RanksUnavailable
 from rankd.projection import arguments
 from rankd.projection.port import READ_ENTRIES_MAX, Entry, Page, Standing
-from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.breaker import Breaker, Servers
+from rankd.projection.redis.high_water import HighWater
+from rankd.projection.redis.query import Caller
 from rankd.registry.standings import AsOf, Standings
 from rankd.scaled.lane import elsewhere
 from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
@@ -32,12 +33,13 @@ class FallbackLook(RedisLook):
         caller: Caller,
         layout: Layout,
         heartbeat: Heartbeat,
+        high_water: HighWater,
         *,
         standings: Standings,
         is_kept: Callable[[InstanceKey], bool],
     ) -> None:
         """`is_kept` tells whether an instance is among the standings."""
-        super().__init__(caller, layout, heartbeat)
+        super().__init__(caller, layout, heartbeat, high_water)
         self._standings = standings
         self._is_kept = is_kept
         self._as_of: AsOf | None = None
@@ -114,7 +116,12 @@ class LookWithFallback(LookAtRedis):
     def look(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read."""
         return FallbackLook(
-            self._breaker, self._layout, self._heartbeat, standings=self._standings, is_kept=self._is_kept
+            self._breaker,
+            self._layout,
+            self._heartbeat,
+            self._high_water,
+            standings=self._standings,
+            is_kept=self._is_kept,
         )
 
     def _is_kept(self, key: InstanceKey) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from time import monotonic
 
+from rankd.complaints import Complaints
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Rules
 from rankd.errors import LedgerUnavailable
@@ -25,7 +26,6 @@ from rankd.projection.redis.changes import Columned, changed
 from rankd.registry.standings import AsOf
 from rankd.registry.standings_writer import Changed, Move, Rest, StandingsWriter, Verdict
 from rankd.scaled.boards_in_redis import instances_of
-from rankd.scaled.complaints import Complaints
 from rankd.scaled.noted import Noted, Notes
 from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import Changes, Touched

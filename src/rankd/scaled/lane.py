@@ -19,8 +19,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from greenlet import getcurrent, greenlet
 
+from rankd.backend import Read
 from rankd.errors import RanksUnavailable
-from rankd.parts import Read
 from rankd.projection.redis.breaker import Servers
 from rankd.projection.redis.client import Call
 from rankd.projection.redis.players_together import Plan

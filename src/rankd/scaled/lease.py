@@ -1,4 +1,4 @@
-"""Who ranks: one projector at a time, with an epoch that Redis checks.
+"""Who does what only one may: rank into Redis, with an epoch that Redis checks; or, of nodes, what is timed.
 
 The lock is PostgreSQL's, held by a connection: whoever dies lets go of it. A thread keeps the connection busy, and
 PostgreSQL ends one that is idle for `LOST_AFTER_MS`: whoever is cut off or stands still lets go as well, and whoever is
@@ -18,20 +18,25 @@ from psycopg.conninfo import make_conninfo
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.postgres.connections import Connection, connected, with_limits
 
-_LOCK = 0x72616E6B64  # "rankd"
+PROJECTORS, NODES = "ranks", "nodes"
+_LOCKS = {PROJECTORS: 0x72616E6B64, NODES: 0x72616E6B65}  # "rankd", and the next
+_PROGRAMS = {PROJECTORS: "rankd project", NODES: "rankd serve"}
 LOST_AFTER_MS = 4_000
 KEEP_EVERY_S = 1.0
 ANSWER_WAIT_S = 4.0  # whoever is not answered for so long has lost it, by PostgreSQL's own reckoning
 _CLAIM = """
-    UPDATE rankd.projectors SET epoch = epoch + 1, holder = %s, since = now() WHERE name = 'ranks' RETURNING epoch
+    INSERT INTO rankd.projectors AS known (name, epoch, holder, since) VALUES (%s, 1, %s, now())
+    ON CONFLICT (name) DO UPDATE SET epoch = known.epoch + 1, holder = excluded.holder, since = excluded.since
+    RETURNING epoch
 """
 
 
 class Lease:
-    """The right to rank; used by the projector's thread, kept by one of its own."""
+    """The right to do it; used by one thread at a time, kept by one of its own."""
 
-    def __init__(self, url: str, holder: str) -> None:
-        """`holder` is shown to people who ask who ranks."""
+    def __init__(self, url: str, holder: str, name: str = PROJECTORS) -> None:
+        """`holder` is shown to people who ask who it is; projectors and nodes have a lease of their own each."""
+        self._name = name
         self._url = url
         self._holder = holder
         self._connection: Connection | None = None
@@ -43,19 +48,19 @@ class Lease:
         """Try to become the one; tell whether we are."""
         try:
             if self._connection is None or self._connection.closed:
-                name = f"rankd project {self._holder}"
+                name = f"{_PROGRAMS[self._name]} {self._holder}"
                 conninfo = make_conninfo(with_limits(self._url), application_name=name)
                 self._connection = connected(conninfo, ANSWER_WAIT_S)
-            row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
+            row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCKS[self._name],)).fetchone()
             if row is None or not row[0]:
                 return False
             self._connection.execute(f"SET idle_session_timeout = {LOST_AFTER_MS:d}".encode())
-            claimed = self._connection.execute(_CLAIM, (self._holder,)).fetchone()
+            claimed = self._connection.execute(_CLAIM, (self._name, self._holder)).fetchone()
         except psycopg.Error as problem:
             self.release()
-            raise LedgerUnavailable(f"the projector's lease cannot be asked for: {problem}") from problem
+            raise LedgerUnavailable(f"the lease cannot be asked for: {problem}") from problem
         if claimed is None:
-            raise AssertionError("the table of projectors has its row from the start")
+            raise AssertionError("a row that is written is returned")
         self.epoch = claimed[0]
         self._let_go = threading.Event()
         self._keeper = threading.Thread(

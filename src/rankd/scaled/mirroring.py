@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rankd.domain.board import Board
 from rankd.errors import RanksUnavailable
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.port import Ledger
 from rankd.projection.port import Verdict
 from rankd.projection.redis.changes import Move, Written
 from rankd.projection.redis.mirror import Mirror, Moved, Sent
@@ -58,7 +58,7 @@ class _Moving(NamedTuple):
 class Mirroring:
     """Keeps Redis equal to an engine; used by the projector's thread."""
 
-    def __init__(self, ledger: PartitionedLedger, follower: RecordedFollower, mirror: Mirror, epoch: int) -> None:
+    def __init__(self, ledger: Ledger, follower: RecordedFollower, mirror: Mirror, epoch: int) -> None:
         """`epoch` is that of the lease: Redis obeys whoever has the highest. The mirror is closed with this."""
         self._ledger = ledger
         self._follower = follower

@@ -1,6 +1,6 @@
 """What Redis has missed: it came back with an older log, or a replica was promoted that lacked something.
 
-    PartitionedLedger.read, once for all boards behind → who changed in which instance → sent with the next write
+    Ledger.read, once for all boards behind → who changed in which instance → sent with the next write
 
 What is kept of them now is in the engine; the ledger only says who. Where it does not say, a board is loaded anew.
 """
@@ -14,10 +14,9 @@ from typing import NamedTuple
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.scope import scopes_of
-from rankd.ledger.event import NO_DETAIL, Accepted, Context, Kind, Stretch
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.event import CONTROLS, NO_DETAIL, Accepted, Context, Kind, Stretch
+from rankd.ledger.port import Ledger
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.merging import CONTROLS
 from rankd.projection.state import BoardState
 from rankd.scaled.boards_in_redis import instances_of
 from rankd.scaled.recording import Touched
@@ -51,7 +50,7 @@ class Behind(NamedTuple):
 class Missed:
     """Finds out who is to be sent again; used by the projector's thread."""
 
-    def __init__(self, ledger: PartitionedLedger, catalogue: Catalogue) -> None:
+    def __init__(self, ledger: Ledger, catalogue: Catalogue) -> None:
         """`catalogue` has the definitions that events were accepted under."""
         self._ledger = ledger
         self._catalogue = catalogue

@@ -1,6 +1,6 @@
 """An embedded installation moves into PostgreSQL: every event in its order, then profiles, friends and keys.
 
-    ledger.db → stretches → PartitionedLedger.append, append_control → the same ranks, from the same events
+    ledger.db → stretches → Ledger.append, append_control → the same ranks, from the same events
 
 Each batch is committed under a key of its own, so that a move which was cut off goes on where it was. The folder is not
 changed, and must not be in use.
@@ -20,17 +20,17 @@ from rankd.domain.definition import define_board
 from rankd.errors import Refused
 from rankd.folder import FolderLock
 from rankd.ledger.database import Database
-from rankd.ledger.event import Context, Kind, Stretch, rows
-from rankd.ledger.partitioned import ControlEvent, Keyed, PartitionedDraft, PartitionedLedger
+from rankd.ledger.event import CONTROLS, Context, Kind, Stretch, rows
+from rankd.ledger.port import ControlEvent, Draft, KeyedRequest, Ledger
 from rankd.ledger.postgres.connections import Connections
-from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.sqlite import PARTITION, SqliteLedger
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.merging import CONTROLS
 from rankd.registry.credentials_file import FILE_NAME as CREDENTIALS_FILE
 from rankd.registry.postgres import PostgresRegistry
 from rankd.registry.sqlite import SqliteRegistry
 
 BATCH_EVENTS = 10_000
+READ_EVENTS = 50_000  # at a time
 SENDER = "rankd migrate-from"
 PLAYERS_AT_ONCE = 5_000
 ALL_FRIENDS_BYTES = 2**62  # what was stored moves whole, whatever the limit is there
@@ -48,7 +48,7 @@ class Moved(msgspec.Struct, frozen=True):
 class Moving:
     """Moves one folder into a database; used by one thread."""
 
-    def __init__(self, folder: Path, ledger: PartitionedLedger, progress: Progress | None = None) -> None:
+    def __init__(self, folder: Path, ledger: Ledger, progress: Progress | None = None) -> None:
         """The ledger is migrated, and empty or filled by an earlier move of the same folder."""
         self._folder = folder
         self._ledger = ledger
@@ -85,10 +85,11 @@ class Moving:
     # Events
 
     def _move_events(self, source: SqliteLedger) -> int:
-        total = source.head().sequence
+        (total,) = source.heads().sequences
         batch: list[Stretch] = []
-        for stretches in source.read(0, total):
-            for stretch in stretches:
+        done = 0
+        while parts := source.read([done], READ_EVENTS):
+            for _, stretch, _ in parts:
                 context = source.context(stretch.context)
                 if context.kind in CONTROLS:
                     self._append(source, batch)
@@ -99,7 +100,8 @@ class Moving:
                 if sum(map(len, batch)) >= BATCH_EVENTS:
                     self._append(source, batch)
                     batch = []
-            self._progress(stretches[-1].first + len(stretches[-1]) - 1, total)
+            done = parts[-1].stretch.span.upto
+            self._progress(done, total)
         self._append(source, batch)
         return total
 
@@ -111,16 +113,16 @@ class Moving:
         key = self._key(source, first)
         if self._ledger.request(SENDER, key) is not None:
             return  # by a move that was cut off later
-        sequences = list(range(first, first + count))
-        metadata = {one - first: json for one, json in source.metadata(sequences).items()}
+        places = [(PARTITION, sequence) for sequence in range(first, first + count)]
+        metadata = {sequence - first: json for (_, sequence), json in source.metadata(places).items()}
         moved = [self._moved(source, stretch) for stretch in batch]
         self._ledger.append(
-            PartitionedDraft(
+            Draft(
                 moved,
                 self._at,
                 self._seen,
                 metadata,
-                [Keyed(SENDER, key, b"", 0, count)],
+                [KeyedRequest(SENDER, key, b"", 0, count)],
                 [],
                 frozenset(stretch.context for stretch in moved) & self._ordered,
             )
@@ -135,7 +137,7 @@ class Moving:
             key = self._key(source, event.sequence)
             if self._ledger.request(SENDER, key) is None:
                 control = ControlEvent(context, event.detail, event.at)
-                self._ledger.append_control([control], self._seen, Keyed(SENDER, key, b"", 0, 1))
+                self._ledger.append_control([control], self._seen, KeyedRequest(SENDER, key, b"", 0, 1))
             self._seen += 1
 
     def _moved(self, source: SqliteLedger, stretch: Stretch) -> Stretch:
@@ -151,8 +153,9 @@ class Moving:
     def _key(self, source: SqliteLedger, first: int) -> str:
         """Return what a batch is known by: the end of the folder's ledger, which stays so, and its first event."""
         if not self._identity:
-            head = source.head()
-            self._identity = blake2b(head.seal + head.sequence.to_bytes(8, "little"), digest_size=8).hexdigest()
+            ends = source.heads().sequences
+            stamp = f"{ends} {source.stamp(ends)}"
+            self._identity = blake2b(stamp.encode(), digest_size=8).hexdigest()
         return f"{self._identity}-{first}"
 
     # Players and keys

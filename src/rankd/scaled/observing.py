@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from time import monotonic
 
-from rankd.ledger.partitioned import Heads
-from rankd.scaled.archiving import Archiving
+from rankd.ledger.port import Heads
 from rankd.scaled.figures import Figures
 from rankd.scaled.keeping import Keeping
 from rankd.scaled.mirroring import Mirroring
 from rankd.scaled.recorded_follower import RecordedFollower
+from rankd.seasons.archiving import Archiving
 
 LOOK_EVERY_S = 1.0
 

@@ -17,8 +17,9 @@ from time import monotonic
 import msgspec
 
 from rankd.clock import Clock
+from rankd.complaints import Complaints
 from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.port import SharedLedger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.redis.client import Client
@@ -26,7 +27,6 @@ from rankd.projection.redis.heartbeat import Beat, claim_redis, write_beat
 from rankd.projection.redis.mirror import Mirror
 from rankd.projection.state import State
 from rankd.registry.standings_writer import StandingsWriter
-from rankd.scaled.complaints import Complaints
 from rankd.scaled.figures import ACTIVE, STANDBY, Figures
 from rankd.scaled.keeping import Keeping
 from rankd.scaled.lease import Lease
@@ -34,7 +34,9 @@ from rankd.scaled.mirroring import Fenced, Mirroring
 from rankd.scaled.observing import Observing
 from rankd.scaled.recorded_follower import RecordedFollower
 from rankd.scaled.recording import RecordingStore
-from rankd.scaled.rollover import RollOvers
+from rankd.seasons.archiving import Archiving
+from rankd.seasons.retirement import Retirement
+from rankd.seasons.rollover import RollOvers
 
 READ_EVENTS = 5_000  # of one step: small, so that a read is not long behind
 REPLAY_EVENTS = 50_000  # of one step while nobody waits for it
@@ -61,7 +63,7 @@ class Projector:
 
     def __init__(
         self,
-        ledger: PartitionedLedger,
+        ledger: SharedLedger,
         connect: Callable[[], Client],
         lease: Lease,
         *,
@@ -91,7 +93,8 @@ class Projector:
         self._saving: threading.Thread | None = None
         self._beaten_at = 0.0
         self._complaints = Complaints(_log)
-        self.roll_overs = RollOvers(ledger, clock, folder / ARCHIVE)
+        self.archiving = Archiving(folder / ARCHIVE)
+        self._roll_overs: RollOvers | None = None
         self.is_active = False
 
     @property
@@ -126,7 +129,7 @@ class Projector:
     def close(self) -> None:
         """Let go of the lease and of everything that was opened."""
         self._lease.release()
-        self.roll_overs.close()
+        self.archiving.close()
         keeping, self._keeping = self._keeping, None
         if keeping is not None:
             keeping.close()
@@ -185,13 +188,17 @@ class Projector:
         if done and monotonic() - self._rolled_over_at < ROLL_OVER_EVERY_S:
             return 0
         self._rolled_over_at = monotonic()
-        return self.roll_overs.roll_over(self.follower)
+        if self._roll_overs is None:
+            raise AssertionError("the ledger has not been opened yet")
+        at = max(self._clock.now(), self._ledger.heads().at)  # the ledger's time does not go back when a clock does
+        if self._roll_overs.is_due(at):
+            return self._roll_overs.append_due(at)
+        return self._roll_overs.append_retired(self._clock.now())
 
     def _observe(self, began: float, mirroring: Mirroring | None, now_ms: int | None) -> None:
         self._observing.step(began, self.follower, mirroring)
         if self._observing.is_time():
-            archiving = self.roll_overs.archiving
-            self._observing.look(self._ledger.heads(), self.follower, self._keeping, archiving, now_ms)
+            self._observing.look(self._ledger.heads(), self.follower, self._keeping, self.archiving, now_ms)
 
     # The lease
 
@@ -261,6 +268,8 @@ class Projector:
             follower = RecordedFollower(self._ledger, store, state, catalogue, ordinal=ordinal, controls=controls)
         if writer is not None:
             self._keeping = Keeping(follower, writer)
+        retirement = Retirement(follower.applier, follower.store, self.archiving)
+        self._roll_overs = RollOvers(self._ledger, follower, retirement)
         self._checkpoint_at = sum(follower.positions)
         _log.info("following the ledger from event %d on", self._checkpoint_at)
         return follower

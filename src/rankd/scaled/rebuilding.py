@@ -13,7 +13,7 @@ import msgspec
 
 from rankd.domain.board import Board
 from rankd.errors import RanksUnavailable
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.port import Ledger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import Verdict
 from rankd.projection.redis.loading import Loading
@@ -41,7 +41,7 @@ class Rebuilding:
     """Fills Redis from the ledger; used by one thread."""
 
     def __init__(
-        self, ledger: PartitionedLedger, connect: Callable[[RecordedFollower], Mirror], progress: Progress | None = None
+        self, ledger: Ledger, connect: Callable[[RecordedFollower], Mirror], progress: Progress | None = None
     ) -> None:
         """`connect` makes the mirror of what a follower ranks."""
         self._ledger = ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankd.domain.instance import InstanceKey
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.port import Ledger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.follower import Follower
 from rankd.projection.redis.changes import InstanceChange, whole_instance, with_top
@@ -18,7 +18,7 @@ class RecordedFollower(Follower[RecordingStore]):
 
     def __init__(
         self,
-        ledger: PartitionedLedger,
+        ledger: Ledger,
         store: RecordingStore,
         state: State,
         catalogue: Catalogue,

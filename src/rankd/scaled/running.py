@@ -1,6 +1,6 @@
 """An API process of a scaled-out installation while it runs: the same stages as embedded, other parts.
 
-requests → SharedWriter → PostgreSQL          reads → Redis, names and metadata joined in
+requests → Writer → PostgreSQL          reads → Redis, names and metadata joined in
 """
 
 from __future__ import annotations
@@ -8,41 +8,43 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from rankd.backend import Figures, Started
+from rankd.background import require_thread
 from rankd.clock import Clock
-from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.errors import Refused, Unavailable
+from rankd.intake.changes import Changes
+from rankd.intake.definitions import Definitions
+from rankd.intake.newcomers import Newcomers
+from rankd.intake.writer import Writer
 from rankd.ledger.event import event_id, place_of
-from rankd.ledger.partitioned import PartitionedLedger
-from rankd.ledger.port import PastEvent
-from rankd.parts import Figures, Started
+from rankd.ledger.port import Ledger, PastEvent
+from rankd.projection.port import RankStore
 from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
 from rankd.registry.port import Profile, Registry
 from rankd.scaled.answering import Answering, ShareRates
 from rankd.scaled.boards_in_redis import check_board
-from rankd.scaled.changes import SharedChanges
-from rankd.scaled.definitions import Definitions
 from rankd.scaled.lane import Together
 from rankd.scaled.served import LookAtRedis
 from rankd.scaled.upkeep import LedgerUpkeep
-from rankd.scaled.writer import SharedWriter
 from rankd.settings import Settings
 
 HeldProfiles = Callable[[Sequence[str]], Mapping[str, Profile] | None]
 _log = logging.getLogger("rankd")
 
 
-class EventMetadata:
+class CoalescedMetadata:
     """Metadata by the number of its event, as reads ask for it."""
 
-    def __init__(self, ledger: PartitionedLedger) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         """Asked for what is not in memory."""
         self._ledger = ledger
         self._together: Together[Sequence[int], dict[int, str]] = Together(self._of_everybody, is_slow=True)
 
     def metadata(self, sequences: Sequence[int]) -> dict[int, str]:
         """Return the metadata (JSON) of those events that have some."""
+        require_thread()
         return self._together.ask(sequences)
 
     def _of_everybody(self, asked: list[Sequence[int]]) -> list[dict[int, str]]:
@@ -68,7 +70,10 @@ class Names:
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
         """Return the profiles of those players who have one."""
         held = self._held(players)
-        return self._together.ask(players) if held is None else held
+        if held is not None:
+            return held
+        require_thread()
+        return self._together.ask(players)
 
     def _of_everybody(self, asked: list[Sequence[str]]) -> list[Mapping[str, Profile]]:
         found = self._registry.profiles([player for players in asked for player in players])
@@ -80,7 +85,7 @@ class SharedRunning:
 
     def __init__(
         self,
-        ledger: PartitionedLedger,
+        ledger: Ledger,
         definitions: Definitions,
         registry: Registry,
         looking: LookAtRedis,
@@ -102,7 +107,8 @@ class SharedRunning:
         self.started = Started(0, None, 0, 0, 0.0)
         self._ledger = ledger
         self._definitions = definitions
-        self._shared = SharedWriter(ledger, definitions, registry, clock, settings)
+        newcomers = Newcomers()
+        self._shared = Writer(ledger, definitions, registry, clock, settings, newcomers=newcomers)
         self.writer = Answering(
             self._shared,
             ledger,
@@ -111,16 +117,16 @@ class SharedRunning:
             wait_ms=settings.at_least_wait_ms,
             share_rates=share_rates,
         )
-        self.changes = SharedChanges(
+        self.changes = Changes(
             self._shared,
             ledger,
             definitions,
-            self._is_there,
+            is_there=self._is_there,
             instances_per_event_max=settings.instances_per_event_max,
             check_board=check_board,
         )
         self.joined = Joined(
-            self.applier.state, EventMetadata(ledger), Names(registry, held_profiles), settings.metadata_cached_max
+            self.applier.state, CoalescedMetadata(ledger), Names(registry, held_profiles), settings.metadata_cached_max
         )
         self.remote = self.writer
         self._events = sum(self.writer.look_at_ledger().sequences)
@@ -128,7 +134,7 @@ class SharedRunning:
         self._is_closed = False
         self._upkeep = LedgerUpkeep(
             ledger,
-            self._shared,
+            newcomers,
             clock,
             settings.idempotency_ttl_ms,
             meet=meet,
@@ -152,6 +158,11 @@ class SharedRunning:
         """Return a player's own events, the newest first."""
         return self._ledger.history(player, limit, before, board)
 
+    @property
+    def rank_store(self) -> RankStore:
+        """Refuse: the ranks are in Redis."""
+        raise Refused("ranks are in Redis, not in this process")
+
     def snapshot(self) -> None:
         """Refuse: the projector keeps its own."""
         raise Refused("there is nothing to take a snapshot of: the ranks are in Redis, and the projector saves its own")
@@ -173,7 +184,7 @@ class SharedRunning:
             self._let_go()
 
     def _is_there(self, board_id: str, player: str) -> bool:
-        board: Board | None = self._shared.boards.get(board_id)
+        board = self._shared.find_board(board_id)
         if board is None:
             return False
         keys = [InstanceKey(board_id, one) for _, one in board.instances_of(board.read_clock(self._shared.at))]

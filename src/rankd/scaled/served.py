@@ -7,29 +7,36 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import zip_longest
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Kept, Ranking
-from rankd.domain.position import is_upto, tokens
+from rankd.domain.order import Ranking
+from rankd.domain.position import is_upto
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
-from rankd.projection.port import Applied, Around, Batch, Friend, Page, Position, RankReads, Standing, Verdict
-from rankd.projection.redis.asking import Asking, Caller, EachCaller
+from rankd.projection.port import RankReads
 from rankd.projection.redis.heartbeat import read_beat
+from rankd.projection.redis.high_water import HighWater
+from rankd.projection.redis.query import Caller, EachCaller, RedisQuery
 from rankd.projection.redis.reader import RedisReader, read_digests
-from rankd.projection.redis.seen import Seen
 from rankd.scaled.boards_in_redis import shards_of
 
 BEAT_EVERY_S = 0.25
+BEATS_MAX = 10_000  # remembered until they are old enough
+FLOOR_AGE_MS_MIN = 1_000  # a board that nothing happens on is moved on four times a second
 DIGESTS_AT_ONCE = 1_000
 ORDINAL = Ranking.ORDINAL
 _log = logging.getLogger("rankd")
 
 
 class Heartbeat:
-    """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread."""
+    """Whether the projector keeps up: it says so in Redis, a few times a second; asked for in a thread.
+
+    `floor` is how far the ledger was ranked `stale_after_ms` ago: what a shard lacks of that is stale, whoever lost it.
+    """
 
     def __init__(self, client: Caller, stale_after_ms: int, now: Callable[[], int]) -> None:
         """Nothing is known before the first beat is read, which is at once."""
@@ -37,6 +44,8 @@ class Heartbeat:
         self._stale_after_ms = stale_after_ms
         self._now = now
         self._time_ms = 0
+        self.floor: tuple[int, ...] = ()  # by partition
+        self._beats: deque[tuple[int, tuple[int, ...]]] = deque()  # when they were read, and their positions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="rankd-heartbeat", daemon=True)
         self._ask()
@@ -48,7 +57,7 @@ class Heartbeat:
         return self._now() - self._time_ms > self._stale_after_ms
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop query."""
         self._stop.set()
         self._thread.join()
 
@@ -60,8 +69,18 @@ class Heartbeat:
         try:
             beat = read_beat(self._client)
             self._time_ms = 0 if beat is None else beat.time_ms
+            self._raise_floor(None if beat is None else beat.positions)
         except RanksUnavailable as problem:
             _log.debug("no heartbeat: %s", problem)
+
+    def _raise_floor(self, positions: tuple[int, ...] | None) -> None:
+        now = self._now()
+        if positions is not None and len(self._beats) < BEATS_MAX:
+            self._beats.append((now, positions))
+        while self._beats and now - self._beats[0][0] > max(self._stale_after_ms, FLOOR_AGE_MS_MIN):
+            _, upto = self._beats.popleft()
+            # A Redis that has lost something has an older beat: what was ranked stays ranked.
+            self.floor = tuple(map(max, zip_longest(self.floor, upto, fillvalue=0)))
 
 
 class Layout:
@@ -80,22 +99,23 @@ class Layout:
 class RedisLook(RedisReader):
     """One read, and what it saw."""
 
-    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat) -> None:
+    def __init__(self, client: Caller, layout: Layout, heartbeat: Heartbeat, high_water: HighWater) -> None:
         """Nothing is asked yet."""
-        super().__init__(client, layout.shards_of)
+        super().__init__(client, layout.shards_of, high_water, with_metadata=True)
         self._heartbeat = heartbeat
-        self._asking: Asking | None = None
+        self._query: RedisQuery | None = None
+        self._had_lost = False  # by what was asked before
         self._was_estimated = False  # by what was asked before
 
-    def _ask(self, instance: InstanceKey) -> Asking:
-        self._was_estimated = not self.is_exact
-        self._asking = super()._ask(instance)
-        return self._asking
+    def _begin(self, instance: InstanceKey) -> RedisQuery:
+        self._was_estimated, self._had_lost = not self.is_exact, self._has_lost
+        self._query = super()._begin(instance)
+        return self._query
 
     @property
     def is_exact(self) -> bool:
         """Whether nothing of what was asked is an estimate."""
-        return not self._was_estimated and (self._asking is None or not self._asking.is_estimated)
+        return not self._was_estimated and (self._query is None or not self._query.is_estimated)
 
     @property
     def store(self) -> RankReads:
@@ -105,55 +125,29 @@ class RedisLook(RedisReader):
     @property
     def position(self) -> str:
         """What was ranked in what was asked last."""
-        if self._asking is None:
+        if self._query is None:
             raise AssertionError("ask before you say as of when")
-        return self._asking.position
+        return self._query.position
 
     @property
     def is_stale(self) -> bool:
-        """Whether the projector is behind."""
-        return self._heartbeat.is_stale
+        """Whether the projector is behind, or Redis lacks what it has had."""
+        return self._has_lost or self._heartbeat.is_stale
+
+    @property
+    def _has_lost(self) -> bool:
+        return self._had_lost or (self._query is not None and self._query.has_lost)
 
     @property
     def noted(self) -> Mapping[str, int]:
         """The events that metadata came with."""
-        found = {} if self._asking is None else self._asking.metadata
+        found = {} if self._query is None else self._query.metadata
         return {player: event_id(*place) for player, place in found.items()}
-
-    # Reads that also tell what else is shown of players
-
-    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = ORDINAL) -> Standing | None:
-        """Return where a player stands."""
-        return self.read_rank(instance, player, ranking, metadata=True, captured=True).result
-
-    def ranks(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Standing | None]:
-        """Return where many players stand."""
-        return self.read_ranks(instance, players, ranking, metadata=True).result
-
-    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = ORDINAL) -> Page:
-        """Return the places from one to another."""
-        return self.read_range(instance, first, last, ranking, metadata=True).result
-
-    def following(
-        self, instance: InstanceKey, after: tuple[Kept, str] | None, limit: int, ranking: Ranking = ORDINAL
-    ) -> Page:
-        """Return entries behind a sort key."""
-        return self.read_following(instance, after, limit, ranking, metadata=True).result
-
-    def around(
-        self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = ORDINAL
-    ) -> Around | None:
-        """Return a player with neighbours."""
-        return self.read_around(instance, player, above, below, ranking, metadata=True).result
-
-    def friends(self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = ORDINAL) -> list[Friend]:
-        """Return those of a group who are there."""
-        return self.read_friends(instance, players, ranking, metadata=True).result
 
     def captured(self, instance: InstanceKey, player: str) -> int | None:
         """Return the player's place at the last capture; `rank` has asked for it already."""
-        if self._asking is not None and self._asking.instance == instance and player in self._asking.captured:
-            return self._asking.captured[player]
+        if self._query is not None and self._query.instance == instance and player in self._query.captured:
+            return self._query.captured[player]
         return None
 
 
@@ -165,15 +159,16 @@ class LookAtRedis:
         self._client = client
         self._layout = layout
         self._heartbeat = heartbeat
-        self._reader = RedisReader(client, layout.shards_of)
+        self._high_water = HighWater(lambda: heartbeat.floor)
+        self._reader = RedisReader(client, layout.shards_of, self._high_water)
 
     def look(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read."""
-        return RedisLook(self._client, self._layout, self._heartbeat)
+        return RedisLook(self._client, self._layout, self._heartbeat, self._high_water)
 
     def look_at_ranks(self, _instance: InstanceKey) -> RedisLook:
         """Begin a read that nothing but Redis answers."""
-        return RedisLook(self._client, self._layout, self._heartbeat)
+        return RedisLook(self._client, self._layout, self._heartbeat, self._high_water)
 
     def has_ranked(self, positions: Mapping[int, int], board: str | None) -> bool:
         """Tell whether events are ranked on a board."""
@@ -198,33 +193,8 @@ class LookAtRedis:
 
     def digests(self, instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
         """Return digest and position of many instances, in one round trip; without those that cannot be asked."""
-        asked = list(instances)
-        found: dict[InstanceKey, Seen[int]] = {}
-        for start in range(0, len(asked), DIGESTS_AT_ONCE):
-            found.update(read_digests(self._client, asked[start : start + DIGESTS_AT_ONCE]))
-        return {
-            key: (seen.result, tokens({partition: one.sequence for partition, one in seen.positions.items()}))
-            for key, seen in found.items()
-        }
-
-
-class NothingRanked:
-    """A store for appliers that only follow definitions: whatever they send is taken, and nobody stands anywhere."""
-
-    def apply(self, batch: Batch) -> Applied:
-        """Take a batch."""
-        return Applied(Verdict.APPLIED, Position(0, batch.upto))
-
-    def drop(self, _instance: InstanceKey) -> bool:
-        """Nothing is there."""
-        return False
-
-    def capture(self, _instance: InstanceKey) -> None:
-        """Nothing is there."""
-
-    def forget_capture(self, _instance: InstanceKey) -> None:
-        """Nothing is there."""
-
-    def total(self, _instance: InstanceKey) -> int:
-        """Nobody."""
-        return 0
+        listed = list(instances)
+        found: dict[InstanceKey, tuple[int, str]] = {}
+        for start in range(0, len(listed), DIGESTS_AT_ONCE):
+            found.update(read_digests(self._client, listed[start : start + DIGESTS_AT_ONCE]))
+        return found

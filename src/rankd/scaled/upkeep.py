@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from rankd.clock import Clock
+from rankd.complaints import Complaints
 from rankd.errors import LedgerNewer, LedgerUnavailable
-from rankd.ledger.partitioned import PartitionedLedger
-from rankd.scaled.complaints import Complaints
-from rankd.scaled.writer import SharedWriter
+from rankd.intake.newcomers import Newcomers
+from rankd.ledger.port import Ledger
 
 UPKEEP_EVERY_S = 0.5
 MONTHS_EVERY_S = 3_600.0  # how often the ledger is made ready for the months to come
@@ -25,8 +25,8 @@ class LedgerUpkeep:
 
     def __init__(
         self,
-        ledger: PartitionedLedger,
-        writer: SharedWriter,
+        ledger: Ledger,
+        newcomers: Newcomers,
         clock: Clock,
         idempotency_ttl_ms: int,
         *,
@@ -36,7 +36,7 @@ class LedgerUpkeep:
     ) -> None:
         """`meet` lets players be found who have no profile; `also` is done at each turn, first."""
         self._ledger = ledger
-        self._writer = writer
+        self._newcomers = newcomers
         self._clock = clock
         self._ttl_ms = idempotency_ttl_ms
         self._meet = meet
@@ -67,11 +67,11 @@ class LedgerUpkeep:
                 _log.exception("upkeep failed, and goes on")
 
     def _meet_newcomers(self) -> None:
-        newcomers = self._writer.newcomers.take()
+        newcomers = self._newcomers.take()
         try:
             self._meet(newcomers)
         except BaseException:
-            self._writer.newcomers.put_back(newcomers)
+            self._newcomers.put_back(newcomers)
             raise
 
     def _forget_requests(self) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
 from rankd.errors import RanksUnavailable, VerificationFailed
-from rankd.ledger.partitioned import PartitionedLedger
+from rankd.ledger.port import Ledger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import visible_scopes
 from rankd.projection.port import READ_ENTRIES_MAX, READ_PLAYERS_MAX, Position
@@ -53,7 +53,7 @@ class Verified(msgspec.Struct, frozen=True):
 class Verifying:
     """Compares Redis with a recomputation; used by one thread."""
 
-    def __init__(self, ledger: PartitionedLedger, progress: Progress | None = None) -> None:
+    def __init__(self, ledger: Ledger, progress: Progress | None = None) -> None:
         """Nothing is read yet."""
         self._ledger = ledger
         self._progress = progress or (lambda _done, _all: None)
@@ -83,7 +83,7 @@ class Verifying:
             for scope in visible_scopes(scopes)
         }
         self._wait_for_redis(board_id)
-        theirs = {key.text for key in self._reader.read_instances(board_id).result}
+        theirs = {key.text for key in self._reader.instances_of(board_id)}
         yield from (InstanceKey.parse(text) for text in sorted(ours | theirs))
 
     def _compare(self, key: InstanceKey) -> int:
@@ -94,7 +94,7 @@ class Verifying:
             self._compare_steps(key, 1)
         self._wait_for_redis(key.board)
         self._follower.begin_recording()
-        found = self._entries(key) if exact_top is None else self._reader.read_all(key).result
+        found = self._entries(key) if exact_top is None else self._reader.entries_of_all(key)
         self._follow_to_the_end()
         changed = self._changed(key)
         ours = self._ours(key)
@@ -114,7 +114,7 @@ class Verifying:
         for _ in range(STEP_LOOKS_MAX):
             self._wait_for_redis(key.board)
             self._follower.begin_recording()
-            counts, form = self._reader.read_steps(key, is_coarse=width > 1).result
+            counts, form = self._reader.steps(key, is_coarse=width > 1)
             self._follow_to_the_end()
             changed = self._changed(key)
             ours: Counter[int] = Counter()
@@ -153,7 +153,7 @@ class Verifying:
             self._again += len(some)
             self._wait_for_redis(key.board)
             self._follower.begin_recording()
-            found = self._reader.read_kept(key, some).result
+            found = self._reader.kept_of_all(key, some)
             self._follow_to_the_end()
             changed = self._changed(key)
             for player, theirs, ours in zip(some, found, self._follower.store.scores(key, some), strict=True):
@@ -170,7 +170,7 @@ class Verifying:
         found: Table = {}
         after: tuple[Kept, str] | None = None
         while True:
-            entries = self._reader.read_following(key, after, READ_ENTRIES_MAX).result.entries
+            entries = self._reader.following(key, after, READ_ENTRIES_MAX).entries
             found.update((entry.player, Kept(entry.score, entry.tie)) for entry in entries)
             if len(entries) < READ_ENTRIES_MAX:
                 return found

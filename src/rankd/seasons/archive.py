@@ -22,9 +22,9 @@ from rankd.domain.definition import definition_of
 from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotDamaged
 from rankd.folder import FOLDER_MODE, private_opener
+from rankd.projection.checkpoints import sync_folder
 from rankd.projection.placement import visible_scopes
 from rankd.projection.port import RankStore, walk
-from rankd.projection.snapshots import sync_folder
 from rankd.projection.state import BoardState
 
 FORMAT = 1

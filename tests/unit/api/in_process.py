@@ -13,14 +13,14 @@ import rankd
 from rankd import Boards
 from rankd.api.app import App
 from rankd.api.authentication import Authenticator
-from rankd.api.exchange import Receive
+from rankd.api.request import Receive
 from rankd.api.service import Service
 from rankd.api.signing import Signatures
 from rankd.clock import SystemClock
 from rankd.config.model import Config
 from rankd.registry.sqlite_credentials import SqliteCredentials
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 class Reply(NamedTuple):

@@ -6,6 +6,9 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+from tests.timing import BUSY_MACHINE
+
 from rankd.config.model import Config, Ranks
 
 from .in_process import InProcess, in_process
@@ -41,16 +44,17 @@ async def cost_s(app: InProcess) -> float:
     return min(costs)
 
 
+@pytest.mark.timed
 def test_a_thousand_waiters_cost_a_healthy_read_next_to_nothing(tmp_path: Path) -> None:
     async def test(app: InProcess) -> None:
         app.boards.define("arcade")
         app.boards.submit("arcade", "alice", 5)
         alone_s = await cost_s(app)
         tasks = await waiting(app, range(10**9, 10**9 + WAITERS))
-        assert await cost_s(app) < 2 * alone_s + 0.01
+        assert await cost_s(app) < 2 * alone_s + 0.01 * BUSY_MACHINE
         began, nothing = time.process_time(), asyncio.Event()
         await asyncio.wait([asyncio.ensure_future(nothing.wait())], timeout=0.5)
-        assert time.process_time() - began < 0.1, "waiting is no work"
+        assert time.process_time() - began < 0.1 * BUSY_MACHINE, "waiting is no work"
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

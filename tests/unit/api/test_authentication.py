@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.timing import BUSY_MACHINE
 
 from rankd import ManualClock
 from rankd.api import authentication
@@ -307,6 +308,7 @@ def test_many_threads_ask_while_keys_change(
     assert problems == []
 
 
+@pytest.mark.timed
 def test_a_known_credential_costs_microseconds(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
     _, key = credentials.create("server", ["scores:write"])
     for header in (bearer(key), bearer(made(CLAIMS))):
@@ -315,4 +317,4 @@ def test_a_known_credential_costs_microseconds(authenticator: Authenticator, cre
         for _ in range(10_000):
             authenticator.identify(header)
         # Some 2 µs each; verifying an HMAC each time would take more than ten times that.
-        assert time.perf_counter() - began < 0.4
+        assert time.perf_counter() - began < 0.4 * BUSY_MACHINE

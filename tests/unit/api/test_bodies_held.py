@@ -20,7 +20,7 @@ KIB = 1024
 LIMITS = Limits(
     body_bytes_max=64 * KIB,
     batch_bytes_max=128 * KIB,
-    anonymous_bodies_bytes_max=256 * KIB,
+    untrusted_bodies_bytes_max=256 * KIB,
     bodies_bytes_max=512 * KIB,
     player_writes_per_s=0,
 )
@@ -96,7 +96,7 @@ def test_players_leave_services_their_budget_and_each_other_theirs(tmp_path: Pat
     async def test(app: InProcess) -> None:
         app.boards.define("arcade", writes="players")
         mallory, alice = key_of(app, "mallory", "mallory"), key_of(app, "alice", "alice")
-        share = LIMITS.anonymous_bodies_bytes_max // HOLDERS_MIN
+        share = LIMITS.untrusted_bodies_bytes_max // HOLDERS_MIN
         slow = [await sent(Sender(app, mallory, [b" " * (share // 2 - 2), b"{}"])) for _ in range(2)]
         refused = await Sender(app, mallory, [b" " * KIB, b"{}"]).reply
         assert (refused.status, refused.json()["code"]) == (503, "overloaded")
@@ -105,7 +105,7 @@ def test_players_leave_services_their_budget_and_each_other_theirs(tmp_path: Pat
         assert (await (await sent(Sender(app, alice, [b" " * KIB, batch(KIB)]))).finish()).status == 200
         for sender in slow:
             assert (await sender.finish()).status == 422
-        assert app.service.other_bodies.by_holder == {}
+        assert app.service.untrusted_bodies.by_holder == {}
 
     in_process(tmp_path, test, CONFIG)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from rankd.api.negotiation import GZIP_LEVEL
 from rankd.api.work_queue import WorkQueue
 from rankd.errors import Overloaded
 
@@ -18,7 +20,6 @@ from .timed_app import in_process
 
 ENTRIES = 1_000
 METADATA_BYTES = 1_000
-LOOP_S_MAX = 0.01  # to compress it takes twice that at least
 GZIP = b"gzip"
 
 
@@ -33,8 +34,16 @@ def test_a_large_top_is_compressed_beside_the_event_loop(tmp_path: Path) -> None
             app.ask("GET", "/v1/boards/arcade/top", query=b"limit=1000", headers={"accept-encoding": GZIP})
             for _ in range(3)
         ]
-        assert len(msgspec.json.decode(gzip.decompress(answers[0].body))["entries"]) == ENTRIES
-        assert min(answer.loop_s for answer in answers) < LOOP_S_MAX
+        text = gzip.decompress(answers[0].body)
+        assert len(msgspec.json.decode(text)["entries"]) == ENTRIES
+        assert min(answer.loop_s for answer in answers) < compressing_s(text) / 2
+
+
+def compressing_s(text: bytes) -> float:
+    """Return the processor time that compressing a text takes, on this machine."""
+    began_s = time.thread_time()
+    gzip.compress(text, GZIP_LEVEL)
+    return time.thread_time() - began_s
 
 
 def test_a_large_answer_goes_as_it_is_when_the_queue_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.timing import BUSY_MACHINE
 
 from rankd.api.logs import (
     Format,
@@ -259,6 +260,7 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
     assert masking()(once) == once
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "piece",
     ["a://:", "a.a-", "bearer ", "token=", "eyJ", "eyJabcdefg.", "rk_", "'token' : '", "://a", "0a", "token'", "\x00"],
@@ -270,7 +272,7 @@ def test_a_hostile_text_is_masked_in_time_that_grows_with_its_length_only(piece:
     began = time.perf_counter()
     log.info("%s", text)
 
-    assert time.perf_counter() - began < 2  # a square of it would be minutes
+    assert time.perf_counter() - began < 2 * BUSY_MACHINE  # a square of it would be minutes
     assert len(stream.getvalue()) < 5 * TEXT_CHARACTERS_MAX
 
 

@@ -25,11 +25,11 @@ from rankd.api.metrics import (
     Sources,
     resident_bytes,
 )
-from rankd.parts import Figures
+from rankd.backend import Figures
 
 OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 ROUTES = [("GET", "/v1/boards/{board}"), ("PUT", "/v1/boards/{board}"), ("POST", "/v1/scores")]
-FIGURES = Figures(position=41, snapshot=40, entries=30, engine_bytes=4_096)
+FIGURES = Figures(position=41, snapshot=40, entries=30, engine_bytes=4_096, followed_at=1_500, holds_lease=True)
 SOURCES = Sources(
     requests_open=lambda: 3,
     figures=lambda: FIGURES,
@@ -146,7 +146,14 @@ def test_the_other_figures_come_from_those_who_keep_them(routes: Routes, commits
 
 def test_what_is_not_there_is_not_told(routes: Routes, commits: Commits) -> None:
     new = Figures(position=1, snapshot=None, entries=0, engine_bytes=0)
-    assert "rankd_snapshot_position" not in families(routes, commits, replace(SOURCES, figures=lambda: new))
+    found = families(routes, commits, replace(SOURCES, figures=lambda: new))
+    assert not {"rankd_snapshot_position", "rankd_followed_timestamp_seconds", "rankd_lease"} & found.keys()
+
+
+def test_a_node_tells_how_far_it_has_followed_and_whether_it_has_the_lease(routes: Routes, commits: Commits) -> None:
+    found = families(routes, commits, SOURCES)
+    assert list(samples(found["rankd_followed_timestamp_seconds"]).values()) == [1.5]
+    assert list(samples(found["rankd_lease"]).values()) == [1]
 
 
 def test_a_source_that_fails_takes_no_other_figure_with_it(

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
+from rankd.backend import LedgerSeen, Remote
 from rankd.errors import Overloaded, RanksUnavailable
-from rankd.parts import LedgerSeen, Remote
 
-LONG_MS = 20_000
+LONG_MS = 60_000
 WAITERS = 2_000
 
 

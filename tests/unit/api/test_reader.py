@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from tests.servers.waiting import join_all
 
-from rankd.api.exchange import Response
 from rankd.api.reader import InThread, Reader
 from rankd.api.remote import RemoteReads
+from rankd.api.request import Response
 from rankd.api.work_queue import WorkQueue
+from rankd.backend import Read, ReadsTogether, Remote
 from rankd.errors import Overloaded, RanksUnavailable
-from rankd.parts import Read, ReadsTogether, Remote
 
 
 class Lane:
@@ -48,8 +49,7 @@ class Lane:
         self._tell(reads)
 
     def close(self) -> None:
-        for thread in self._threads:
-            thread.join()
+        join_all(self._threads)
 
 
 class Elsewhere:

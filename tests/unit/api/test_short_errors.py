@@ -9,9 +9,10 @@ from urllib.parse import quote_from_bytes
 import msgspec
 import pytest
 
+from rankd.api.bodies import Score, decode
 from rankd.api.caching import TAGS_BYTES_MAX, matches
-from rankd.api.exchange import Request
 from rankd.api.problems import closing_reason, problem_body, problem_response
+from rankd.api.request import Request
 from rankd.api.writing import read_wait_ms
 from rankd.errors import InvalidValue
 from rankd.shortening import NAME_CHARACTERS_MAX, shorten
@@ -102,3 +103,20 @@ def test_wishes_that_are_too_long_are_not_looked_at() -> None:
 
 async def nobody() -> Mapping[str, Any]:
     return {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[1]", "body: must be object, got array; send a JSON object {…}"),
+        (
+            b'{"board":"a","player":"b","score":1e400}',
+            "score: is out of range; send an integer between -9223372036854775808 and 9223372036854775807",
+        ),
+    ],
+)
+def test_a_refused_body_is_told_what_to_send(body: bytes, said: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        decode(msgspec.json.Decoder(Score), body)
+
+    assert str(refused.value) == said

@@ -12,7 +12,7 @@ import pytest
 from rankd.api.work_queue import WorkQueue
 from rankd.errors import Overloaded
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 WAITING_MAX = 8
 
 

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.bench import Load, generate, generator
 from rankd.bench import report as summing_up
@@ -150,7 +151,7 @@ def test_a_server_that_goes_away_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
         stopping = threading.Timer(0.2, server.stop)
         stopping.start()
         report = generate(load(server, duration_s=0.6))
-        stopping.join()
+        join_all([stopping])
 
     assert report.answered > 0
     assert report.errors["unsent"] > 0

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from benchmarks.__main__ import GROUPS
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 120
+SMOKE_WAIT_S = 240
 COMPARED = {"build", "updates", "ranks", "rank_call", "around_call", "around_script_call", "top100_call", "load"}
 EMBEDDED_AGAINST_REDIS = {"embedded_submit_many_redis_py", "embedded_submit_many_redis_raw"}
 # Who stands beside the embedded library where nobody does the same work.
 EMBEDDED_BESIDE = {"embedded_submit_many": "sqlite", "embedded_submit": "append", "embedded_growth": "smaller"}
+MANY_BOARDS = {"many_boards_define", "many_boards_first_score", "many_boards_top"}
 AGAINST_REDIS = (
     COMPARED
     | EMBEDDED_AGAINST_REDIS
@@ -45,6 +47,7 @@ OURS_ALONE = {
     "huge_build",
     "huge_rank_p99",
     *EMBEDDED_BESIDE,
+    *MANY_BOARDS,
     "embedded_submit_threads",
     "embedded_reader_p99",
     "embedded_reader_p99_tuples",
@@ -69,7 +72,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("redis-server") is None and os.environ.get("CI") != "true":
         pytest.skip("redis-server is not installed: apt-get install redis-server")
     path = tmp_path_factory.mktemp("bench") / "smoke.json"
-    others = {"http", "live", "scaled", "scaled_huge"}  # which have a test file each
+    others = {"http", "live", "nodes", "scaled", "scaled_huge"}  # which have a test file each
     done = run(
         "benchmarks",
         "--smoke",
@@ -129,6 +132,14 @@ def test_what_the_embedded_library_is_held_against_stands_beside_it(report: dict
     rows = {row["name"]: row for row in report["rows"]}
     for name, beside in EMBEDDED_BESIDE.items():
         assert len(rows[name]["samples"][beside]) == report["settings"]["rounds"], name
+
+
+def test_a_folder_with_many_boards_answers_as_one_with_few(report: dict[str, Any]) -> None:
+    rows = {row["name"]: row for row in report["rows"]}
+    for name in MANY_BOARDS:
+        checksums = rows[name]["checksums"]
+        assert checksums["rankd"] == checksums["smaller"], name
+        assert int(checksums["rankd"], 16) > 0, name
 
 
 def test_the_ledger_holds_what_sqlite_alone_was_given(report: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from benchmarks.shares import PARTS, Shares, measured_shares
 
 import rankd
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 needs_redis = pytest.mark.skipif(
     shutil.which("redis-server") is None and os.environ.get("CI") != "true",
     reason="redis-server is not installed: apt-get install redis-server",

@@ -17,8 +17,9 @@ from benchmarks.http_bare import bare_app
 from benchmarks.http_wrk import QUESTIONS, Found, Wrk, wrk_is_installed
 from benchmarks.report import summary
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 180
+SMOKE_WAIT_S = 240
 AGAINST_BARE = {"http_rank", "http_rank_with_key", "http_around", "http_top", "http_submit", "http_submit_keyed"}
 BATCHES = {"http_batch", "http_batch_ndjson", "http_batch_msgpack"}
 OURS_ALONE = {"http_memory", "http_sustained_p95", "http_sustained_p99"}

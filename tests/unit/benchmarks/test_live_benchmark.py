@@ -18,8 +18,9 @@ from benchmarks.live_bare import Streams
 from benchmarks.live_client import Asked, Client, Crowd, Sender
 from benchmarks.live_delays import delays
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 180
+SMOKE_WAIT_S = 240
 ROWS = {"live_memory", "live_message", "live_delay_p99", "live_processor", "live_submit"}
 
 needs_wrk = pytest.mark.skipif(

@@ -9,6 +9,7 @@ from benchmarks.figures import COPY, RANKD, SMOKE, Row
 from benchmarks.postgres_append import postgres_rows
 from tests.servers.postgres import HOW_TO_GET_POSTGRES, binaries
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROWS = ["scaled_append", "scaled_append_large", "scaled_replay"]
 
 

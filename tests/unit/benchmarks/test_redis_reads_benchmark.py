@@ -7,6 +7,7 @@ from benchmarks.figures import RANKD, SMOKE
 from benchmarks.redis_reads import redis_read_rows
 from tests.servers.fixtures_redis import needs_redis
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROUND_TRIPS_MAX = {
     "scaled_rank_call": 1,
     "scaled_around_call": 1,

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 120
+SMOKE_WAIT_S = 240
 AGAINST_REDIS = {
     "scaled_rebuild",
     "scaled_rebuild_huge",

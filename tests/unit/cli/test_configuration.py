@@ -15,6 +15,7 @@ from .conftest import Run
 
 Done = Callable[..., str]
 SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
+NAMED = {"RANKD_AUTH_JWT_ISSUER": "my-game", "RANKD_AUTH_JWT_AUDIENCE": "rankd"}
 
 
 def test_without_a_file_the_defaults_are_in_force(done: Done) -> None:
@@ -42,6 +43,16 @@ def test_a_mistake_is_named_with_its_line(run: Run) -> None:
     assert refused.stderr == "error: other.toml, line 2: server.prot: is not known; did you mean port?\n"
 
 
+def test_what_a_server_would_refuse_is_refused(run: Run) -> None:
+    """The keys of tokens are opened, as a server does."""
+    refused = run("config", "check", RANKD_AUTH_JWT_SECRET=SECRET)
+    assert (refused.exit_code, refused.stderr.split(":")[1]) == (1, " auth.jwt_issuer")
+
+    Path("keys.pem").write_text("no key")
+    refused = run("config", "check", RANKD_AUTH_JWT_PUBLIC_KEY="keys.pem", **NAMED)
+    assert (refused.exit_code, "must be a file that begins with -----BEGIN PUBLIC KEY" in refused.stderr) == (1, True)
+
+
 def test_the_file_may_be_named_by_a_variable(done: Done) -> None:
     Path("other.toml").write_text("[server]\nport = 9000\n")
 
@@ -63,7 +74,7 @@ def test_what_is_shown_is_a_file_that_can_be_read(done: Done) -> None:
 def test_no_secret_is_shown(done: Done) -> None:
     for how in ((), ("--json",)):
         for terminal in (False, True):
-            said = done("config", "show", *how, terminal=terminal, RANKD_AUTH_JWT_SECRET=SECRET)
+            said = done("config", "show", *how, terminal=terminal, RANKD_AUTH_JWT_SECRET=SECRET, **NAMED)
             assert SECRET not in said
             assert "***" in said
 

@@ -15,6 +15,7 @@ from rankd import errors
 from rankd.cli.exits import ExitCode, code_of
 from rankd.cli.target import Target
 from rankd.config.model import Config
+from rankd.folder import note_server
 
 from .conftest import Run
 
@@ -44,14 +45,17 @@ def test_each_kind_of_error_has_its_code(error: errors.RankdError, code: ExitCod
 def test_a_folder_in_use_says_by_whom_and_what_to_do(run: Run) -> None:
     Path("rankd.toml").write_text("[server]\nport = 9001\n")
     with rankd.open("rankd-data"):
+        by_library = run("top", "arcade")
+        note_server(Path("rankd-data"), "http://127.0.0.1:9002")  # as a server does, wherever it listens
         reading, proving = run("top", "arcade"), run("verify")
 
     assert (reading.exit_code, proving.exit_code) == (4, 4)
     assert reading.stderr == (
-        f"error: rankd-data is in use by process {os.getpid()}; use --url http://127.0.0.1:9001 where that is a "
-        "server, or stop it first\n"
+        f"error: rankd-data is in use by process {os.getpid()}; use --url http://127.0.0.1:9002, or stop it first\n"
     )
-    assert proving.stderr == f"error: rankd-data is in use by process {os.getpid()}; stop it first\n"
+    assert (
+        by_library.stderr == proving.stderr == f"error: rankd-data is in use by process {os.getpid()}; stop it first\n"
+    )
 
 
 def test_a_check_goes_on_beside_a_folder_in_use(run: Run) -> None:
@@ -67,7 +71,7 @@ def test_a_server_that_is_not_there_is_unavailable(run: Run) -> None:
     missing = run("top", "arcade", "--url", "http://127.0.0.1:1")
 
     assert missing.exit_code == 3
-    assert "http://127.0.0.1:1 cannot be reached" in missing.stderr
+    assert "http://127.0.0.1:1/v1/boards/arcade/top?limit=10 cannot be reached" in missing.stderr
 
 
 @pytest.mark.parametrize(

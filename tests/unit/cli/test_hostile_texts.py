@@ -22,7 +22,7 @@ TURNED = "\u202e\u2066\u200e\u061c\u200b"
 COMMANDING = "\x1b[2J\x1b]0;title\x07\x9b31m\x7f\r" + TURNED
 PLAYER = f"ali{TURNED}ce"
 HOSTILE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-ENDS_S = 20
+ENDS_S = 60
 REPOSITORY = Path(__file__).parents[3]
 COMMANDS = {
     "top": ("top", "arcade"),

@@ -11,7 +11,7 @@ import pytest
 from rankd.cli import upkeep
 from rankd.errors import VerificationFailed
 from rankd.ledger.database import migrations
-from rankd.running import Running
+from rankd.node.embedded import Embedded
 
 from .conftest import Run, words
 
@@ -29,10 +29,10 @@ def test_a_folder_is_verified(done: Done) -> None:
 
 
 def test_a_difference_has_an_exit_code_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def differ(_running: Running, _progress: object) -> None:
+    def differ(_running: Embedded, _progress: object) -> None:
         raise VerificationFailed("arcade in all_time, 'global': scores or their order differ")
 
-    monkeypatch.setattr(Running, "verify", differ)
+    monkeypatch.setattr(Embedded, "verify", differ)
     found = run("verify")
 
     assert found.exit_code == 5

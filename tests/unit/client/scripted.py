@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-WAIT_S = 20
+WAIT_S = 60
 Step = Callable[[socket.socket], bool]  # whether the connection goes on
 
 

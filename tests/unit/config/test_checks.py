@@ -13,6 +13,7 @@ from rankd.config.model import Config
 from rankd.errors import InvalidValue
 
 SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
+NAMED = {"auth_jwt_issuer": "my-game", "auth_jwt_audience": "rankd"}
 
 
 @pytest.fixture(autouse=True)
@@ -167,9 +168,20 @@ def test_a_password_in_a_refused_url_is_not_repeated() -> None:
 
 def test_a_secret_is_long_and_never_repeated() -> None:
     assert refusal(auth_jwt_secret=SECRET[:9]) == (
-        "RANKD_AUTH_JWT_SECRET: must be at least 32 bytes, and random; got 9 bytes"
+        "RANKD_AUTH_JWT_SECRET: must be at least 32 bytes, and random, such as `openssl rand -hex 32` prints; "
+        "got 9 bytes"
     )
-    assert loaded(auth_jwt_secret=SECRET).auth.jwt_secret == SECRET
+    assert loaded(auth_jwt_secret=SECRET, **NAMED).auth.jwt_secret == SECRET
+
+
+@pytest.mark.parametrize(("name", "claim"), [("issuer", "iss"), ("audience", "aud")])
+def test_tokens_name_who_made_them_and_for_whom(name: str, claim: str) -> None:
+    given = {key: value for key, value in NAMED.items() if not key.endswith(name)}
+    assert refusal(auth_jwt_secret=SECRET, **given) == (
+        f"auth.jwt_{name}: must be given with auth.jwt_secret: name what your tokens carry as `{claim}`, "
+        "so that tokens meant for others are refused"
+    )
+    assert loaded(**NAMED).auth.jwt_secret == "", "without a key, there are no tokens to check"
 
 
 def test_a_token_for_figures_can_stand_in_a_header_and_is_never_repeated() -> None:
@@ -187,7 +199,7 @@ def test_tokens_are_signed_in_one_way() -> None:
 
 
 def test_a_public_key_is_a_file() -> None:
-    assert "keys.pem cannot be read" in refusal(auth_jwt_public_key="keys.pem")
+    assert "keys.pem cannot be read" in refusal(auth_jwt_public_key="keys.pem", **NAMED)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankd.domain.definition import define_board
-from rankd.domain.scope import ATTRIBUTES_MAX, SCOPE_VALUES_MAX, check_attributes
+from rankd.domain.scope import ATTRIBUTES_MAX, check_attributes
 from rankd.errors import InvalidValue, ScopeUnknown
 
 BOARD = define_board("arcade", {"scopes": ["level", "country"]})
@@ -72,7 +72,3 @@ def test_attributes_are_an_object_of_plain_names(attributes: object) -> None:
 def test_the_number_of_attributes_is_limited() -> None:
     with pytest.raises(InvalidValue, match=f"at most {ATTRIBUTES_MAX}"):
         check_attributes({f"a{index}": "x" for index in range(ATTRIBUTES_MAX + 1)})
-
-
-def test_the_values_of_an_attribute_are_limited_by_a_named_number() -> None:
-    assert SCOPE_VALUES_MAX == 10_000

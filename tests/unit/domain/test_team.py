@@ -7,43 +7,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankd.domain.definition import define_board
-from rankd.domain.order import Keep, Kept, Order, Rules, Ties
-from rankd.domain.team import Contributions, Team, TeamBy, team_score
+from rankd.domain.order import Keep, Ties
+from rankd.domain.team import Contributions, Team, TeamBy
 from rankd.errors import InvalidValue
 
-RULES = Rules(score_min=-100, score_max=100)
 GUILDS = Team("guild", TeamBy.SUM)
 
 
-def _kept(*scores: int) -> list[tuple[str, Kept]]:
-    return [(f"player{index}", Kept(score, 0)) for index, score in enumerate(scores)]
+def score_of(by: TeamBy, *scores: int) -> int | None:
+    """The score of a team to which players contribute these."""
+    return Contributions(sum(scores), len(scores)).score(by, -100, 100)
 
 
 def test_a_sum_is_held_wide_and_clamped_when_read() -> None:
-    assert team_score(TeamBy.SUM, RULES, _kept(60, 30, 5)) == 95
-    assert team_score(TeamBy.SUM, RULES, _kept(60, 60)) == 100
-    assert team_score(TeamBy.SUM, RULES, _kept(60, 60, -50)) == 70
+    assert score_of(TeamBy.SUM, 60, 30, 5) == 95
+    assert score_of(TeamBy.SUM, 60, 60) == 100
+    assert score_of(TeamBy.SUM, 60, 60, -50) == 70
 
 
 def test_an_average_is_floored_over_those_who_contribute() -> None:
-    assert team_score(TeamBy.AVERAGE, RULES, _kept(3, 4)) == 3
-    assert team_score(TeamBy.AVERAGE, RULES, _kept(-3, -4)) == -4
-    assert team_score(TeamBy.AVERAGE, RULES, _kept(0, 0, 1)) == 0
+    assert score_of(TeamBy.AVERAGE, 3, 4) == 3
+    assert score_of(TeamBy.AVERAGE, -3, -4) == -4
+    assert score_of(TeamBy.AVERAGE, 0, 0, 1) == 0
 
 
 def test_an_average_is_taken_of_the_wide_sum() -> None:
-    assert team_score(TeamBy.AVERAGE, RULES, _kept(100, 100, 100)) == 100
-
-
-def test_the_best_is_the_best_by_the_boards_order() -> None:
-    assert team_score(TeamBy.BEST, RULES, _kept(3, 9, 5)) == 9
-    assert team_score(TeamBy.BEST, Rules(order=Order.ASC), _kept(3, 9, 5)) == 3
+    assert score_of(TeamBy.AVERAGE, 100, 100, 100) == 100
 
 
 @pytest.mark.parametrize("by", TeamBy)
 def test_a_team_to_which_nobody_contributes_has_no_score(by: TeamBy) -> None:
-    assert team_score(by, RULES, []) is None
-    assert Contributions().score(by, -100, 100) is None
+    assert score_of(by) is None
 
 
 @given(
@@ -60,7 +54,7 @@ def test_contributions_kept_up_to_date_give_the_score_of_the_definition(
             kept.pop(player, None)
         else:
             kept[player] = score
-    assert held.score(by, -100, 100) == team_score(by, RULES, _kept(*kept.values()))
+    assert held.score(by, -100, 100) == score_of(by, *kept.values())
 
 
 def test_an_event_counts_for_the_team_its_attribute_names_or_for_none() -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rankd import Boards, ManualClock
-from rankd.compose import running_of
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.errors import InvalidValue
 from rankd.intake.accept import Acceptances
 from rankd.ledger.event import Context, Kind
+from rankd.node.open_embedded import embedded_of
 
 if TYPE_CHECKING:
     from tests.unit.conftest import OpenBoards
@@ -116,13 +116,8 @@ def test_a_changed_definition_is_noticed_once_it_is_told() -> None:
 
 
 def contexts(boards: Boards) -> list[Context]:
-    ledger = running_of(boards).writer._ledger
-    return [
-        ledger.context(stretch.context)
-        for stretches in ledger.read(0)
-        for stretch in stretches
-        for _ in range(len(stretch))
-    ]
+    ledger = embedded_of(boards).writer._ledger
+    return [ledger.context(stretch.context) for _, stretch, _ in ledger.read([0], 1_000) for _ in range(len(stretch))]
 
 
 def test_each_event_names_the_definition_it_was_accepted_under(boards: Boards) -> None:

@@ -11,7 +11,6 @@ import pytest
 from rankd._columns import extent, first_odd
 
 BYTES_MAX = 128
-SEED = random.randrange(2**32)
 
 
 class Named(str):
@@ -52,14 +51,13 @@ def test_an_id_is_plain_or_odd_as_python_says(player: Any) -> None:
     assert (first_odd([player], 0, 1, BYTES_MAX) == 1) == is_plain(player)
 
 
-def test_the_first_odd_one_is_found_wherever_it_is() -> None:
-    rng = random.Random(SEED)
+def test_the_first_odd_one_is_found_wherever_it_is(rng: random.Random) -> None:
     for _ in range(300):
         ids = [rng.choice(ODD if rng.random() < 0.05 else PLAIN) for _ in range(rng.randrange(60))]
         begin = rng.randrange(len(ids) + 1)
         end = rng.randrange(begin, len(ids) + 1)
         wanted = next((index for index in range(begin, end) if not is_plain(ids[index])), end)
-        assert first_odd(ids, begin, end, BYTES_MAX) == wanted, f"seed {SEED}"
+        assert first_odd(ids, begin, end, BYTES_MAX) == wanted
 
 
 def test_an_end_behind_the_last_is_no_harm() -> None:
@@ -68,11 +66,10 @@ def test_an_end_behind_the_last_is_no_harm() -> None:
     assert first_odd(["a"], -3, 1, BYTES_MAX) == 1
 
 
-def test_the_least_and_the_greatest_of_a_column() -> None:
-    rng = random.Random(SEED)
+def test_the_least_and_the_greatest_of_a_column(rng: random.Random) -> None:
     for _ in range(100):
         column = array("q", [rng.randrange(-(2**63), 2**63) for _ in range(rng.randrange(1, 50))])
-        assert extent(column) == (min(column), max(column)), f"seed {SEED}"
+        assert extent(column) == (min(column), max(column))
 
 
 @pytest.mark.parametrize("column", [array("q"), array("i", [1]), array("d", [1.0])], ids=repr)

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from rankd import Batched, Boards, ManualClock, RankdError, Submitted
-from rankd.compose import running_of
 from rankd.errors import KeyReused
 from rankd.intake import repeats
+from rankd.node.open_embedded import embedded_of
 
 if TYPE_CHECKING:
     from tests.unit.conftest import OpenBoards, Together
@@ -250,7 +250,7 @@ def test_a_key_used_anew_is_answered_about_its_new_request(open_boards: OpenBoar
     second = boards.submit("arcade", "alice", 7, key="match-1")
 
     assert boards.submit("arcade", "alice", 7, key="match-1") == repeated(second)
-    running_of(boards).writer.flush_answers()
+    embedded_of(boards).writer.flush_answers()
     assert boards.submit("arcade", "alice", 7, key="match-1") == repeated(second)
 
 

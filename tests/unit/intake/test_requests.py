@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd import Boards, ManualClock, RankdError, Submitted
 from rankd.api.bodies import Score
@@ -250,8 +251,7 @@ def test_what_many_threads_are_told_adds_up(boards: Boards, rng: random.Random) 
     threads = [threading.Thread(target=send, args=(plan,)) for plan in plans]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
 
     assert kept(boards) == {"alice": sum(map(sum, plans))}
     assert len({answer.position for answer in answers}) == len(answers)

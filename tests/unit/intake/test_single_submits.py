@@ -1,4 +1,4 @@
-"""A score that comes alone takes a shorter way: what it answers and what it leaves is what the usual way does."""
+"""A score that is alone in its commit: its answer comes from applying it, and is what reads before and after say."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import apsw
 import pytest
 from tests.unit.conftest import OpenBoards, Together
-from tests.unit.ledger.drafts import append_by
 
 from rankd import Boards, ManualClock
-from rankd.compose import running_of
-from rankd.errors import BoardClosed, Closed, InvalidValue, LedgerUnavailable, RankdError
+from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
+from rankd.intake.scores import single_task
 from rankd.intake.sender import LOCAL
+from rankd.ledger.port import Appended, Draft
+from rankd.node.open_embedded import embedded_of
 
 HOUR_MS = 3_600_000
 TABLES = {
@@ -45,15 +46,9 @@ BOARDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True, params=["native", "driver"])
-def appending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds whether events are appended by native code or by the driver."""
-    append_by(request.param, monkeypatch)
-
-
-def usual(boards: Boards) -> Boards:
-    """Let every score take the usual way."""
-    running_of(boards).writer._commits.lead_alone = lambda *_: None  # type: ignore[method-assign]
+def applied_as_columns(boards: Boards) -> Boards:
+    """Let every score be applied as a column of one, between two reads."""
+    embedded_of(boards).applier.apply_single = lambda *_: None  # type: ignore[method-assign]
     return boards
 
 
@@ -98,25 +93,24 @@ def random_call(rng: random.Random, number: int, among: Sequence[str]) -> Callab
 
 
 @pytest.mark.parametrize("among", [[*BOARDS, "plain", "plain"], ["plain"], ["cup"], ["feeding"]])
-def test_answers_and_ledger_are_those_of_the_usual_way(
+def test_answers_and_ledger_are_those_of_scores_applied_as_columns(
     open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path, among: list[str]
 ) -> None:
-    """On one board, most scores go the way of the one before them; anything else in between takes it away."""
-    short, long = open_boards("short"), usual(open_boards("long"))
+    alone, columns = open_boards("alone"), applied_as_columns(open_boards("columns"))
     for name, options in BOARDS.items():
-        assert short.define(name, **options) == long.define(name, **options)
+        assert alone.define(name, **options) == columns.define(name, **options)
     for number in range(600 if len(among) > 1 else 300):
         call = random_call(rng, number, among)
-        assert outcome(lambda call=call: call(short)) == outcome(lambda call=call: call(long))  # type: ignore[misc]
+        assert outcome(lambda call=call: call(alone)) == outcome(lambda call=call: call(columns))  # type: ignore[misc]
         if rng.random() < 0.2:
             clock.advance(rng.choice([1, 999, 60_000, HOUR_MS // 4, HOUR_MS, 13 * HOUR_MS]))
-    for boards in (short, long):
+    for boards in (alone, columns):
         boards.settle()
         boards.verify()
         boards.close()
 
-    assert rows(tmp_path / "short") == rows(tmp_path / "long")
-    assert rows(tmp_path / "short")["events"]
+    assert rows(tmp_path / "alone") == rows(tmp_path / "columns")
+    assert rows(tmp_path / "alone")["events"]
 
 
 def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: OpenBoards) -> None:
@@ -126,43 +120,20 @@ def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: O
     boards.define("arcade", score_max=50)
 
     with pytest.raises(InvalidValue, match="to 50"):
-        running_of(boards).writer.submit_single(seen, "ann", 70, 0, LOCAL)
+        embedded_of(boards).writer.submit(single_task(seen, "ann", 70, 0, LOCAL))
     boards.define("arcade", score_max=50, open=False)
     with pytest.raises(BoardClosed):
-        running_of(boards).writer.submit_single(seen, "ann", 7, 0, LOCAL)
-
-
-def test_a_score_goes_the_way_of_the_one_before_until_a_roll_over_is_due(boards: Boards, clock: ManualClock) -> None:
-    boards.define("arcade", windows=["hourly"])
-    clock.advance(HOUR_MS - 2)
-    boards.submit("arcade", "ann", 1)
-    ways: list[tuple[object, str | None]] = []
-    for _ in range(4):
-        ways.append((running_of(boards).writer._way, boards.submit("arcade", "ann", 5 + len(ways)).window))
-        clock.advance(1)
-
-    assert ways[0][0] is not None
-    assert [way is ways[0][0] for way, _ in ways] == [True, True, True, False]
-    assert [window for _, window in ways] == ["hourly:2026-05-04T1200Z"] * 2 + ["hourly:2026-05-04T1300Z"] * 2
-
-
-def test_a_closed_folder_knows_no_way(boards: Boards) -> None:
-    boards.define("arcade")
-    boards.submit("arcade", "ann", 1)
-    boards.close()
-
-    with pytest.raises(Closed):
-        boards.submit("arcade", "ann", 2)
+        embedded_of(boards).writer.submit(single_task(seen, "ann", 7, 0, LOCAL))
 
 
 def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:
     boards.define("arcade")
-    before = running_of(boards).writer.commits
+    before = embedded_of(boards).writer.commits
 
     answers = together(boards, [lambda name=name: boards.submit("arcade", name, 1) for name in "abcd"])  # type: ignore[misc]
 
     assert [answer.player for answer in answers] == list("abcd")  # type: ignore[attr-defined]
-    assert running_of(boards).writer.commits == before + 1
+    assert embedded_of(boards).writer.commits == before + 1
 
 
 def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
@@ -170,14 +141,13 @@ def test_a_score_that_was_not_written_leaves_nothing_and_the_next_one_counts(
 ) -> None:
     boards.define("arcade")
     boards.submit("arcade", "ann", 1)
-    database = running_of(boards)._database
+    database = embedded_of(boards)._database
 
     def full(*_: object) -> None:
         raise LedgerUnavailable("the disk is full")
 
     with monkeypatch.context() as failing:
         failing.setattr(database, "write_one", full)
-        failing.setattr(database, "append_one", full)
         with pytest.raises(LedgerUnavailable):
             boards.submit("arcade", "ann", 2)
 
@@ -191,18 +161,16 @@ def test_an_interrupt_between_the_ledger_and_the_ranks_loses_nothing(
 ) -> None:
     boards.define("arcade")
     boards.submit("arcade", "ann", 1)
-    ledger = running_of(boards).writer._ledger
+    ledger = embedded_of(boards).writer._ledger
 
-    def interrupted(append: Callable[..., Any]) -> Callable[..., Any]:
-        def appended(*given: Any) -> Any:
-            if append(*given) is not None:
-                raise KeyboardInterrupt
+    append = ledger.append
 
-        return appended
+    def interrupted(draft: Draft) -> Appended:
+        append(draft)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as pressing:
-        pressing.setattr(ledger, "append_single", interrupted(ledger.append_single))
-        pressing.setattr(ledger, "append_known", interrupted(ledger.append_known))
+        pressing.setattr(ledger, "append", interrupted)
         with pytest.raises(KeyboardInterrupt):
             boards.submit("arcade", "ann", 5)
 

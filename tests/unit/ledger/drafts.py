@@ -8,26 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
-import pytest
 
-from rankd.ledger import database
 from rankd.ledger.database import FILE_NAME, Database
-from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
-from rankd.ledger.port import Draft, Request
-from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch, control_run
+from rankd.ledger.port import Draft, KeyedRequest
+from rankd.ledger.sqlite import PARTITION, SqliteLedger
 
 AT = 1_777_896_000_000
 ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
+ALL = 1_000_000  # more events than a test writes
 
 Event = tuple[str, int]
-
-
-def append_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let single events be appended by "native" code, where there is any, or by the "driver"."""
-    if way == "native":
-        pytest.importorskip("rankd._appender")
-    else:
-        monkeypatch.setattr(database, "appender_of", lambda *_: None)
 
 
 @contextmanager
@@ -53,14 +44,13 @@ def scores(
     detail: list[Detail | None] | None = None,
 ) -> Stretch:
     """Make a stretch of (player, score)."""
-    players = [player for player, _ in events]
     return Stretch(
         ledger.number_context(context),
         array("q", [at]) * len(events),
-        ledger.number_players(players),
+        array("q", bytes(8 * len(events))),
         array("q", [score for _, score in events]),
         array("q", [tiebreak]) * len(events),
-        players,
+        [player for player, _ in events],
         detail,
     )
 
@@ -68,29 +58,27 @@ def scores(
 def about_no_player(ledger: SqliteLedger, kind: Kind, version: int = 1, detail: Detail | None = None) -> Stretch:
     """Make a stretch of one event that is about a board."""
     context = ledger.number_context(Context(kind, "arcade", "admin", {"arcade": Accepted(version)}))
-    at, none = array("q", [AT]), array("q", [0])
-    return Stretch(context, at, none, none, none, [""], [detail])
+    return control_run(context, AT, detail)
 
 
 def draft(
     *stretches: Stretch,
     metadata: Mapping[int, str] | None = None,
-    requests: Sequence[tuple[Request, int, int]] = (),
-    answers: Sequence[tuple[str, str, bytes]] = (),
+    requests: Sequence[KeyedRequest] = (),
     at: int = AT,
 ) -> Draft:
     """Make a draft of stretches."""
-    return Draft(list(stretches), metadata or {}, requests, answers, at)
+    return Draft(list(stretches), at, 0, dict(metadata or {}), requests)
 
 
-def request(key: str, sender: str = "local", fingerprint: bytes = b"print", at: int = AT) -> Request:
-    """Make a request that came with a key."""
-    return Request(sender, key, fingerprint, 0, 0, at)
+def end_of(ledger: SqliteLedger) -> int:
+    """Return the sequence of the last event."""
+    return ledger.heads().sequences[PARTITION]
 
 
 def everything(ledger: SqliteLedger, after: int = 0) -> list[Stretch]:
     """Read all stretches behind a position."""
-    return [stretch for stretches in ledger.read(after) for stretch in stretches]
+    return [part.stretch for part in ledger.read([after], ALL)]
 
 
 def tamper(folder: Path, statement: str, *values: object) -> int:

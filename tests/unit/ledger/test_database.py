@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import apsw
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.ledger import database as module
@@ -23,6 +27,7 @@ from rankd.ledger.database import (
 
 from .drafts import ask, tamper
 
+HEAD_BYTES = 48  # of one copy of the log's head, in shared memory
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 
 
@@ -212,7 +217,7 @@ def test_connections_are_as_many_as_reads_at_once(tmp_path: Path) -> None:
     for _ in range(50):
         thread = threading.Thread(target=read)
         thread.start()
-        thread.join()
+        join_all([thread])
 
     assert len(database._idle_readers) <= 2
     database.close()
@@ -228,6 +233,54 @@ def test_the_log_is_moved_into_the_file(tmp_path: Path) -> None:
     with database.writing() as writer:
         writer.execute("INSERT INTO players (number, id) VALUES (2, 'bob')")
     assert database.log_pages < 5
+    database.close()
+
+
+@contextmanager
+def half_written_head(folder: Path) -> Iterator[Callable[[], None]]:
+    """Let the two copies of the log's head differ, as they do for an instant of each commit; yields what ends it."""
+    with (folder / f"{FILE_NAME}-shm").open("r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
+
+        def finish() -> None:
+            shared[HEAD_BYTES : 2 * HEAD_BYTES] = shared[:HEAD_BYTES]
+
+        shared[HEAD_BYTES] ^= 1
+        try:
+            yield finish
+        finally:
+            finish()
+
+
+def test_a_checkpoint_beside_a_commit_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(tmp_path)
+    with database.writing() as writer:
+        writer.execute("INSERT INTO players (number, id) VALUES (1, 'alice')")
+    pages = database.log_pages
+    with database.writing(), half_written_head(tmp_path) as finish:
+        pauses: list[float] = []
+
+        def pause(pause_s: float) -> None:
+            pauses.append(pause_s)
+            finish()
+
+        monkeypatch.setattr(module, "sleep", pause)
+        assert database.log_pages == pages
+        assert len(pauses) == 1
+    with database.writing(), half_written_head(tmp_path) as finish:
+        assert database.checkpoint() == 0
+        assert len(pauses) == 2
+    database.close()
+
+
+def test_a_log_that_stays_locked_is_left_for_later(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    with database.writing() as writer:
+        writer.execute("INSERT INTO players (number, id) VALUES (1, 'alice')")
+    pages = database.log_pages
+    with database.writing(), half_written_head(tmp_path):
+        assert database.log_pages == pages
+        assert database.checkpoint() == pages
+    assert database.checkpoint() == 0
     database.close()
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.ledger.database import Database
-from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.numbers import PlayerNumbers
 
 
 @pytest.fixture
@@ -19,8 +20,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
     opened.close()
 
 
-def test_players_are_numbered_while_another_thread_writes(database: Database, tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path, database)
+def test_players_are_numbered_while_another_thread_writes(database: Database) -> None:
+    players = PlayerNumbers(database)
     done = threading.Event()
     problems: list[BaseException] = []
 
@@ -36,40 +37,37 @@ def test_players_are_numbered_while_another_thread_writes(database: Database, tm
     upkeep.start()
     try:
         for batch in range(60):
-            numbers = ledger.number_players([f"player-{batch}-{index}" for index in range(500)])
+            numbers = players.number([f"player-{batch}-{index}" for index in range(500)])
             assert len(set(numbers)) == 500
-            ledger.forget_numbers()
+            players.forget_fresh()
     finally:
         done.set()
-        upkeep.join()
-        ledger.close()
+        join_all([upkeep])
 
     assert not problems
 
 
-def test_looking_players_up_gives_nobody_a_number(database: Database, tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path, database)
-    ledger.look_up_players(["alice", "bob", "alice"])
-    numbers = list(ledger.number_players(["bob", "alice"]))
-    ledger.look_up_players(["alice", "carol"])
-    ledger.close()
+def test_looking_players_up_gives_nobody_a_number(database: Database) -> None:
+    players = PlayerNumbers(database)
+    players.look_up(["alice", "bob", "alice"])
+    numbers = list(players.number(["bob", "alice"]))
+    players.look_up(["alice", "carol"])
 
     assert numbers == [1, 2]
     with database.reading() as reader:
         assert reader.execute("SELECT count(*) FROM players").get == 0
 
 
-def test_players_are_at_hand_after_a_start_whoever_comes(database: Database, tmp_path: Path) -> None:
+def test_players_are_at_hand_after_a_start_whoever_comes(database: Database) -> None:
     with database.writing() as writer:
         writer.execute("INSERT INTO players (number, id) VALUES (1, 'alice'), (2, 'bob'), (9, 'carol')")
-    ledger = SqliteLedger(tmp_path, database)
-    seen: list[str] = []
-    while (players := ledger.next_players(2)) is not None:
-        ledger.warm_players(players)
-        seen += players.numbers
+    players = PlayerNumbers(database)
+    warmed: list[str] = []
+    while (some := players.read_next(2)) is not None:
+        players.warm(some)
+        warmed += some.numbers
     database.exclusive = None  # type: ignore[assignment, method-assign]  # nobody is looked up any more
-    numbers = list(ledger.number_players(["carol", "alice", "bob"]))
-    ledger.close()
+    numbers = list(players.number(["carol", "alice", "bob"]))
 
-    assert seen == ["alice", "bob", "carol"]
+    assert warmed == ["alice", "bob", "carol"]
     assert numbers == [9, 1, 2]

@@ -9,9 +9,9 @@ from pathlib import Path
 from shutil import rmtree
 
 import rankd
-from rankd.compose import running_of
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
+from rankd.node.open_embedded import embedded_of
 from rankd.projection.counting import CountingStore
 from rankd.projection.port import Batch, Op, Verdict
 
@@ -104,7 +104,7 @@ def test_a_library_that_is_used_reset_restarted_and_retained_counts_as_a_scan_do
         if start % 2:
             rmtree(tmp_path / "snapshots")  # all of it is replayed
         with rankd.open(tmp_path, clock=clock) as boards:
-            store = running_of(boards)._store
+            store = embedded_of(boards).rank_store
             for round_ in range(12):
                 boards.define("teams", team={"attribute": "guild", "by": "sum"}, windows=["daily"])
                 boards.define("arcade", windows=["all_time", "daily"], scopes=["country"], retention={"daily": "1d"})

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.timing import BUSY_MACHINE
 
 from rankd.domain.board import Board
 from rankd.projection import directory
@@ -83,6 +84,7 @@ def test_who_pages_on_while_boards_come_and_go_sees_those_that_stay_once() -> No
     assert [one.board.id for one in found.page(3, first.next).boards] == ["b3", "b4", "b5"]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("search", ["", "b", "t"])
 def test_a_page_costs_the_same_at_any_size(search: str) -> None:
     few, many = (
@@ -98,4 +100,4 @@ def test_a_page_costs_the_same_at_any_size(search: str) -> None:
         return min(costs)
 
     # A title that is looked at and left out costs too, and there are at most so many of them.
-    assert cost_s(many) < 20 * cost_s(few) + 0.001
+    assert cost_s(many) < 20 * cost_s(few) + 0.001 * BUSY_MACHINE

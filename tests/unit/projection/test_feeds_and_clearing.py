@@ -7,11 +7,12 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd import Boards, ManualClock
-from rankd.compose import running_of
 from rankd.domain.instance import InstanceKey
 from rankd.errors import InvalidValue, VerificationFailed
+from rankd.node.open_embedded import embedded_of
 from rankd.projection.port import Batch, Op
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def test_pages_with_metadata_can_be_read_while_it_comes_and_goes(boards: Boards)
         metadata = {"turn": turn} if turn % 2 else None
         boards.submit_many("arcade", [{"player": f"p{n}", "score": turn, "metadata": metadata} for n in range(50)])
     stop.set()
-    reader.join()
+    join_all([reader])
     assert problems == []
 
 
@@ -208,10 +209,12 @@ def test_pages_with_metadata_can_be_read_while_it_comes_and_goes(boards: Boards)
 def poke(boards: Boards, key: InstanceKey, op: Op, player: str, score: int = 0) -> None:
     """Change the ranks behind the ledger's back."""
     board = boards.board(key.board)
-    at = running_of(boards)._store.position().sequence
+    at = embedded_of(boards).rank_store.position().sequence
     rules = board.rules_for(board.window_of(key.window))
     columns: dict[str, Any] = {"score": array("q", [score]), "op": bytes([op])}
-    running_of(boards)._store.apply(Batch(instances=[(key, rules)], players=[player], after=at, upto=at, **columns))
+    embedded_of(boards).rank_store.apply(
+        Batch(instances=[(key, rules)], players=[player], after=at, upto=at, **columns)
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from rankd.backend import Read
 from rankd.errors import BoardUnknown, RanksUnavailable
-from rankd.parts import Read
 from rankd.projection.redis.client import Call
 from rankd.scaled import lane as lanes
 from rankd.scaled.lane import CallsTogether, Lane, Together, elsewhere
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 READS = 50
 
 

@@ -102,13 +102,13 @@ def test_a_score_that_would_run_into_its_neighbours_does_not_fit(order: Order, t
         assert not form.fits_all(array("q", [5, 6]), array("q", [tie_max + 1, 0]))
 
 
-def test_numbers_of_a_score_hold_all_its_ties_and_nobody_else() -> None:
+def test_the_ties_of_a_score_have_no_other_scores_between_them() -> None:
     form = choose_form(Rules(score_min=0, score_max=1_000))
-    first, last = form.numbers_of(7)
+    tie_max = (1 << form.tie_bits) - 1
+    first, last = form.encode(7, 0)[0], form.encode(7, tie_max)[0]
 
-    assert first == form.encode(7, 0)[0]
-    assert last == form.encode(7, (1 << form.tie_bits) - 1)[0]
-    assert form.encode(8, (1 << form.tie_bits) - 1)[0] < first
+    assert last - first == tie_max
+    assert form.encode(8, tie_max)[0] < first
     assert form.encode(6, 0)[0] > last
 
 

@@ -56,6 +56,6 @@ def test_many_boards_are_asked_in_one_round_trip_and_for_nothing_else(redis_clie
 def test_a_shard_that_is_being_filled_for_the_first_time_is_not_there_yet(redis_client: Client) -> None:
     assert Mirror(redis_client).begin("words", 1, 1) is not None
     reader = RedisReader(redis_client, shards_of)
-    for read in (reader.positions, reader.read_instances, lambda board: reader.read_total(InstanceKey(board))):
+    for read in (reader.positions, reader.instances_of, lambda board: reader.total(InstanceKey(board))):
         with pytest.raises(RanksUnavailable, match="is not in Redis"):
             read("words")

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.servers.mirrored import KeepingReader, MirroredStore
 from tests.servers.redis import RedisServer
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Ranking, Rules
+from rankd.domain.position import tokens
 from rankd.errors import RankingUnavailable, RanksNewer, RanksUnavailable
 from rankd.projection.port import Page, Position, Standing, batch_of_rows
 from rankd.projection.redis import lookups, pages
@@ -18,7 +20,6 @@ from rankd.projection.redis.changes import InstanceChange, Move
 from rankd.projection.redis.client import Call, Client
 from rankd.projection.redis.keys import ShardKeys, shard_of
 from rankd.projection.redis.mirror import Mirror
-from rankd.projection.redis.mirrored import MirroredStore
 from rankd.projection.redis.reader import RedisReader
 
 KEY = InstanceKey("arcade")
@@ -27,18 +28,18 @@ SHARDS = 3
 PLAYERS = [f"p{n}" for n in range(30)]
 
 READS: list[Callable[[RedisReader], Any]] = [
-    lambda reader: reader.read_instances("arcade"),
-    lambda reader: reader.read_total(KEY),
-    lambda reader: reader.read_rank(KEY, "p1"),
-    lambda reader: reader.read_ranks(KEY, PLAYERS),
-    lambda reader: reader.read_friends(KEY, PLAYERS),
-    lambda reader: reader.read_range(KEY, 1, 10),
-    lambda reader: reader.read_following(KEY, (Kept(5, 0), "p"), 10),
-    lambda reader: reader.read_around(KEY, "p1", 2, 2),
-    lambda reader: reader.read_rank_of_score(KEY, 5, 0),
-    lambda reader: reader.read_count(KEY, 0, 10),
-    lambda reader: reader.read_quantiles(KEY, [500_000]),
-    lambda reader: reader.read_histogram(KEY, 5),
+    lambda reader: reader.instances_of("arcade"),
+    lambda reader: reader.total(KEY),
+    lambda reader: reader.rank(KEY, "p1"),
+    lambda reader: reader.ranks(KEY, PLAYERS),
+    lambda reader: reader.friends(KEY, PLAYERS),
+    lambda reader: reader.range(KEY, 1, 10),
+    lambda reader: reader.following(KEY, (Kept(5, 0), "p"), 10),
+    lambda reader: reader.around(KEY, "p1", 2, 2),
+    lambda reader: reader.rank_of_score(KEY, 5, 0),
+    lambda reader: reader.count(KEY, 0, 10),
+    lambda reader: reader.quantiles(KEY, [500_000]),
+    lambda reader: reader.histogram(KEY, 5),
 ]
 
 
@@ -53,31 +54,32 @@ def written(client: Client, *moves: Move, shards: int = SHARDS, time_ms: int = 1
     return mirror
 
 
-def reader_of(client: Client, shards: int = SHARDS) -> RedisReader:
-    return RedisReader(client, lambda _: shards)
+def reader_of(client: Client, shards: int = SHARDS) -> KeepingReader:
+    return KeepingReader(client, lambda _: shards, with_metadata=True)
 
 
 # How old an answer is
 
 
 def test_an_answer_says_how_far_its_shards_are_applied(redis_client: Client) -> None:
-    written(redis_client, Move(0, 0, 5), Move(3, 0, 9), time_ms=1_234)
+    written(redis_client, Move(0, 0, 5), Move(3, 0, 9))
     for read in READS:
-        seen = read(reader_of(redis_client))
-        assert seen.positions == {0: Position(1, 5), 3: Position(1, 9)}
-        assert seen.time_ms == 1_234
+        reader = reader_of(redis_client)
+        read(reader)
+        assert reader.query.position == tokens({0: 5, 3: 9})
     assert reader_of(redis_client).positions("arcade") == {0: Position(1, 5), 3: Position(1, 9)}
 
 
 def test_over_several_shards_the_one_furthest_behind_counts(redis_client: Client, redis_server: RedisServer) -> None:
     written(redis_client, Move(0, 0, 5), Move(1, 0, 9))
     with redis_server.client() as plain:
-        plain.hset(ShardKeys("arcade", 2).meta, mapping={"p0": "1:4", "time": "900"})
+        plain.hset(ShardKeys("arcade", 2).meta, mapping={"p0": "1:4"})
         plain.hdel(ShardKeys("arcade", 1).meta, "p1")
-    seen = reader_of(redis_client).read_total(KEY)
+    reader = reader_of(redis_client)
+    reader.total(KEY)
 
-    assert seen.positions == {0: Position(1, 4), 1: Position(0, 0)}
-    assert seen.time_ms == 900
+    assert reader.query.position == tokens({0: 4, 1: 0})
+    assert reader.positions("arcade") == {0: Position(1, 4), 1: Position(0, 0)}
 
 
 # What is not there
@@ -104,10 +106,10 @@ def test_a_board_nobody_wrote_is_not_there_either(redis_client: Client) -> None:
 
 def test_an_instance_nobody_stands_in_is_empty(redis_client: Client) -> None:
     written(redis_client)
-    seen = reader_of(redis_client).read_range(InstanceKey("arcade", "daily:2026-05-04"), 1, 10)
+    reader = reader_of(redis_client)
 
-    assert seen.result == Page([], 0)
-    assert seen.positions == {0: Position(1, 5)}
+    assert reader.range(InstanceKey("arcade", "daily:2026-05-04"), 1, 10) == Page([], 0)
+    assert reader.query.position == tokens({0: 5})
 
 
 @pytest.mark.parametrize("read", READS)
@@ -156,19 +158,22 @@ def test_captured_places_and_metadata_come_with_the_same_round_trips(redis_clien
     written(redis_client, shards=shards, captured=places, metadata=events)
     reader = reader_of(redis_client, shards)
 
-    rank = reader.read_rank(KEY, "p1", captured=True, metadata=True)
-    assert rank.result == Standing(29, "p1", 1, 1, 28, 30)
-    assert (rank.captured, rank.metadata) == ({"p1": 29}, {"p1": (2, 77)})
-    ranks = reader.read_ranks(KEY, ["p1", "nobody", "p4", "p5"], captured=True, metadata=True)
-    assert (ranks.captured, ranks.metadata) == ({"p1": 29, "p4": 26, "p5": 25}, events)
-    around = reader.read_around(KEY, "p4", 2, 3, captured=True, metadata=True)
-    assert around.captured == {"p4": 26}
-    assert around.metadata.items() >= events.items()
-    assert reader.read_range(KEY, 1, 30, metadata=True).metadata == events
-    assert reader.read_following(KEY, None, 30, metadata=True).metadata == events
-    assert reader.read_friends(KEY, ["p1", "p2"], metadata=True).metadata == {"p1": (2, 77)}
-    assert reader.read_range(KEY, 1, 30).metadata == {}
-    assert reader.read_captured(KEY, "p4").result == 26
+    assert reader.rank(KEY, "p1") == Standing(29, "p1", 1, 1, 28, 30)
+    assert (reader.query.captured, reader.query.metadata) == ({"p1": 29}, {"p1": (2, 77)})
+    for read, metadata in (
+        (lambda: reader.ranks(KEY, ["p1", "nobody", "p4", "p5"]), events),
+        (lambda: reader.range(KEY, 1, 30), events),
+        (lambda: reader.following(KEY, None, 30), events),
+        (lambda: reader.friends(KEY, ["p1", "p2"]), {"p1": (2, 77)}),
+    ):
+        read()
+        assert (reader.query.captured, reader.query.metadata) == ({}, metadata)
+    reader.around(KEY, "p4", 2, 3)
+    assert reader.query.metadata.items() >= events.items()
+    assert reader.captured(KEY, "p4") == 26
+    without = KeepingReader(redis_client, lambda _: shards)
+    without.range(KEY, 1, 30)
+    assert without.query.metadata == {}
 
 
 # Reads that are cut into several calls

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import TIE_FIELD_MAX, Keep, Order, Ranking, Rules, Ties
@@ -57,7 +58,7 @@ def places(store: EngineStore) -> list[int | None]:
 
 @pytest.fixture
 def seed() -> int:
-    chosen = random.SystemRandom().randrange(2**32)
+    chosen = random.randrange(2**32)
     print(f"seed {chosen}")  # noqa: T201  shown when the test fails
     return chosen
 
@@ -290,8 +291,7 @@ def test_saves_to_one_path_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     threads = [Thread(target=save, args=[store]) for store in (*stores, *stores)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
 
     assert errors == []
     assert digests(EngineStore.load(path)) == digests(stores[0])

@@ -21,7 +21,7 @@ from rankd.push.views import View
 from rankd.push.watched import Watched
 from rankd.reads.meaning import Meant
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 
@@ -139,7 +139,7 @@ class World:
         in_thread: InThread = at_once,
         interval_ms: int = 500,
     ) -> Hub:
-        return Hub(self.boards, interval_ms, in_thread, problem_data)
+        return Hub(self.boards, interval_ms, in_thread, at_once, problem_data)
 
     def top(self, **where: Any) -> dict[str, dict[str, Any]]:
         """What the matching read says, as a client's table has it."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.exchange import Request
 from rankd.api.identity import Identity, identity_of_key
 from rankd.api.live import CountRead, Live
+from rankd.api.request import Request
 from rankd.api.streams import Stream, Streams
 from rankd.api.tickets import Tickets
 from rankd.push.hub import Hub

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.timing import BUSY_MACHINE
 
 from rankd import ManualClock
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable, RankdError
@@ -354,9 +355,9 @@ def test_a_hundred_thousand_keys_are_found_as_fast_as_one(
 
     # Each about ten times what it takes on a slow machine.
     assert found == MANY
-    assert refreshed_s < 10
-    assert found_s < 3
-    assert idle_s < 1
+    assert refreshed_s < 10 * BUSY_MACHINE
+    assert found_s < 3 * BUSY_MACHINE
+    assert idle_s < 1 * BUSY_MACHINE
 
 
 def test_the_files_know_their_program(tmp_path: Path, clock: ManualClock) -> None:

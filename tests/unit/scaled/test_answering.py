@@ -8,7 +8,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from rankd.backend import RANKED, Before
 from rankd.clock import ManualClock
+from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
@@ -16,7 +18,6 @@ from rankd.errors import RanksNewer, RanksUnavailable
 from rankd.intake.results import Accepted, Question, Submitted
 from rankd.intake.scores import ScoreTask, single_task
 from rankd.intake.sender import LOCAL
-from rankd.parts import RANKED, Before
 from rankd.projection.port import Standing
 from rankd.scaled.answering import Answering
 
@@ -62,7 +63,10 @@ class Ranks:
     def check_open(self) -> None:
         """It is."""
 
-    def submit(self, _task: ScoreTask) -> Accepted:
+    def find_board(self, board_id: str) -> Board | None:
+        return self.boards.get(board_id)
+
+    def accept(self, _task: ScoreTask) -> Accepted:
         self.stands, self.ranked, self.position = NEW, {"arcade": {3: 8}}, POSITION
         return accepted(repeated=self.is_repeat)
 

@@ -15,9 +15,9 @@ from rankd.domain.instance import InstanceKey
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import batch_of_rows, walk
 from rankd.projection.state import BoardState
-from rankd.scaled.archiving import Archiving
 from rankd.seasons import archive as module
 from rankd.seasons.archive import read_archive
+from rankd.seasons.archiving import Archiving
 
 WEEK = "weekly:2026-W18"
 BOARD = define_board("arcade", {"windows": ["weekly"], "retention": "2d"})

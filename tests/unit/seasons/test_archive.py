@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.waiting import WAIT_S, join_all
 
 from rankd import Boards, ManualClock
-from rankd.compose import running_of
 from rankd.domain.digest import digest
 from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotDamaged
+from rankd.node.open_embedded import embedded_of
 from rankd.projection.port import RankStore
 from rankd.seasons import archive as module
 from rankd.seasons.archive import Archive, read_archive
@@ -40,7 +41,7 @@ def over(boards: Boards, clock: ManualClock) -> Boards:
 def keep(boards: Boards, folder: Path) -> Path:
     boards.settle()
     live = boards._state.boards["arcade"]
-    return Archive(folder).keep(running_of(boards)._store, boards.board("arcade"), live, DAY)
+    return Archive(folder).keep(embedded_of(boards).rank_store, boards.board("arcade"), live, DAY)
 
 
 def files_in(folder: Path) -> list[str]:
@@ -59,7 +60,7 @@ def test_what_was_written_is_read_back_in_standing_order(over: Boards, tmp_path:
         assert [(one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in archived] == [
             (one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in page.entries
         ]
-        assert scope.digest == f"{running_of(over)._store.digest(InstanceKey('arcade', DAY, scope.scope)):032x}"
+        assert scope.digest == f"{embedded_of(over).rank_store.digest(InstanceKey('arcade', DAY, scope.scope)):032x}"
     assert len(listed) == 50
 
 
@@ -153,7 +154,7 @@ def test_two_who_archive_at_once_do_not_disturb_each_other(over: Boards, clock: 
     start, problems = threading.Barrier(4), []
 
     def settle() -> None:
-        start.wait()
+        start.wait(WAIT_S)
         try:
             over.settle()
         except BaseException as problem:
@@ -162,8 +163,7 @@ def test_two_who_archive_at_once_do_not_disturb_each_other(over: Boards, clock: 
     threads = [threading.Thread(target=settle) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    join_all(threads)
 
     assert problems == []
     found = sorted((tmp_path / "data" / "archive").rglob("*"))

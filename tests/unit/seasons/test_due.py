@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from rankd import Boards, ManualClock
-from rankd.compose import running_of
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.ledger.event import Kind
+from rankd.node.open_embedded import embedded_of
 from rankd.projection.state import BoardState, State
 from rankd.seasons.due import NEVER, Schedule, next_midnight
 
@@ -183,12 +183,9 @@ def test_roll_overs_are_events_at_the_time_they_were_due(boards: Boards, clock: 
     clock.set(ms("2026-05-06T09:00"))
     boards.submit("arcade", "alice", 6)
 
-    ledger = running_of(boards).writer._ledger
+    ledger = embedded_of(boards).writer._ledger
     events = [
-        (ledger.context(stretch.context).kind, at)
-        for stretches in ledger.read(0)
-        for stretch in stretches
-        for at in stretch.at
+        (ledger.context(stretch.context).kind, at) for _, stretch, _ in ledger.read([0], 1_000) for at in stretch.at
     ]
     assert events == [
         (Kind.DEFINE, ms("2026-05-04T12:00")),

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd import Boards, ManualClock, Page
 from rankd.errors import BoardUnknown, InvalidValue, LedgerUnavailable, WindowUnknown
@@ -174,7 +175,7 @@ def test_a_pipe_is_written_to_and_not_replaced(arcade: Boards, tmp_path: Path) -
     reading = threading.Thread(target=lambda: read.append(path.read_text()))
     reading.start()
     export_standings(arcade, "arcade", path)
-    reading.join()
+    join_all([reading])
 
     assert read[0].startswith("rank,player")
     assert stat.S_ISFIFO(path.stat().st_mode)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.servers.waiting import join_all
 
 from rankd import Boards, RankdError
 from rankd.client import Client
@@ -129,7 +130,7 @@ def test_a_pipe_with_a_name_is_read_as_a_stream(arcade: Boards, tmp_path: Path) 
     writing = threading.Thread(target=lambda: path.write_text("player,score\nalice,5\n"))
     writing.start()
     report = import_scores(arcade, "arcade", path, destination="here")
-    writing.join()
+    join_all([writing])
 
     assert report.imported == 1
     assert [found.name for found in tmp_path.glob("pipe*")] == ["pipe.csv"]

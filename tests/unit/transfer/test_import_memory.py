@@ -15,6 +15,7 @@ import pytest
 
 from rankd.transfer.parquet_worker import MEMORY_BYTES_MAX
 
+pytestmark = pytest.mark.timeout(300)  # files of hundreds of megabytes
 IMPORT_RESIDENT_BYTES_MAX = 192 * 1024 * 1024  # of the process with the boards in it, which alone takes 40 MiB
 ENDS_S = 120
 REPOSITORY = Path(__file__).parents[3]
@@ -147,7 +148,13 @@ def test_a_list_without_an_end_is_refused(tmp_path: Path) -> None:
     metadata = pa.StructArray.from_arrays([laps], ["laps"])
     path = written(tmp_path / "s.parquet", {"player": ["a"], "score": [1], "metadata": metadata})
 
-    assert "column 'metadata': holds more than 16 MiB in 2000 rows" in check_refused(tmp_path, path)
+    refused = check_refused(tmp_path, path)
+    # Whichever limit is met first: how much of its addresses the worker has used by then differs from run to run.
+    few_rows, few_addresses = (
+        "holds more than 16 MiB in 2000 rows",
+        "cannot be read as Parquet within 1024 MiB of memory",
+    )
+    assert any(f"column 'metadata': {limit}" in refused for limit in (few_rows, few_addresses)), refused
 
 
 def test_rows_that_take_no_room_are_refused(tmp_path: Path) -> None:

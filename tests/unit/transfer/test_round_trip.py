@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rankd
-from rankd import Boards, ManualClock, running
-from rankd.compose import running_of
+from rankd import Boards, ManualClock
 from rankd.domain.instance import InstanceKey
 from rankd.domain.player import check_player
 from rankd.errors import InvalidValue
+from rankd.node import embedded as running
+from rankd.node.open_embedded import embedded_of
 from rankd.transfer import export_standings, import_scores
 
 NOON = 1_777_896_000_000
@@ -59,7 +60,7 @@ definitions = st.fixed_dictionaries(
 
 
 def digest(boards: Boards, board: str) -> int:
-    return running_of(boards)._store.digest(InstanceKey(board, "all_time", "global"))
+    return embedded_of(boards).rank_store.digest(InstanceKey(board, "all_time", "global"))
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.ndjson", "scores.csv.gz", "scores.ndjson.gz", parquet])

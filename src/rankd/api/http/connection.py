@@ -13,23 +13,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from rankd.api.exchange import EVERY_ANSWER
+from rankd.api.http import head
 from rankd.api.http.exchange import HttpExchange
-from rankd.api.http.head import HOST, NOTED, VERSIONS, RefusedHead, origin_form, read_noted
+from rankd.api.http.refusal import refusal
 from rankd.api.http.websocket import WebSocketExchange, accept_of
-from rankd.api.problems import made_response
 
 if TYPE_CHECKING:
     from rankd.api.http.server import HttpServer
 
 HEADERS_MAX = 100
 HEAD_SLICE_BYTES = 4_096  # parsed at a time, so that pipelined requests are few
-BODY_SLICE_BYTES = 32 * 1024
+READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
 WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet taken by the client; writers wait above it
 FRAMING_MAX = 8  # bytes of chunk sizes, extensions and trailers for each byte of a body
 PIPELINED_BYTES_MAX = 256 * 1024  # of requests that wait until those before them are answered
@@ -38,13 +37,11 @@ STALLED_S = 30.0  # a client that reads nothing of its answer for so long is cut
 LINGER_S = 2.0  # a client that still sends may read its answer for so long
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 _BODILESS = ("GET", "HEAD")
-_UPGRADE = (b"connection", b"upgrade", b"http2-settings")
-_FRAMING = (b"content-length", b"transfer-encoding")
 _log = logging.getLogger("rankd")
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """A connection to one client; on the event loop."""
+    """A connection to one client; on the event loop. Up to 30 attributes are read faster than more, by CPython."""
 
     def __init__(self, server: HttpServer) -> None:
         """The server holds what all connections share."""
@@ -53,12 +50,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport
         self._client: tuple[str, int] | None = None
-        self.address = ""
         self.is_gone = False
         self.is_write_paused = False
         self.deadline = 0.0  # loop time at which it is cut; 0: it is being answered
         self._writable: list[asyncio.Future[None]] = []
         self._url = b""
+        self._line = b""  # what is parsed, and holds the first line of a request
         self._headers: list[tuple[bytes, bytes]] = []
         self._noted: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
@@ -67,12 +64,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._current: HttpExchange | None = None  # it is being answered
         self._waiting: deque[HttpExchange] = deque()  # read, and answered later
         self._upgrading: HttpExchange | None = None
-        self._takes_upgrade = False
         self._unparsed = b""
-        self._is_paused = False
+        self._is_paused = False  # by the application, which reads no further
+        self._is_resting = False  # until its turn to be read comes
+        self._is_unfinished = False  # the last read did not end a request
         self._refusal: tuple[int, str] | None = None  # answered when those before it have been
         self._websocket: WebSocketExchange | None = None
-        self._is_used = False  # a request has come on it
+        self._is_used = False  # a request has been started on it
         self._is_lingering = False
         self._lingered_bytes = 0
         self._unsent_bytes = 0  # when it was looked at last
@@ -86,7 +84,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._client = peer[:2] if isinstance(peer, tuple) else None
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.deadline = self._loop.time() + self._server.header_read_s
-        self.address = self._client[0] if self._client is not None else ""
         if not self._server.admit(self):
             self._refuse(503, "the server has as many connections as it takes; try again in a moment")
 
@@ -101,6 +98,9 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._websocket.disconnect()
         elif self._current is not None:
             self._current.disconnect()
+        # They refer to this connection: without them it is freed at once, and not by a garbage collection.
+        del self._parser
+        self._reading = self._upgrading = self._current = self._websocket = None
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Return where the next bytes go: one buffer for all, as they are taken out of it at once."""
@@ -109,8 +109,6 @@ class HttpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         """Take what the client sent."""
         data = self._server.read_buffer[:size].tobytes()
-        if size == len(self._server.read_buffer) and not self._is_paused:
-            self._rest()
         if self._websocket is not None:
             self._websocket.feed(data)
         elif self._is_lingering:
@@ -119,18 +117,23 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._transport.abort()
         elif self._refusal is None:
             self._parse(self._unparsed + data if self._unparsed else data)
+        was_unfinished = self._is_unfinished
+        self._is_unfinished = self._reading is not None or self._is_in_head or self._is_lingering
+        is_slow = self._is_unfinished and (was_unfinished or not self._is_used)
+        if is_slow or size == READ_BYTES_MAX or self._websocket is not None:
+            self._rest()
 
     def _rest(self) -> None:
-        """Read on in the next turn of the event loop: libuv would empty a full socket before it looks at another."""
-        self._transport.pause_reading()
-        self._loop.call_soon(self._rested)
+        """Read on when its turn comes: libuv would empty a full socket, and each of a thousand, in one turn."""
+        if not (self._is_resting or self._transport.is_closing()):
+            self._is_resting = True
+            self._transport.pause_reading()
+            self._server.turns.add(self._rested)
 
     def _rested(self) -> None:
+        self._is_resting = False
         if not (self._is_paused or self._transport.is_closing()):
             self._transport.resume_reading()
-
-    def eof_received(self) -> None:
-        """The client sends no more: as everywhere, it has gone. The transport closes itself."""
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it is sent."""
@@ -172,13 +175,15 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Read no more until the application asks for it."""
         if not self._is_paused:
             self._is_paused = True
-            self._transport.pause_reading()
+            if not self._is_resting:
+                self._transport.pause_reading()
 
     def resume_body(self) -> None:
         """Read on."""
         if self._is_paused:
             self._is_paused = False
-            self._transport.resume_reading()
+            if not self._is_resting:
+                self._transport.resume_reading()
 
     # Parsing
 
@@ -192,23 +197,27 @@ class HttpConnection(asyncio.BufferedProtocol):
                 if len(self._unparsed) > PIPELINED_BYTES_MAX:
                     self._refuse(400, f"{PIPELINED_BYTES_MAX} bytes of requests wait for their answers; send fewer")
                 return
-            size = BODY_SLICE_BYTES if self._reading is not None else HEAD_SLICE_BYTES
+            size = READ_BYTES_MAX if self._reading is not None else HEAD_SLICE_BYTES
             piece = data if offset == 0 and len(data) <= size else data[offset : offset + size]
             reading = self._reading
             received_bytes = 0 if reading is None else reading.received_bytes
+            self._line += piece
             try:
                 self._parser.feed_data(piece)
             except httptools.HttpParserUpgrade as upgrade:
+                self._line = b""
                 self._upgrade(data[offset + upgrade.args[0] :])
                 return
             except httptools.HttpParserError as problem:
                 cause = problem.__context__
-                if isinstance(cause, RefusedHead):
+                if isinstance(cause, head.RefusedHead):
                     self._refuse(cause.status, str(cause))
                 else:
                     self._refuse(400, f"the request is not HTTP/1.1: {str(problem)[:80]}")
                 return
             offset += len(piece)
+            if self._headers or not self._is_in_head:
+                self._line = b""
             if reading is not None and reading is self._reading:
                 reading.framing_bytes += len(piece) - (reading.received_bytes - received_bytes)
                 if reading.framing_bytes > self._server.header_bytes_max + FRAMING_MAX * reading.received_bytes:
@@ -239,11 +248,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._reading is not None:
             return
         if len(self._headers) >= HEADERS_MAX:
-            raise RefusedHead(431, f"a request may have {HEADERS_MAX} headers")
+            raise head.RefusedHead(431, f"a request may have {HEADERS_MAX} headers")
         name = name.lower()
-        if name in NOTED:
-            if name == b"host" and not HOST.fullmatch(value):
-                raise RefusedHead(400, "host: must be a name or an address, and a port if there is one")
+        if name in head.NOTED:
+            if name == b"host" and not head.HOST.fullmatch(value):
+                raise head.RefusedHead(400, "host: must be a name or an address, and a port if there is one")
             self._noted.append((name, value))
         self._headers.append((name, value))
 
@@ -253,13 +262,15 @@ class HttpConnection(asyncio.BufferedProtocol):
         parser = self._parser
         version = parser.get_http_version()
         method = parser.get_method().decode()
+        if b" RTSP/" in self._line or method == "SOURCE":
+            head.check_protocol(self._line, method.encode(), self._url)
         keep_alive = parser.should_keep_alive() and version == "1.1"
         expects_continue = is_websocket = False
         if len(self._noted) != 1 or self._noted[0][0] != b"host":
-            expects_continue, is_websocket = read_noted(self._noted, version)
-        elif version not in VERSIONS:
-            raise RefusedHead(505, "HTTP/1.1 is spoken here")
-        path, _, query = origin_form(self._url).partition(b"?")
+            expects_continue, is_websocket = head.read_noted(self._noted, version)
+        elif version not in head.VERSIONS:
+            raise head.RefusedHead(505, "HTTP/1.1 is spoken here")
+        path, _, query = head.origin_form(self._url).partition(b"?")
         exchange = HttpExchange(
             self,
             {
@@ -281,12 +292,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         )
         if parser.should_upgrade():  # the parser stops behind the head
             if method == "CONNECT":
-                raise RefusedHead(405, "this is no proxy")
+                raise head.RefusedHead(405, "this is no proxy")
             self._reading = self._upgrading = exchange
-            self._takes_upgrade = is_websocket and method == "GET"
-            has_body = any(name in _FRAMING for name, _ in self._headers)
-            if self._takes_upgrade and (version != "1.1" or has_body):
-                raise RefusedHead(400, "a WebSocket handshake is HTTP/1.1 and has no body")
+            if is_websocket and method == "GET":
+                exchange.scope["type"] = "websocket"
             return
         self._reading = exchange
         if self._current is None and not self.is_write_paused:
@@ -304,7 +313,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         reading.received_bytes += len(piece)
         if reading.received_bytes > UNASKED_BYTES_MAX:
-            raise RefusedHead(413, f"a {reading.scope['method']} has no body")
+            raise head.RefusedHead(413, f"a {reading.scope['method']} has no body")
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -316,9 +325,24 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _start(self, exchange: HttpExchange) -> None:
         self._current = exchange
-        self._is_used = True
         self.deadline = 0.0
-        exchange.task = self._loop.create_task(self._answer(exchange))
+        if self._is_used:
+            exchange.task = self._loop.create_task(self._answer(exchange))
+        else:
+            self._server.turns.add(lambda: self._start_first(exchange))
+
+    def _start_first(self, exchange: HttpExchange | WebSocketExchange) -> None:
+        """Start what a connection begins with, in its turn: hundreds of connections may begin at once."""
+        self._is_used = True
+        if self.is_gone:
+            return
+        if isinstance(exchange, WebSocketExchange):
+            exchange.task = self._loop.create_task(self._run_websocket(exchange))
+        elif exchange.is_aborted:
+            self._current = None
+            self._finish(exchange)
+        else:
+            exchange.task = self._loop.create_task(self._answer(exchange))
 
     async def _answer(self, exchange: HttpExchange) -> None:
         try:
@@ -383,13 +407,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 reading.task.cancel()
 
     def _answer_and_close(self, status: int, problem: str) -> None:
-        response = made_response(status, problem, _CODES.get(status, "malformed_request"))
-        if status == 426:
-            response.headers += [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13")]
-        exchange = HttpExchange(
-            self, {"http_version": "1.1", "method": "GET"}, keep_alive=False, expects_continue=False
-        )
-        self.write(exchange.whole(response.status, [*response.headers, *EVERY_ANSWER], response.body))
+        self.write(refusal(status, problem, self.date_line))
         self._close()
 
     def _close(self) -> None:
@@ -399,7 +417,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.deadline = self._loop.time() + STALLED_S
             self._transport.close()
             return
-        self._is_lingering, self._unparsed = True, b""
+        self._is_lingering, self._unparsed, self._reading = True, b"", None
         self.deadline = self._loop.time() + LINGER_S
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -410,33 +428,27 @@ class HttpConnection(asyncio.BufferedProtocol):
         exchange, self._upgrading = self._upgrading, None
         if exchange is None:
             return
-        if not self._takes_upgrade:
-            self._parse_without_upgrade(exchange.scope, rest)
+        if exchange.scope["type"] != "websocket":
+            self._reading = None
+            self._parser = httptools.HttpRequestParser(self)
+            self._parse(head.head_without_upgrade(exchange.scope, self._url) + rest)
             return
         try:
-            accept = accept_of(exchange.scope["headers"])
-        except RefusedHead as problem:
+            accept = accept_of(exchange.scope)
+        except head.RefusedHead as problem:
             self._refuse(problem.status, str(problem))
             return
         if self._current is not None:
             self._refuse(400, "a WebSocket handshake must not be pipelined")
             return
-        scope: dict[str, Any] = {**exchange.scope, "type": "websocket", "subprotocols": []}
+        scope = dict(exchange.scope)
         scope["scheme"] = "wss" if self._server.scheme == "https" else "ws"
         del scope["method"]
         websocket = self._websocket = WebSocketExchange(self, self._transport, scope, accept)
         self.deadline = 0.0
-        websocket.task = self._loop.create_task(self._run_websocket(websocket))
+        self._server.turns.add(lambda: self._start_first(websocket))
         if rest:
             websocket.feed(rest)
-
-    def _parse_without_upgrade(self, scope: dict[str, Any], rest: bytes) -> None:
-        """Read a request as if it had not asked for another protocol, and what comes behind its head."""
-        self._reading = None
-        self._parser = httptools.HttpRequestParser(self)
-        lines = [b"%b: %b" % header for header in scope["headers"] if header[0] not in _UPGRADE]
-        first = b"%b %b HTTP/%b" % (scope["method"].encode(), self._url, scope["http_version"].encode())
-        self._parse(b"\r\n".join((first, *lines, b"", b"")) + rest)
 
     async def _run_websocket(self, websocket: WebSocketExchange) -> None:
         try:
@@ -446,6 +458,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         finally:
             if not self.is_gone:
                 websocket.finish()
+
+    @property
+    def address(self) -> str:
+        """Where the client is; empty where a socket has no address."""
+        return self._client[0] if self._client is not None else ""
 
     @property
     def held_bytes(self) -> int:
@@ -463,7 +480,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() > 0
 
     def time_out(self) -> None:
-        """End a connection whose deadline has passed; a client that still reads its answer has more time."""
+        """End a connection if its deadline has passed; a client that still reads its answer has more time."""
+        if self.is_gone or not 0 < self.deadline <= self._loop.time():  # it went on while others were ended
+            return
         unsent_bytes, before = self._transport.get_write_buffer_size(), self._unsent_bytes
         self._unsent_bytes = unsent_bytes
         if unsent_bytes and (not before or unsent_bytes < before):
@@ -478,5 +497,4 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-_CODES = {408: "too_slow", 431: "too_large", 500: "fault", 503: "overloaded"}
 _ASGI = {"version": "3.0", "spec_version": "2.4"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from rankd.api.exchange import Header
+from rankd.api.request import Header
 
 BODY_BUFFER_BYTES_MAX = 64 * 1024  # received and not yet asked for; reading pauses above it
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
@@ -52,12 +52,12 @@ class HttpExchange:
         "_body",
         "_expects_continue",
         "_head",
-        "_is_aborted",
         "_is_chunked",
         "_is_end_received",
         "_link",
         "_waiter",
         "framing_bytes",
+        "is_aborted",
         "is_body_complete",
         "is_response_complete",
         "is_response_started",
@@ -84,7 +84,7 @@ class HttpExchange:
         self._waiter: asyncio.Future[None] | None = None
         self._head: tuple[int, list[Header]] | None = None  # held back until the first piece of the body
         self._is_chunked = False
-        self._is_aborted = False
+        self.is_aborted = False  # its body cannot be read to its end
 
     # The request's body, from the connection
 
@@ -109,7 +109,7 @@ class HttpExchange:
     def abort_body(self) -> None:
         """The body cannot be read to its end: the application learns that it does not come."""
         self._body = b""
-        self._is_aborted = True
+        self.is_aborted = True
         self._wake()
 
     def disconnect(self) -> None:
@@ -119,6 +119,7 @@ class HttpExchange:
             self._wake()
         elif self.task is not None:
             self.task.cancel()
+            self.task = None  # it may have no turn any more in which it would let this go
 
     def _wake(self) -> None:
         if self._waiter is not None:
@@ -130,7 +131,7 @@ class HttpExchange:
 
     async def receive(self) -> Mapping[str, Any]:
         """Return the next piece of the body, or that the client is gone."""
-        while not (self._link.is_gone or self._is_aborted):
+        while not (self._link.is_gone or self.is_aborted):
             if self._body:
                 body, self._body = bytes(self._body), b""
                 if len(body) > BODY_BUFFER_BYTES_MAX:
@@ -152,7 +153,7 @@ class HttpExchange:
         if message["type"] == "http.response.start":
             self._head = (message["status"], message["headers"])
             return
-        if self._link.is_gone or self._is_aborted or self.is_response_complete:
+        if self._link.is_gone or self.is_aborted or self.is_response_complete:
             return
         body: bytes = message.get("body", b"")
         is_last = not message.get("more_body", False)

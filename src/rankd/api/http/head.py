@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
-from rankd.api.exchange import Header
+from rankd.api.request import Header
 
 VERSIONS = ("1.1", "1.0")
 HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
 NOTED = frozenset((b"host", b"expect", b"upgrade", b"transfer-encoding"))  # headers that the server itself reads
+
+_UPGRADE = (b"connection", b"upgrade", b"http2-settings")
 
 
 class RefusedHead(Exception):
@@ -43,6 +46,12 @@ def read_noted(noted: Iterable[Header], version: str) -> tuple[bool, bool]:
     return expected is not None and version == "1.1", values.get(b"upgrade") == b"websocket"
 
 
+def check_protocol(line: bytes, method: bytes, target: bytes) -> None:
+    """Refuse RTSP and ICE, whose requests the parser takes for HTTP ones; `line` has the first line and more."""
+    if re.search(rb"%b +%b +(?:RTSP|ICE)/" % (re.escape(method), re.escape(target)), line):
+        raise RefusedHead(400, "the request is not HTTP/1.1: its first line must end with HTTP/1.1")
+
+
 def origin_form(target: bytes) -> bytes:
     """Return path and query of a request's target, which may be a whole URL."""
     if target[:1] == b"/":
@@ -57,3 +66,10 @@ def origin_form(target: bytes) -> bytes:
         if b"?" not in authority and b"#" not in rest:
             return slash + path if slash else b"/"
     raise RefusedHead(400, "the target of a request must be a path")
+
+
+def head_without_upgrade(scope: dict[str, Any], target: bytes) -> bytes:
+    """Return the head of a request as if it had not asked for another protocol."""
+    first = b"%b %b HTTP/%b" % (scope["method"].encode(), target, scope["http_version"].encode())
+    lines = [b"%b: %b" % header for header in scope["headers"] if header[0] not in _UPGRADE]
+    return b"\r\n".join((first, *lines, b"", b""))

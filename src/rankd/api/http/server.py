@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-import ssl
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from email.utils import formatdate
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from rankd.api.addresses import Addresses, limited_as
-from rankd.api.http.connection import HttpConnection
+from rankd.api.http.connection import READ_BYTES_MAX, HttpConnection
+from rankd.api.http.tls import TlsHandshake, TlsListener, tls_context
+from rankd.api.http.turns import TurnQueue
 from rankd.config.model import Config
-from rankd.errors import AddressTaken, InvalidValue
+from rankd.errors import AddressTaken
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
+Connection = HttpConnection | TlsHandshake
+
 BACKLOG = 1_024
 LAST_ACCEPTED_S = 0.1  # after the end has begun
-READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
 SWEEP_EVERY_S = 1.0
-SWEPT_AT_ONCE = 32
-TLS_HANDSHAKE_S = 10.0
 _log = logging.getLogger("rankd")
 SPARE_FILES = 256  # beside those of connections: the ledger, snapshots, logs
 
@@ -47,16 +47,17 @@ class HttpServer:
         self.date_line = _date_line()
         self.read_buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._host, self._port = server.host, server.port
-        self._tls = _tls_context(server.tls_cert, server.tls_key) if server.tls_cert else None
+        self._tls = tls_context(server.tls_cert, server.tls_key) if server.tls_cert else None
         self.scheme = "https" if self._tls else "http"
         self._connections_max = limits.requests_max
-        self._connections: dict[HttpConnection, Hashable] = {}  # with the address that counts; the oldest first
+        self._connections: dict[Connection, Hashable] = {}  # with the address that counts; the oldest first
         self._by_address: dict[Hashable, int] = {}
         self._per_address_max = limits.connections_per_address_max
         self._addresses = Addresses(server.trusted_proxies)
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server | TlsListener | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self.loop: asyncio.AbstractEventLoop
+        self.turns: TurnQueue
 
     @property
     def port(self) -> int:
@@ -69,6 +70,7 @@ class HttpServer:
     async def start(self) -> None:
         """Begin to listen; AddressTaken where somebody else does."""
         self.loop = asyncio.get_running_loop()
+        self.turns = TurnQueue(self.loop)
         files = _raise_file_limit(self._connections_max + SPARE_FILES)
         if files < self._connections_max + SPARE_FILES:
             self._connections_max = max(1, files - SPARE_FILES)
@@ -78,21 +80,20 @@ class HttpServer:
                 self._connections_max,
             )
         try:
-            self._listener = await self.loop.create_server(
-                lambda: HttpConnection(self),
-                self._host,
-                self._port,
-                backlog=BACKLOG,
-                ssl=self._tls,
-                ssl_handshake_timeout=TLS_HANDSHAKE_S if self._tls else None,
-            )
+            if self._tls is not None:
+                self._listener = TlsListener(self, self._tls)
+                await self._listener.listen(self._host, self._port, BACKLOG)
+            else:  # one connection is accepted in a turn of the event loop
+                self._listener = await self.loop.create_server(
+                    lambda: HttpConnection(self), self._host, self._port, backlog=BACKLOG
+                )
         except OSError as problem:
             raise AddressTaken(
                 f"server.host, server.port: cannot listen on {self._host} port {self._port}: {problem.strerror}"
             ) from None
         self._sweeping = self.loop.create_task(self._sweep())
 
-    def admit(self, connection: HttpConnection) -> bool:
+    def admit(self, connection: Connection) -> bool:
         """Take a connection, in place of an idle one where there are as many as there may be."""
         if self.is_stopping:
             return False
@@ -118,7 +119,7 @@ class HttpServer:
                 return True
         return False
 
-    def forget(self, connection: HttpConnection) -> None:
+    def forget(self, connection: Connection) -> None:
         """A connection has ended."""
         address = self._connections.pop(connection, None)
         if address is not None:
@@ -129,9 +130,14 @@ class HttpServer:
                 del self._by_address[address]
 
     @property
-    def connections(self) -> Collection[HttpConnection]:
-        """All open connections."""
-        return self._connections.keys()
+    def connections(self) -> list[HttpConnection]:
+        """All open connections that speak HTTP."""
+        return [connection for connection in self._connections if isinstance(connection, HttpConnection)]
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections count against the limits, those in a TLS handshake too."""
+        return len(self._connections)
 
     async def _sweep(self) -> None:
         """Cut those who take too long to send a request's head, or to send another one."""
@@ -139,17 +145,16 @@ class HttpServer:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.date_line = _date_line()
             now = self.loop.time()
-            overdue = [one for one in self._connections if 0 < one.deadline <= now]
-            for count, connection in enumerate(overdue, start=1):
-                if count % SWEPT_AT_ONCE == 0:
-                    await asyncio.sleep(0)  # each may be answered: others have their turn
-                if not 0 < connection.deadline <= now or connection.is_gone:
-                    continue
-                try:
-                    connection.time_out()
-                except Exception:  # of one connection, and none of the others' business
-                    _log.exception("a connection cannot be ended")
-                    connection.abort()
+            for connection in self._connections:
+                if 0 < connection.deadline <= now:
+                    self.turns.add(partial(self._time_out, connection))
+
+    def _time_out(self, connection: Connection) -> None:
+        try:
+            connection.time_out()
+        except Exception:
+            _log.exception("a connection cannot be ended")
+            connection.abort()
 
     def stop_listening(self) -> None:
         """Take no more requests: close connections that are idle, and let each other one end with its answer.
@@ -178,16 +183,6 @@ class HttpServer:
 
 def _date_line() -> bytes:
     return f"date: {formatdate(usegmt=True)}\r\n".encode()
-
-
-def _tls_context(certificate: str, key: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(Path(certificate).expanduser(), Path(key).expanduser() if key else None)
-    except (OSError, ssl.SSLError) as problem:
-        raise InvalidValue("server.tls_cert, server.tls_key", f"cannot be used: {problem}") from None
-    return context
 
 
 def _raise_file_limit(files: int) -> int:

@@ -12,9 +12,9 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Mapping
 from hashlib import sha1
+from http import HTTPStatus
 from typing import Any
 
-from rankd.api.exchange import EVERY_ANSWER, Header
 from rankd.api.http.exchange import Link
 from rankd.api.http.frames import (
     BINARY,
@@ -30,17 +30,23 @@ from rankd.api.http.frames import (
     frame,
 )
 from rankd.api.http.head import RefusedHead
+from rankd.api.request import EVERY_ANSWER, Header
 
 WAITING_MESSAGES_MAX = 8
 CLOSE_WAIT_S = 2.0  # for the client's close frame, once ours is sent
 VERSION = b"13"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
+_FRAMING = (b"content-length", b"transfer-encoding")
 _ABNORMAL = 1006
+_TEXT = (b"content-type", b"text/plain; charset=utf-8")
 
 
-def accept_of(headers: list[Header]) -> bytes:
+def accept_of(scope: Mapping[str, Any]) -> bytes:
     """Return the header Sec-WebSocket-Accept for a handshake; RefusedHead where it is none."""
+    headers: list[Header] = scope["headers"]
+    if scope["http_version"] != "1.1" or any(name in _FRAMING for name, _ in headers):
+        raise RefusedHead(400, "a WebSocket handshake is HTTP/1.1 and has no body")
     sent: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in (b"sec-websocket-key", b"sec-websocket-version") and sent.setdefault(name, value) is not value:
@@ -66,13 +72,14 @@ class WebSocketExchange:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._accept = accept
-        self.scope = scope
+        self.scope = {**scope, "subprotocols": [], "extensions": {"websocket.http.response": {}}}
         self.task: asyncio.Task[None] | None = None
         self._reader = FrameReader(self._loop.time)
         self._messages: deque[Mapping[str, Any]] = deque([{"type": "websocket.connect"}])
         self._waiter: asyncio.Future[None] | None = None
         self._is_accepted = False
         self._is_refused = False
+        self._refused_head: tuple[int, list[Header]] = (403, [])
         self._is_closing = False  # a close frame has been sent
         self._is_over = False  # the application has been given the end
         self._unanswered_ping: bytes | None = None
@@ -173,17 +180,17 @@ class WebSocketExchange:
     def finish(self) -> None:
         """The application has ended: so does the connection."""
         if not self._is_accepted and not self._is_refused:
-            self._refuse(b"500 Internal Server Error", b"a fault of the server; its log tells more")
+            self._refuse(500, [_TEXT, *EVERY_ANSWER], b"a fault of the server; its log tells more")
         elif self._is_accepted and not self._is_closing:
             self._close(1011, "a fault of the server")
 
-    def _refuse(self, status: bytes, reason: bytes) -> None:
+    def _refuse(self, status: int, headers: list[Header], body: bytes) -> None:
         """Answer a handshake that is not accepted, and close the connection."""
         self._is_refused = True
-        headers = b"".join(b"%b: %b\r\n" % header for header in EVERY_ANSWER)
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self._link.write(
-            b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-            b"connection: close\r\n%b%b\r\n%b" % (status, len(reason), headers, self._link.date_line, reason)
+            b"HTTP/1.1 %d %b\r\n%bcontent-length: %d\r\nconnection: close\r\n%b\r\n%b"
+            % (status, HTTPStatus(status).phrase.encode(), lines, len(body), self._link.date_line, body)
         )
         self._transport.close()
         self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)
@@ -218,7 +225,11 @@ class WebSocketExchange:
                 b"sec-websocket-accept: %b\r\n%b\r\n" % (self._accept, self._link.date_line)
             )
         elif kind == "websocket.close" and not self._is_accepted:
-            self._refuse(b"403 Forbidden", str(message.get("reason") or "refused").encode())
+            self._refuse(403, [_TEXT, *EVERY_ANSWER], str(message.get("reason") or "refused").encode())
+        elif kind == "websocket.http.response.start":
+            self._refused_head = (message["status"], message["headers"])
+        elif kind == "websocket.http.response.body":
+            self._refuse(*self._refused_head, message["body"])
         elif self._is_closing:
             return
         elif kind == "websocket.close":

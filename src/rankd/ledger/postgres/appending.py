@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -17,13 +17,13 @@ from psycopg.types.numeric import Int8
 
 from rankd.domain.partition import partition_of
 from rankd.ledger.event import Stretch, encode_detail
-from rankd.ledger.partitioned import (
+from rankd.ledger.port import (
     Appended,
     ControlEvent,
     DefinitionsChanged,
-    Keyed,
+    Draft,
+    KeyedRequest,
     KeysTaken,
-    PartitionedDraft,
 )
 from rankd.ledger.postgres.packing import Bigints, Bytes, Integers, Smallints, SparseBigints, Texts
 
@@ -35,10 +35,32 @@ CALL_APPEND = f"SELECT bases, committed FROM append_1({', '.join(['%s'] * _ARGUM
 CALL_APPEND_CONTROL = "SELECT ends, numbered, committed FROM append_control_1(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
+class AppendedColumns(msgspec.Struct, frozen=True):
+    """Where the events of a draft stand, in its order."""
+
+    partition: array[int]  # "H"
+    sequence: array[int]  # "q"
+    at: int
+
+    @property
+    def end(self) -> dict[int, int]:
+        """The last sequence in each partition that has some of the events."""
+        return self.positions(0, len(self.sequence))
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Return partition and sequence of an event."""
+        return self.partition[index], self.sequence[index]
+
+    def positions(self, first: int, count: int) -> dict[int, int]:
+        """Return the last sequence in each partition of some of the events."""
+        end = first + count
+        return dict(zip(self.partition[first:end], self.sequence[first:end], strict=True))
+
+
 class Arranged:
     """The events of a draft in the order they are written in: by partition, and as they came within each."""
 
-    def __init__(self, draft: PartitionedDraft, partitions: int) -> None:
+    def __init__(self, draft: Draft, partitions: int) -> None:
         """Find every event's partition."""
         self.draft = draft
         players = list(chain.from_iterable(stretch.players for stretch in draft.stretches))
@@ -120,7 +142,7 @@ class Arranged:
         if not requests:
             no_keys, no_places = packed_keys(None), (Integers(None), Smallints(None), Bigints(None))
             return [*no_keys, Integers(None), forgotten_before, *no_places]
-        check_keys(requests)
+        self.draft.distinct_keys()
         places = [
             (number, partition, place)
             for number, request in enumerate(requests, start=1)
@@ -172,7 +194,7 @@ class Arranged:
     def appended(self, bases: Sequence[int], committed: int) -> Appended:
         """Return where the events stand, from the answer of `append_1`."""
         sequence = array("q", [bases[part + 1] + place for part, place in zip(self.partition, self.place, strict=True)])
-        return Appended(self.partition, sequence, committed)
+        return AppendedColumns(self.partition, sequence, committed)
 
 
 def control_arguments(
@@ -181,7 +203,7 @@ def control_arguments(
     *,
     seen: int,
     at: int,
-    request: Keyed | None,
+    request: KeyedRequest | None,
     forgotten_before: int,
 ) -> list[Any]:
     """Return what `append_control_1` is called with."""
@@ -206,14 +228,7 @@ def raise_refused(problem: psycopg.Error) -> None:
         raise KeysTaken(taken) from None
 
 
-def check_keys(requests: Sequence[Keyed]) -> None:
-    """Refuse a draft, sorted by key, that has two requests under one key."""
-    for one, other in pairwise(requests):
-        if one[:2] == other[:2]:
-            raise ValueError(f"two requests of one draft have the key {one.key!r}")
-
-
-def packed_keys(requests: Sequence[Keyed] | None) -> list[Any]:
+def packed_keys(requests: Sequence[KeyedRequest] | None) -> list[Any]:
     """Return senders, keys and fingerprints."""
     if requests is None:
         return [Texts(None), Texts(None), Bytes(None)]

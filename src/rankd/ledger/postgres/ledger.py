@@ -1,4 +1,4 @@
-"""The ledger on PostgreSQL; see ledger/partitioned.py for what it promises.
+"""The ledger on PostgreSQL; see ledger/port.py for what it promises.
 
     draft → one call of `append_1`: heads locked in ascending order, numbers given, everything inserted → committed
 
@@ -21,17 +21,18 @@ import psycopg
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
 from rankd.ledger.event import Context, Stretch, decode_detail
-from rankd.ledger.partitioned import (
+from rankd.ledger.port import (
     CONTROLS_MAX,
     Appended,
+    Capabilities,
     ControlEvent,
+    Draft,
     Heads,
-    Keyed,
+    KeyedRequest,
     Part,
-    PartitionedDraft,
+    PastEvent,
     Request,
 )
-from rankd.ledger.port import PastEvent
 from rankd.ledger.postgres.appending import (
     CALL_APPEND,
     CALL_APPEND_CONTROL,
@@ -124,6 +125,12 @@ class PostgresLedger:
             raise LedgerUnavailable("the ledger was not made to its end: run `rankd migrate`")
         self._partitions, self._identity = int(row[0]), str(row[1])
 
+    capabilities = Capabilities(is_sole_writer=False, stores_answers=False)
+
+    def stamp(self, _positions: Sequence[int]) -> str:
+        """Return what tells this ledger from every other: numbers are given once."""
+        return self._identity
+
     @property
     def partitions(self) -> int:
         """How many partitions there are; fixed when the ledger was made."""
@@ -154,7 +161,7 @@ class PostgresLedger:
 
     # Writing
 
-    def append(self, draft: PartitionedDraft) -> Appended:
+    def append(self, draft: Draft) -> Appended:
         """Make a draft durable."""
         arranged = Arranged(draft, self._partitions)
         bases, committed = self._call(CALL_APPEND, arranged.arguments(), arranged.count)
@@ -164,7 +171,7 @@ class PostgresLedger:
         self,
         events: Sequence[ControlEvent],
         seen: int,
-        request: Keyed | None = None,
+        request: KeyedRequest | None = None,
         *,
         at: int = 0,
         forgotten_before: int = 0,

@@ -12,8 +12,7 @@ import msgspec
 
 from rankd.errors import LedgerDamaged
 from rankd.ledger.event import NO_DETAIL, Context, Kind, Stretch, decode_detail
-from rankd.ledger.partitioned import NOT_ORDERED, Part
-from rankd.ledger.port import PastEvent
+from rankd.ledger.port import NOT_ORDERED, Part, PastEvent
 
 Row = tuple[int, int, int, int, str, int, int, int | None, str | None, int]
 """partition, sequence, context, at, player, score, tiebreak, ordinal, detail, committed"""

@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Any, Protocol
 
 from rankd.errors import RanksUnavailable
-from rankd.projection.redis.asking import EachCaller
 from rankd.projection.redis.client import Call
+from rankd.projection.redis.query import EachCaller
 
 AWAY_S = 0.5  # a server is not asked for so long after it did not answer
 FORGOTTEN_S = 10.0  # after which nobody asks for what it had: others serve that

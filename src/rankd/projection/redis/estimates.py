@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, Order, Ranking
 from rankd.projection.port import QUANTILE_PPM_MAX, Bounds, Bucket
-from rankd.projection.redis.asking import Asking, Reply
 from rankd.projection.redis.forms import Form
+from rankd.projection.redis.query import RedisQuery, Reply
 from rankd.projection.redis.tail import shape_of
 
 STEPS_AN_OCTAVE = 512
@@ -186,10 +186,10 @@ class Spread:
         return self._below[at] + (max(0, score - low) * count // (high - low + 1))
 
 
-def read_spread(asking: Asking) -> Spread | None:
+def read_spread(query: RedisQuery) -> Spread | None:
     """Return how scores are spread where some are below the exact top, else None: one round trip."""
-    replies = asking.every("rankd_tail_steps", STEPS_SENT_MAX)
-    if not asking.is_cut:
+    replies = query.every("rankd_tail_steps", STEPS_SENT_MAX)
+    if not query.is_cut:
         return None
     is_coarse = any(reply.values[1] for reply in replies if reply.values)
     counts: dict[int, int] = {}
@@ -199,15 +199,15 @@ def read_spread(asking: Asking) -> Spread | None:
             counts[number] = counts.get(number, 0) + count
     if not counts:
         return None
-    asking.is_estimated = True
+    query.is_estimated = True
     steps = COARSE_STEPS if is_coarse else 1
     return Spread([Stretch(*scores_of_step(number * steps, steps), counts[number]) for number in sorted(counts)])
 
 
-def read_steps(asking: Asking, *, is_coarse: bool) -> dict[int, int]:
+def read_steps(query: RedisQuery, *, is_coarse: bool) -> dict[int, int]:
     """Return how many players have a score in each step, however many steps there are: one round trip."""
     found: dict[int, int] = {}
-    for reply in asking.every("rankd_tail_steps", 0 if is_coarse else _STEPS_MAX):
+    for reply in query.every("rankd_tail_steps", 0 if is_coarse else _STEPS_MAX):
         for step, count in _counts(reply):
             found[step] = found.get(step, 0) + count
     return found

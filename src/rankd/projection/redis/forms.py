@@ -106,17 +106,6 @@ class Form(msgspec.Struct, frozen=True):
         """Return whose member it is."""
         return (member if self.is_packed else member[PREFIX_BYTES:]).decode()
 
-    def numbers_of(self, score: int) -> tuple[int, int]:
-        """Return the first and the last number that entries with this score can have.
-
-        Packed, nobody else has a number between them. Prefixed, both are the same, and scores nearby share it.
-        """
-        key = self._key(score)
-        if self.is_packed:
-            first = key - self.lowest_key << self.tie_bits
-            return first, first + (1 << self.tie_bits) - 1
-        return key >> LOW_BITS, key >> LOW_BITS
-
     # In columns
 
     def fits_all(self, score: Sequence[int], tie: Sequence[int]) -> bool:

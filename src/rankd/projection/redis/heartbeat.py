@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rankd.errors import RanksUnfit
-from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.client import Call, Client
+from rankd.projection.redis.query import Caller
 
 KEY = b"rankd:{projector}:heartbeat"
 

@@ -104,8 +104,3 @@ class ShardKeys:
     def of(self, kind: Kind, generation: int, name: bytes) -> bytes:
         """Return a key of an instance, by the name `instance_name` gave."""
         return b"%b%d:%b:%b" % (self.prefix, generation, kind.encode(), name)
-
-
-def position_field(partition: int) -> bytes:
-    """Return the field of meta that holds a partition's position."""
-    return b"p%d" % partition

@@ -11,7 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from rankd.domain.order import TIE_FIELD_MAX, Order, Ranking, Rules, Ties, score_key, tie_key
+from rankd.domain.order import TIE_FIELD_MAX, Order, Ranking, Ties
 from rankd.errors import RankingUnavailable
 from rankd.projection.port import Entry
 from rankd.projection.redis.forms import LOW_BITS, PREFIX_BYTES, TIE_FIELD_BITS, Form
@@ -51,11 +51,6 @@ class MarkKind(IntEnum):
 def mark(kind: MarkKind, score: int, tie: int = 0, player: bytes = b"") -> tuple[bytes, bytes]:
     """Return a mark as two arguments. It fits every form and order: Redis knows those of the instance."""
     return _MARK.pack(kind, score >> LOW_BITS, score & _LOW_MASK, tie), player
-
-
-def line_of(rules: Rules, score: int, tie: int, player: bytes) -> Line:
-    """Return the line that somebody would have."""
-    return Line(score_key(rules, score), tie_key(rules, tie), player, score, tie)
 
 
 def lines_of(form: Form, members: Sequence[bytes], numbers: Sequence[bytes]) -> list[Line]:

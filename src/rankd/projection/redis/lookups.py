@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from rankd.domain.order import Kept, Ranking
 from rankd.projection.port import Friend, Standing
-from rankd.projection.redis.asking import Arguments, Asking, Reply
 from rankd.projection.redis.estimates import Counted, Estimate
 from rankd.projection.redis.keys import bucket_hash, shard_of
 from rankd.projection.redis.lines import Line, MarkKind, known_distinct, lines_of, mark
+from rankd.projection.redis.query import Arguments, RedisQuery, Reply
 
 READ_PLAYERS = "rankd_read_players"
 BEFORE_PLAYERS = 3  # arguments of it: the instance, options, how many players
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     level: int | None = None  # below the exact top: how many share the step, where `better` have a better one
 
 
-def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool = False) -> list[Found | None]:
+def find(query: RedisQuery, players: Sequence[str], options: str, *, captured: bool = False) -> list[Found | None]:
     """Look players up in their own shards, all of one shard at one instant: one round trip.
 
     More than PLAYERS_PER_CALL of one shard are asked for in several calls; where something was written to the shard
@@ -44,7 +44,7 @@ def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool
     by_shard: dict[int, list[tuple[int, bytes]]] = {}
     for index, player in enumerate(players):
         if (id_bytes := encoded_id(player)) is not None:
-            by_shard.setdefault(shard_of(player, asking.shards), []).append((index, id_bytes))
+            by_shard.setdefault(shard_of(player, query.shards), []).append((index, id_bytes))
     by_shard = by_shard or {0: []}  # one shard at least says how old the answer is
 
     def question(some: Sequence[tuple[int, bytes]]) -> list[bytes | int | str]:
@@ -58,25 +58,25 @@ def find(asking: Asking, players: Sequence[str], options: str, *, captured: bool
         for shard, some in by_shard.items()
     }
     found: list[Found | None] = [None] * len(players)
-    replies = asking.at_once(READ_PLAYERS, pieces, lambda shard: question(by_shard[shard]))
+    replies = query.at_once(READ_PLAYERS, pieces, lambda shard: question(by_shard[shard]))
     for shard, some in by_shard.items():
         rest = iter(some)
         for reply in replies[shard]:
             if reply.values:
                 part = list(islice(rest, len(reply.values[1])))
-                for (index, _), one in zip(part, _read(asking, reply, part, players), strict=True):
+                for (index, _), one in zip(part, _read(query, reply, part, players), strict=True):
                     found[index] = one
     return found
 
 
 def _read(
-    asking: Asking, reply: Reply, some: Sequence[tuple[int, bytes]], players: Sequence[str]
+    query: RedisQuery, reply: Reply, some: Sequence[tuple[int, bytes]], players: Sequence[str]
 ) -> list[Found | None]:
     _, rows, captured, metadata = reply.values
     if metadata is not None:
-        asking.note_metadata([players[index] for index, _ in some], metadata)
+        query.note_metadata([players[index] for index, _ in some], metadata)
     if captured is not None:
-        asking.captured.update(
+        query.captured.update(
             (players[index], place) for (index, _), place in zip(some, captured, strict=True) if place is not None
         )
     there = [(id_bytes, row) for (_, id_bytes), row in zip(some, rows, strict=True) if row is not None]
@@ -84,60 +84,55 @@ def _read(
     return [None if row is None else Found(next(lines), row[2] or 0, row[3] or 0, *row[4:]) for row in rows]
 
 
-def find_lines(asking: Asking, players: Sequence[str], *, captured: bool = False) -> list[Line | None]:
-    """Return the entries of players: one round trip."""
-    return [one and one.line for one in find(asking, players, "", captured=captured)]
-
-
-def kept_scores(asking: Asking, players: Sequence[str], *, of_all: bool = False) -> list[Kept | None]:
+def kept_scores(query: RedisQuery, players: Sequence[str], *, of_all: bool = False) -> list[Kept | None]:
     """Return kept scores: one round trip. With exact_top, `of_all` looks where everybody is, not into the top."""
-    found = find(asking, players, "s" if of_all else "")
+    found = find(query, players, "s" if of_all else "")
     return [None if one is None else Kept(one.line.score, one.line.tie) for one in found]
 
 
 def standings(
-    asking: Asking, players: Sequence[str], ranking: Ranking, *, metadata: bool = False, captured: bool = False
+    query: RedisQuery, players: Sequence[str], ranking: Ranking, *, metadata: bool = False, captured: bool = False
 ) -> list[Standing | None]:
     """Return where players stand: one round trip, two over several shards."""
-    asking.check_dense(ranking)
+    query.check_dense(ranking)
     extra = "m" if metadata else ""
-    if asking.shards == 1:
+    if query.shards == 1:
         options = ("rbd" if ranking is Ranking.DENSE else "rb") + extra
-        found = find(asking, players, options, captured=captured)
+        found = find(query, players, options, captured=captured)
     else:
         places = ranking is Ranking.ORDINAL
-        found = find(asking, players, extra, captured=captured)
-        found = _counted_on_all(asking, found, places=places, better=True)
-    total = asking.total
-    return [None if one is None else _standing(asking, one, total, ranking) for one in found]
+        found = find(query, players, extra, captured=captured)
+        found = _counted_on_all(query, found, places=places, better=True)
+    total = query.total
+    return [None if one is None else _standing(query, one, total, ranking) for one in found]
 
 
 def standing_below(
-    asking: Asking, player: str, ranking: Ranking, found: Found | None = None, *, metadata: bool = False
+    query: RedisQuery, player: str, ranking: Ranking, found: Found | None = None, *, metadata: bool = False
 ) -> Standing | None:
     """Return about where somebody stands who is below the exact top: one round trip.
 
     Over several shards they were `found` there in their own. On one shard, who has come into the top meanwhile has an
     exact place.
     """
-    if asking.shards == 1:
-        (found,) = find(asking, [player], "rb" + ("m" if metadata else ""))
+    if query.shards == 1:
+        (found,) = find(query, [player], "rb" + ("m" if metadata else ""))
     else:
-        (found,) = _counted_on_all(asking, [found], places=False, better=True)
-    return None if found is None else _standing(asking, found, asking.total, ranking)
+        (found,) = _counted_on_all(query, [found], places=False, better=True)
+    return None if found is None else _standing(query, found, query.total, ranking)
 
 
-def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadata: bool = False) -> list[Friend]:
+def friends(query: RedisQuery, players: Sequence[str], ranking: Ranking, *, metadata: bool = False) -> list[Friend]:
     """Return those who are there in standing order: one round trip, two over several shards."""
-    asking.check_dense(ranking)
+    query.check_dense(ranking)
     extra = "m" if metadata else ""
     once = list(dict.fromkeys(players))
-    if asking.shards == 1:
+    if query.shards == 1:
         options = {Ranking.ORDINAL: "r", Ranking.COMPETITION: "rb", Ranking.DENSE: "rd"}[ranking] + extra
-        found = find(asking, once, options)
+        found = find(query, once, options)
     else:
         places = ranking is Ranking.ORDINAL
-        found = _counted_on_all(asking, find(asking, once, extra), places=places, better=not places)
+        found = _counted_on_all(query, find(query, once, extra), places=places, better=not places)
     group = sorted((one for one in found if one is not None), key=lambda one: one.line)
     answer: list[Friend] = []
     rank, previous = 0, None
@@ -148,14 +143,14 @@ def friends(asking: Asking, players: Sequence[str], ranking: Ranking, *, metadat
             rank, previous = (rank + 1 if ranking is Ranking.DENSE else place), one.line.key
         line = one.line
         if one.level is None:
-            answer.append(Friend(rank, line.player, line.score, line.tie, _rank(asking, one, ranking)))
+            answer.append(Friend(rank, line.player, line.score, line.tie, _rank(query, one, ranking)))
         else:
-            about = _estimate(asking, one, ranking)
+            about = _estimate(query, one, ranking)
             answer.append(Friend(rank, line.player, line.score, line.tie, about.guess, about.bounds))
     return answer
 
 
-def _counted_on_all(asking: Asking, found: list[Found | None], *, places: bool, better: bool) -> list[Found | None]:
+def _counted_on_all(query: RedisQuery, found: list[Found | None], *, places: bool, better: bool) -> list[Found | None]:
     """Count how many stand before these players on every shard: one round trip, none where nobody was found."""
     exact = list({one.line: None for one in found if one is not None and one.level is None})
     below = list(dict.fromkeys(one.line.score for one in found if one is not None and one.level is not None))
@@ -166,7 +161,7 @@ def _counted_on_all(asking: Asking, found: list[Found | None], *, places: bool, 
     marks = [mark(MarkKind.AT, line.score, line.tie, line.player_bytes) for line in keys]
     marks += [mark(MarkKind.FIRST, score) for score in scores]
     marks += [mark(kind, score) for kind in (MarkKind.STEP, MarkKind.STEP_END) for score in below]
-    counts = iter(count_before(asking, marks))
+    counts = iter(count_before(query, marks))
     place_of = dict(zip(keys, counts, strict=False))
     better_of = dict(zip(scores, counts, strict=False))
     first_of = dict(zip(below, counts, strict=False))
@@ -181,16 +176,14 @@ def _counted_on_all(asking: Asking, found: list[Found | None], *, places: bool, 
     return [one and counted(one) for one in found]
 
 
-def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:
+def count_before(query: RedisQuery, marks: Sequence[tuple[bytes, bytes]]) -> list[int]:
     """Return how many stand before each mark, each shard asked at one instant: round trips as for `find`."""
 
     def question(some: Sequence[tuple[bytes, bytes]]) -> Arguments:
         return ["", *(part for one in some for part in one)]
 
     pieces = [question(marks[first : first + MARKS_PER_CALL]) for first in range(0, len(marks), MARKS_PER_CALL)]
-    replies = asking.at_once(
-        "rankd_read_counts", dict.fromkeys(range(asking.shards), pieces), lambda _: question(marks)
-    )
+    replies = query.at_once("rankd_read_counts", dict.fromkeys(range(query.shards), pieces), lambda _: question(marks))
     counts = [0] * len(marks)
     for parts in replies.values():
         of_shard = [count for reply in parts if reply.values for count in reply.values[1]]
@@ -199,31 +192,31 @@ def count_before(asking: Asking, marks: Sequence[tuple[bytes, bytes]]) -> list[i
     return counts
 
 
-def _standing(asking: Asking, one: Found, total: int, ranking: Ranking) -> Standing:
+def _standing(query: RedisQuery, one: Found, total: int, ranking: Ranking) -> Standing:
     line = one.line
     if one.level is None:
-        return Standing(_rank(asking, one, ranking), line.player, line.score, line.tie, one.better, total)
-    about, level = _estimate(asking, one, ranking), _estimate(asking, one, Ranking.COMPETITION)
+        return Standing(_rank(query, one, ranking), line.player, line.score, line.tie, one.better, total)
+    about, level = _estimate(query, one, ranking), _estimate(query, one, Ranking.COMPETITION)
     better = min(level.guess, total) - 1
     return Standing(about.guess, line.player, line.score, line.tie, better, total, about.bounds)
 
 
-def _estimate(asking: Asking, one: Found, ranking: Ranking) -> Estimate:
+def _estimate(query: RedisQuery, one: Found, ranking: Ranking) -> Estimate:
     """Return about where somebody below the top stands; all shards have been asked."""
     if ranking is Ranking.DENSE:
-        known_distinct(None, asking.instance.text)
-    asking.is_estimated = True
-    return Counted(asking.form.order, one.line.score, one.better, one.level or 0, asking.top).place(ranking)
+        known_distinct(None, query.instance.text)
+    query.is_estimated = True
+    return Counted(query.form.order, one.line.score, one.better, one.level or 0, query.top).place(ranking)
 
 
-def _rank(asking: Asking, one: Found, ranking: Ranking) -> int:
+def _rank(query: RedisQuery, one: Found, ranking: Ranking) -> int:
     match ranking:
         case Ranking.ORDINAL:
             return one.place + 1
         case Ranking.COMPETITION:
             return one.better + 1
         case Ranking.DENSE:
-            return known_distinct(one.distinct, asking.instance.text) + 1
+            return known_distinct(one.distinct, query.instance.text) + 1
 
 
 def encoded_id(player: str) -> bytes | None:

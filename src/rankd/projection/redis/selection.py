@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from rankd.projection.redis.asking import Arguments, Asking, Reply
 from rankd.projection.redis.lines import Line, MarkKind, lines_of, mark
+from rankd.projection.redis.query import Arguments, RedisQuery, Reply
 
 SAMPLES = 64  # of each shard in a round, for one place
 CANDIDATES_MAX = 4_000  # entries in all brackets over all shards, few enough to read them
@@ -90,14 +90,14 @@ class Samples:
         return indices[at - 1] + 1 if at > 0 else 0, indices[at] if at < len(lines) else self._totals[shard]
 
 
-def bracket_of_place(asking: Asking, place: int) -> Bracket:
+def bracket_of_place(query: RedisQuery, place: int) -> Bracket:
     """Return where a place (an index from 0) lies: one round trip, more where players are spread unevenly."""
-    replies = asking.every("rankd_read_samples", _EVEN_SAMPLES, SAMPLES, "i", place // asking.shards)
-    return narrowed(asking, Samples(replies), lambda _: [place])[1][0]
+    replies = query.every("rankd_read_samples", _EVEN_SAMPLES, SAMPLES, "i", place // query.shards)
+    return narrowed(query, Samples(replies), lambda _: [place])[1][0]
 
 
 def narrowed(
-    asking: Asking, samples: Samples, places_of: Callable[[int], Sequence[int]]
+    query: RedisQuery, samples: Samples, places_of: Callable[[int], Sequence[int]]
 ) -> tuple[Sequence[int], list[Bracket]]:
     """Return the places and their brackets, made so small that all their entries can be read.
 
@@ -106,7 +106,7 @@ def narrowed(
     for _ in range(ROUNDS_MAX):
         places = places_of(samples.total)
         brackets = [samples.bracket(place) for place in places]
-        if sum(sum(bracket.spans) for bracket in brackets) <= max(CANDIDATES_MAX, 2 * asking.shards * len(places)):
+        if sum(sum(bracket.spans) for bracket in brackets) <= max(CANDIDATES_MAX, 2 * query.shards * len(places)):
             break
         pairs: list[bytes] = []
         for bracket in brackets:
@@ -114,7 +114,7 @@ def narrowed(
             pairs += _mark(bracket.high, start=False)
         count = max(_SAMPLES_MIN, SAMPLES // len(places))
         arguments: Arguments = (count, *pairs)
-        samples = Samples(asking.every("rankd_read_between", *arguments))
+        samples = Samples(query.every("rankd_read_between", *arguments))
     return places, brackets
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from rankd.projection.redis.asking import Caller
 from rankd.projection.redis.client import Call
+from rankd.projection.redis.query import Caller
 
 _PREFIX = b"rankd:{rates}:"
 _CALLER_BYTES = 12

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rankd.domain.order import Order, Ranking
 from rankd.errors import RankingUnavailable, RanksUnavailable
 from rankd.projection.port import QUANTILE_PPM_MAX, Bucket, Place
-from rankd.projection.redis.asking import Asking, Reply, form_of
 from rankd.projection.redis.estimates import Counted, Spread, read_spread
 from rankd.projection.redis.lines import MarkKind, known_distinct, lines_of, mark
 from rankd.projection.redis.lookups import count_before
+from rankd.projection.redis.query import RedisQuery, Reply, form_of
 from rankd.projection.redis.selection import SAMPLES, Samples, narrowed
 from rankd.projection.redis.window import Window, block_of
 
@@ -20,28 +20,28 @@ _EVEN_SAMPLES = 9
 _SAMPLES_MIN = 5
 
 
-def place_of_score(asking: Asking, score: int, tie: int, ranking: Ranking) -> Place:
+def place_of_score(query: RedisQuery, score: int, tie: int, ranking: Ranking) -> Place:
     """Return where a score would stand: one round trip."""
-    asking.check_dense(ranking)
+    query.check_dense(ranking)
     kind = MarkKind.TIE if ranking is Ranking.ORDINAL else MarkKind.FIRST
     options = "d" if ranking is Ranking.DENSE else ""
     steps = (*mark(MarkKind.STEP, score), *mark(MarkKind.STEP_END, score))
-    replies = asking.every("rankd_read_counts", options, *mark(kind, score, tie), *steps)
+    replies = query.every("rankd_read_counts", options, *mark(kind, score, tie), *steps)
     if ranking is Ranking.DENSE:
         (reply,) = replies
         distinct = (None if reply.values[2] is None else reply.values[2][0]) if reply.values else 0
-        return Place(1 + known_distinct(distinct, asking.instance.text), asking.total)
+        return Place(1 + known_distinct(distinct, query.instance.text), query.total)
     counts = [reply.values[1] for reply in replies if reply.values]
     before, better, end = (sum(one[part] for one in counts) for part in range(3))
-    if not asking.is_cut or before < asking.top:
-        return Place(1 + before, asking.total)
-    asking.is_estimated = True
-    counted = Counted(asking.form.order, score, better, end - better, asking.top)
+    if not query.is_cut or before < query.top:
+        return Place(1 + before, query.total)
+    query.is_estimated = True
+    counted = Counted(query.form.order, score, better, end - better, query.top)
     about = counted.place_of_newcomer(ranking)
-    return Place(about.guess, asking.total, about.bounds)
+    return Place(about.guess, query.total, about.bounds)
 
 
-def count_between(asking: Asking, low: int, high: int) -> int:
+def count_between(query: RedisQuery, low: int, high: int) -> int:
     """Return how many scores lie from `low` to `high`: one round trip. Refused where that is not known exactly."""
     marks = (
         *mark(MarkKind.FIRST, low),
@@ -49,7 +49,7 @@ def count_between(asking: Asking, low: int, high: int) -> int:
         *mark(MarkKind.FIRST, high),
         *mark(MarkKind.LAST, low),
     )
-    replies = asking.every("rankd_read_counts", "", *marks)
+    replies = query.every("rankd_read_counts", "", *marks)
     form = form_of(replies)
     if form is None or low > high:
         return 0
@@ -57,48 +57,48 @@ def count_between(asking: Asking, low: int, high: int) -> int:
     first, last = (2, 3) if form.order is Order.DESC else (0, 1)
     firsts: int = sum(reply.values[1][first] for reply in replies if reply.values)
     lasts: int = sum(reply.values[1][last] for reply in replies if reply.values)
-    if asking.is_cut and lasts >= asking.top:
+    if query.is_cut and lasts >= query.top:
         raise RankingUnavailable(
-            f"{asking.instance.text}: below its exact top, scores are not counted one by one; ask for the distribution"
+            f"{query.instance.text}: below its exact top, scores are not counted one by one; ask for the distribution"
         )
     return lasts - firsts
 
 
-def quantiles(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
+def quantiles(query: RedisQuery, ppm: Sequence[int]) -> list[int] | None:
     """Return quantiles: one round trip; over several shards two, or more where players are spread unevenly.
 
     Where some are below an exact top, quantiles are estimates: one round trip more.
     """
-    if asking.shards == 1:
-        (reply,) = asking.every("rankd_read_quantiles", *ppm)
-        if spread := _spread(asking):
+    if query.shards == 1:
+        (reply,) = query.every("rankd_read_quantiles", *ppm)
+        if spread := _spread(query):
             return [spread.quantile(q) for q in ppm]
         if not reply.values:
             return None
         flat = reply.values[1]
         return [line.score for line in lines_of(reply.form, flat[1::3], flat[2::3])]
     if not ppm:
-        asking.every("rankd_read_total")
-        return [] if asking.total else None
+        query.every("rankd_read_total")
+        return [] if query.total else None
     for _ in range(_ATTEMPTS_MAX):
-        found = _scores_at_shares(asking, ppm)
+        found = _scores_at_shares(query, ppm)
         if found is not None:
             return found or None
-    raise RanksUnavailable(f"{asking.instance.text} changes faster than its shards can be asked; try again in a moment")
+    raise RanksUnavailable(f"{query.instance.text} changes faster than its shards can be asked; try again in a moment")
 
 
-def _spread(asking: Asking) -> Spread | None:
+def _spread(query: RedisQuery) -> Spread | None:
     """Return how scores are spread where some of those asked about are below an exact top: one round trip, or none."""
-    return read_spread(asking) if asking.is_cut else None
+    return read_spread(query) if query.is_cut else None
 
 
-def _scores_at_shares(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
+def _scores_at_shares(query: RedisQuery, ppm: Sequence[int]) -> list[int] | None:
     """Return the scores that are the quantiles; none where nobody stands, None where too much changed."""
     each = max(_SAMPLES_MIN, SAMPLES // len(ppm))
     # The order is not known yet, so guesses are made for both: the samples for one of them are of little use.
     guesses = [part for q in sorted({*ppm, *(QUANTILE_PPM_MAX - q for q in ppm)}) for part in ("f", q)]
-    replies = asking.every("rankd_read_samples", _EVEN_SAMPLES, each, *guesses)
-    if spread := _spread(asking):
+    replies = query.every("rankd_read_samples", _EVEN_SAMPLES, each, *guesses)
+    if spread := _spread(query):
         return [spread.quantile(q) for q in ppm]
     form = form_of(replies)
     if form is None:
@@ -108,7 +108,7 @@ def _scores_at_shares(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
         wanted = [max(1, -(-q * total // QUANTILE_PPM_MAX)) for q in ppm]
         return [total - one if form.order is Order.DESC else one - 1 for one in wanted]
 
-    places, brackets = narrowed(asking, Samples(replies), places_of)
+    places, brackets = narrowed(query, Samples(replies), places_of)
     questions = []
     for bracket in brackets:
         origin = (
@@ -117,39 +117,39 @@ def _scores_at_shares(asking: Asking, ppm: Sequence[int]) -> list[int] | None:
             else ("",) * 2
         )
         questions += [
-            (shard, ("", _SLACK, bracket.spans[shard] + _SLACK, "mark", *origin)) for shard in range(asking.shards)
+            (shard, ("", _SLACK, bracket.spans[shard] + _SLACK, "mark", *origin)) for shard in range(query.shards)
         ]
-    answers = asking.some("rankd_read_page", questions)
+    answers = query.some("rankd_read_page", questions)
     scores = []
     for number, place in enumerate(places):
-        part = answers[number * asking.shards : (number + 1) * asking.shards]
-        window = Window([block for reply in part if (block := block_of([reply], asking)) is not None])
+        part = answers[number * query.shards : (number + 1) * query.shards]
+        window = Window([block for reply in part if (block := block_of([reply], query)) is not None])
         if window.total == 0 or place >= window.total or not window.has(place, place + 1):
             return None
         scores += [line.score for line in window.between(place, place + 1)]
     return scores
 
 
-def histogram(asking: Asking, buckets: int) -> list[Bucket]:
+def histogram(query: RedisQuery, buckets: int) -> list[Bucket]:
     """Return how many scores are in each of some equal ranges: one round trip, two over several shards.
 
     Where some are below an exact top, the counts and both ends are estimates: two round trips.
     """
-    if asking.shards == 1:
-        (reply,) = asking.every("rankd_read_histogram", buckets)
-        if spread := _spread(asking):
+    if query.shards == 1:
+        (reply,) = query.every("rankd_read_histogram", buckets)
+        if spread := _spread(query):
             return spread.histogram(buckets)
         if not reply.values:
             return []
         total, flat, below = reply.values
         ends = sorted(line.score for line in lines_of(reply.form, flat[1::3], flat[2::3]))
         return _buckets(ends[0], ends[-1], buckets, [*below, total])
-    replies = asking.every("rankd_read_samples", 2, 0)
-    spread = _spread(asking)
-    return _histogram_over_shards(asking, replies, buckets) if spread is None else spread.histogram(buckets)
+    replies = query.every("rankd_read_samples", 2, 0)
+    spread = _spread(query)
+    return _histogram_over_shards(query, replies, buckets) if spread is None else spread.histogram(buckets)
 
 
-def _histogram_over_shards(asking: Asking, replies: Sequence[Reply], buckets: int) -> list[Bucket]:
+def _histogram_over_shards(query: RedisQuery, replies: Sequence[Reply], buckets: int) -> list[Bucket]:
     scores = [
         line.score
         for reply in replies
@@ -164,10 +164,10 @@ def _histogram_over_shards(asking: Asking, replies: Sequence[Reply], buckets: in
     if form.order is Order.DESC:
         # Those at least as good as a score stand before the end of it.
         *at_least, above = count_before(
-            asking, [*(mark(MarkKind.LAST, low) for low in starts), mark(MarkKind.FIRST, highest)]
+            query, [*(mark(MarkKind.LAST, low) for low in starts), mark(MarkKind.FIRST, highest)]
         )
-        return _buckets(lowest, highest, buckets, [asking.total - count for count in [*at_least, above]])
-    counts = count_before(asking, [*(mark(MarkKind.FIRST, low) for low in starts), mark(MarkKind.LAST, highest)])
+        return _buckets(lowest, highest, buckets, [query.total - count for count in [*at_least, above]])
+    counts = count_before(query, [*(mark(MarkKind.FIRST, low) for low in starts), mark(MarkKind.LAST, highest)])
     return _buckets(lowest, highest, buckets, counts)
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rankd.domain.order import Kept, Order
-from rankd.projection.redis.asking import Asking
 from rankd.projection.redis.changes import InstanceChange
 from rankd.projection.redis.forms import Form, read_described
 from rankd.projection.redis.operations import Operation, ShardCall
+from rankd.projection.redis.query import RedisQuery
 
 _NUMBER_BYTES = 8
 _SCANNED_BUCKETS = 500  # about; sent within 5 ms
@@ -52,15 +52,15 @@ def shape_of(form: Form) -> tuple[int, str]:
     return direction, str(~form.lowest_key if form.order is Order.DESC else form.lowest_key)
 
 
-def scan_all(asking: Asking) -> Iterator[tuple[str, Kept]]:
+def scan_all(query: RedisQuery) -> Iterator[tuple[str, Kept]]:
     """Go through what is kept of all players, in and below the top: a round trip for some thousands.
 
     Whoever does not change meanwhile is seen at least once.
     """
-    for shard in range(asking.shards):
+    for shard in range(query.shards):
         cursor = b"0"
         while True:
-            (reply,) = asking.some("rankd_tail_scan", [(shard, (cursor, _SCANNED_BUCKETS))])
+            (reply,) = query.some("rankd_tail_scan", [(shard, (cursor, _SCANNED_BUCKETS))])
             if not reply.values:
                 break
             _, cursor, buckets = reply.values

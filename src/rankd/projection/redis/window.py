@@ -19,8 +19,8 @@ from typing import NamedTuple
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
 from rankd.projection.port import Entry
-from rankd.projection.redis.asking import Asking, Reply
 from rankd.projection.redis.lines import Line, entries_of, known_distinct, lines_of
+from rankd.projection.redis.query import RedisQuery, Reply
 
 _key = attrgetter("key")
 
@@ -39,7 +39,7 @@ class Block(NamedTuple):
 NO_BLOCK = Block(0, 0, 0, 0, 0, [])
 
 
-def block_of(replies: Sequence[Reply], asking: Asking) -> Block | None:
+def block_of(replies: Sequence[Reply], query: RedisQuery) -> Block | None:
     """Read the replies of one shard to rankd_read_page, one for each stretch; None where a player is absent."""
     blocks: list[Block] = []
     for reply in replies:
@@ -48,12 +48,10 @@ def block_of(replies: Sequence[Reply], asking: Asking) -> Block | None:
         total, origin, *rest = reply.values
         if origin is None:
             return None
-        start, better, distinct, flat, metadata, captured = rest
+        start, better, distinct, flat, metadata = rest
         lines = lines_of(reply.form, flat[::2], flat[1::2])
         if metadata is not None:
-            asking.note_metadata([line.player for line in lines], metadata)
-        if captured is not None:
-            asking.captured[lines[origin - start].player] = captured
+            query.note_metadata([line.player for line in lines], metadata)
         blocks.append(Block(total, origin, start, better or 0, distinct, lines))
     first, *others = [block for block in blocks if block.lines] or blocks[:1]
     for other in others:

@@ -12,7 +12,7 @@ import uvloop
 from rankd.api.http.server import Application, HttpServer
 from rankd.config.model import Config, Limits, Server
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 POLL_S = 0.005
 
 

@@ -11,6 +11,7 @@ const REFRESH_MS = 4_000; // of rows below the live ones, and of a player no top
 const REFRESH_SOON_MS = 120;
 const REFRESH_PAUSE_MS = 1_000; // between two of them, however much happens
 const HIDDEN_MS = 30_000;
+const SCORE_LENGTH_USUAL = 12; // characters; longer ones leave little room for names on a phone
 const STATES = {
   connecting: "Connecting…",
   live: "Live",
@@ -110,7 +111,7 @@ class RankdBoard extends HTMLElement {
         "tr",
         {},
         make("th", { scope: "col", class: "rank" }, "Rank"),
-        make("th", { scope: "col" }, "Player"),
+        make("th", { scope: "col", class: "player" }, "Player"),
         make("th", { scope: "col", class: "when" }, "Reached"),
         make("th", { scope: "col", class: "score" }, "Score"),
       ),
@@ -331,10 +332,10 @@ class RankdBoard extends HTMLElement {
       return { decimals, isLess, origins, moved, isOwn: entry.player === this.#player, isNews: moved === null };
     };
     this.#rows.show(entries, how);
-    const longest = (texts) => Math.max(0, ...texts.map((text) => text.length));
     const shown = this.#own ? [...entries, this.#own] : entries;
-    table.style.setProperty("--score-digits", longest(shown.map((entry) => scoreText(entry.score, decimals))));
-    table.style.setProperty("--rank-digits", longest(shown.map(rankText)));
+    const length = Math.max(0, ...shown.map((entry) => scoreText(entry.score, decimals).length));
+    table.classList.toggle("long", length > SCORE_LENGTH_USUAL);
+    table.style.setProperty("--score-length", length);
     table.classList.toggle("timed", entries.some((entry) => entry.reached_at !== null));
     set(table, { "aria-busy": null });
     this.#caption(answer);

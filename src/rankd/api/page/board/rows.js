@@ -17,7 +17,7 @@ class Row {
     const score = make("td", { class: "score", part: "score" });
     const when = make("td", { class: "when", part: "when" });
     this.#parts = { rank, who, score, when };
-    const head = make("th", { scope: "row" }, who);
+    const head = make("th", { scope: "row", class: "player" }, who);
     this.element = make("tr", { part: "row", "data-player": entry.player }, rank, head, when, score);
     if (isSelectable) this.element.addEventListener("click", () => select(this.entry));
   }

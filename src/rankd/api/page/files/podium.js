@@ -76,8 +76,9 @@ export class Podium {
     }
     write(known.place, `Rank ${numberText(entry.rank)}: `);
     const score = scoreText(entry.score, decimals);
-    const isLong = score.length > SCORE_LENGTH_MAX;
-    set(write(known.score, isLong ? shortScoreText(entry.score, decimals) : score), { title: score });
+    const points = score.length > SCORE_LENGTH_MAX ? shortScoreText(entry.score, decimals) : score;
+    set(write(known.score, points), { title: score });
+    known.score.style.setProperty("--score-length", points.length);
     set(known.person, { "data-player": entry.player });
   }
 

@@ -3,6 +3,8 @@ import {
   boardPath, countText, make, makeAvatar, makeCountry, makeName, scoreText, windowLabel, windowNames, write,
 } from "/rankd-board.js";
 
+const SCORE_LENGTH_USUAL = 12; // characters; longer ones leave little room for a name on a phone
+
 // What a tile shows of a definition: where that is the same, the tile can stay.
 export const keyOf = ({ id, title, description }) => JSON.stringify([id, title, description]);
 
@@ -55,7 +57,8 @@ export class Tile {
     if (shown === this.shown) return;
     this.shown = shown;
     if (!first) return void this.leader.replaceChildren("Nobody stands here yet.");
-    const score = make("span", { class: "points" }, scoreText(first.score, this.definition.decimals));
+    const text = scoreText(first.score, this.definition.decimals);
+    const score = make("span", { class: text.length > SCORE_LENGTH_USUAL ? "points long" : "points" }, text);
     const says = make("span", { class: "unseen" }, "In the lead: ");
     const face = makeAvatar(first, this.origins);
     this.leader.replaceChildren(says, face, makeName(first), makeCountry(first.country) ?? "", score);

@@ -1,5 +1,5 @@
 -- usable from version 1
--- The ledger that many processes append to. Times are ms since 1970. See ledger/partitioned.py for what it promises.
+-- The ledger that many processes append to. Times are ms since 1970. See ledger/port.py for what it promises.
 --
 -- Locks are taken in one order by everybody: heads in ascending order, then requests in ascending order. So nobody can
 -- wait for somebody who waits for him.

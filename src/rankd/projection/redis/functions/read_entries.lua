@@ -102,10 +102,10 @@ function read.origin_of(view, kind, value, player)
 end
 
 -- Arguments: instance, options, entries before the origin, entries from it on, kind of origin, value, and the mark's
--- player or, for option `p`, the bucket hash of the player who is the origin
+-- player
 -- Reply: total, origin, index of the first entry, better and distinct better of the first entry (false where not asked
--- for or where there is no entry), member and number of each entry, metadata of each, captured place of the origin. The
--- origin of an absent player is false, and nothing follows it.
+-- for or where there is no entry), member and number of each entry, metadata of each. The origin of an absent player is
+-- false, and nothing follows it.
 local function read_page(keys, args)
   local reply, view = read.open(keys[1], args[1])
   if not view then
@@ -135,8 +135,6 @@ local function read_page(keys, args)
     end
   end
   reply[9] = read.metadata(view, options, players)
-  local has_origin = start <= origin and origin < stop
-  reply[10] = has_origin and string.find(options, 'p') and read.captured(view, args[6], args[7]) or false
   return reply
 end
 

@@ -1,0 +1,29 @@
+"""Answers to what cannot be read as a request, and to connections that are too many: made once, sent often."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from http import HTTPStatus
+
+from rankd.api.problems import made_response
+from rankd.api.request import EVERY_ANSWER
+
+KEPT_MAX = 64
+_CODES = {408: "too_slow", 431: "too_large", 500: "fault", 503: "overloaded"}
+
+
+def refusal(status: int, problem: str, date_line: bytes) -> bytes:
+    """Return a whole response, behind which the connection ends."""
+    head, body = _made(status, problem)
+    return b"%b%b\r\n%b" % (head, date_line, body)
+
+
+@lru_cache(KEPT_MAX)
+def _made(status: int, problem: str) -> tuple[bytes, bytes]:
+    response = made_response(status, problem, _CODES.get(status, "malformed_request"))
+    headers = [*response.headers, *EVERY_ANSWER, (b"content-length", b"%d" % len(response.body))]
+    if status == HTTPStatus.UPGRADE_REQUIRED:
+        headers += [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13")]
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+    return first + lines + b"connection: close\r\n", response.body

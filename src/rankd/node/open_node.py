@@ -1,0 +1,69 @@
+"""A node is opened: its newest checkpoint is loaded, and the rest of the ledger followed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from rankd.boards import Boards
+from rankd.clock import Clock, SystemClock
+from rankd.folder import FolderLock
+from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node.catching_up import Progress, caught_up
+from rankd.node.node import Node
+from rankd.progress import progress_bar
+from rankd.projection.checkpoints import Checkpoints
+from rankd.registry.postgres import PostgresRegistry
+from rankd.scaled.lease import NODES, Lease
+from rankd.seasons.archiving import Archiving
+from rankd.seasons.retirement import Retirement
+from rankd.settings import Settings, read_settings
+
+CHECKPOINTS, ARCHIVE = "checkpoints", "archive"  # in its folder
+
+
+def open_node(
+    ledger_url: str,
+    folder: Path,
+    registry_url: str = "",
+    *,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+    stale_after_ms: int = 1_000,
+    **settings: object,
+) -> Boards:
+    """Open the boards of a PostgreSQL ledger in a process that ranks them itself.
+
+    `folder` holds its checkpoints and is its own; `progress` is called with (events followed, events to follow).
+    """
+    chosen: Settings = read_settings(settings)
+    time_of = clock or SystemClock()
+    with ExitStack() as opened:
+        lock = FolderLock(folder, has_ledger=False)
+        opened.callback(lock.release)
+        ledger = PostgresLedger(ledger_url)
+        opened.callback(ledger.close)
+        registry = PostgresRegistry(
+            registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
+        )
+        opened.callback(registry.close)
+        checkpoints = Checkpoints(folder / CHECKPOINTS, chosen.snapshots_kept)
+        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, progress or progress_bar())
+        archiving = Archiving(folder / ARCHIVE)
+        opened.callback(archiving.close)
+        node = Node(
+            ledger=ledger,
+            registry=registry,
+            ranks=ranks,
+            lease=Lease(ledger_url, f"{socket.gethostname()}:{os.getpid()}", NODES),
+            retirement=Retirement(ranks.applier, ranks.store, archiving),
+            checkpoints=checkpoints,
+            clock=time_of,
+            settings=chosen,
+            started=started,
+            stale_after_ms=stale_after_ms,
+            let_go=opened.pop_all().close,
+        )
+        return Boards(node)

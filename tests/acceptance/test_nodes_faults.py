@@ -1,0 +1,166 @@
+"""Nodes under load are killed, paused or cut off from PostgreSQL: nothing is lost or doubled, the others serve on."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.servers.fixtures_postgres import needs_postgres
+from tests.servers.waiting import wait_until
+from tests.simulation.extent import short_and_long
+
+from rankd.domain.position import is_upto, parse_positions
+
+from .keyed_load import BOARDS, KeyedLoad
+from .scaled_serving import Nodes, nodes_installed
+from .serving import Serving, free_port
+
+KILLS, KILLS_LONG = 5, 100
+SEED = 7
+LEASE_MOVES_S = 30.0
+
+
+class Pair:
+    """Two nodes under load, which may be killed and come back."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self._ports = {name: free_port() for name in "ab"}
+        self.by_name = {name: nodes.start_node(name, port) for name, port in self._ports.items()}
+        for serving in self.by_name.values():
+            serving.wait_until_ready()
+        with self.by_name["a"].client(nodes.admin) as client:
+            for board, definition in BOARDS.items():
+                assert client.put(f"/v1/boards/{board}", json=definition).status_code == 200
+        self.load = KeyedLoad(list(self.by_name.values()), nodes.admin, SEED)
+
+    @property
+    def holder(self) -> str:
+        """The node that does what is timed."""
+        pids = {serving.process.pid: name for name, serving in self.by_name.items()}
+        wait_until(lambda: self.nodes.lease_holder() in pids, LEASE_MOVES_S)
+        return pids[self.nodes.lease_holder()]
+
+    def kill(self, name: str) -> None:
+        self.by_name[name].stop(signal.SIGKILL)
+
+    def start(self, name: str) -> Serving:
+        """Start a node again, where it was; under load, it takes requests as soon as it is ready."""
+        self.by_name[name] = self.nodes.start_node(name, self._ports[name])
+        self.by_name[name].wait_until_ready()
+        return self.by_name[name]
+
+    def refusals(self, name: str) -> dict[str, int]:
+        """Return the answers of a node that were none."""
+        return dict(self.load.refusals.get(self.by_name[name].url, {}))
+
+    def finish(self) -> None:
+        """Compare all that was acknowledged with what each node ranks, and each node with the ledger."""
+        self.load.go_on_for()
+        self.load.check(*self.by_name.values())
+        self.load.close()
+        for name, serving in self.by_name.items():
+            assert serving.stop() == 0
+            proof = self.nodes.command(name, "verify", "--json")
+            assert proof.returncode == 0, proof.stderr
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    needs_postgres()
+    with ExitStack() as stack:
+        made = Pair(stack.enter_context(nodes_installed(tmp_path)))
+        stack.enter_context(closing(made.load))
+        yield made
+
+
+def other(name: str) -> str:
+    return "b" if name == "a" else "a"
+
+
+@short_and_long
+def test_nodes_are_killed_one_after_the_other_and_the_other_serves_on(pair: Pair, everything: bool) -> None:
+    rng = random.Random(SEED)
+    for _ in range(KILLS_LONG if everything else KILLS):
+        pair.load.go_on_for()
+        killed = rng.choice(["a", "b"])
+        before = pair.refusals(other(killed))
+        pair.kill(killed)
+        pair.load.go_on_for()
+        pair.start(killed)
+        assert pair.refusals(other(killed)) == before, "the node that lived refused something"
+    assert pair.holder in pair.by_name
+    pair.finish()
+
+
+def test_a_node_that_was_paused_gives_up_the_lease_and_is_stale_until_it_has_caught_up(pair: Pair) -> None:
+    paused = pair.holder
+    awake = pair.by_name[other(paused)]
+    pair.load.go_on_for()
+    pair.load.use(awake)
+    pair.by_name[paused].process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: pair.nodes.lease_holder() == awake.process.pid, LEASE_MOVES_S)
+    pair.load.go_on_for()
+    assert pair.refusals(other(paused)) == {}
+    pair.load.pause()
+
+    def has_caught_up() -> bool:
+        page = client.get("/v1/boards/points/top").json()
+        assert page["stale"] or is_upto(parse_positions(page["position"]), pair.load.upto), "it lacks what is old"
+        return not page["stale"]
+
+    pair.by_name[paused].process.send_signal(signal.SIGCONT)
+    with pair.by_name[paused].client() as client:
+        wait_until(has_caught_up)
+    pair.load.resume()
+    wait_until(lambda: "has lost the lease" in pair.by_name[paused].log.read_text())
+    pair.load.use(*pair.by_name.values())
+    assert pair.nodes.lease_holder() == awake.process.pid
+    pair.finish()
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_postgres_goes_away_and_reads_go_on_as_stale(how: str, pair: Pair) -> None:
+    pair.load.go_on_for()
+    pair.load.pause()
+    (pair.nodes.postgres.stop if how == "stopped" else pair.nodes.postgres.kill)()
+    try:
+        for serving in pair.by_name.values():
+            with serving.client(pair.nodes.admin) as client:
+                wait_until(lambda client=client: client.get("/v1/boards/points/top").json()["stale"])  # type: ignore[misc]
+                read = client.get("/v1/boards/points/players/p00")
+                refused = client.post("/v1/scores", json={"board": "points", "player": "p00", "score": 1})
+                unknown = client.get("/v1/boards/unheard-of/top")
+                assert (read.status_code, read.json()["stale"]) == (200, True)
+                assert refused.status_code == httpx.codes.SERVICE_UNAVAILABLE
+                assert refused.json()["code"] == "ledger_unavailable"
+                assert unknown.status_code == httpx.codes.SERVICE_UNAVAILABLE
+    finally:
+        pair.nodes.postgres.start()
+    for serving in pair.by_name.values():
+        with serving.client() as client:
+            wait_until(lambda client=client: not client.get("/v1/boards/points/top").json()["stale"])  # type: ignore[misc]
+    pair.load.resume()
+    assert pair.holder in pair.by_name
+    pair.finish()
+
+
+def test_a_node_is_ready_when_it_has_caught_up_from_its_checkpoint(pair: Pair) -> None:
+    pair.load.go_on_for()
+    pair.load.use(pair.by_name["b"])
+    assert pair.by_name["a"].stop() == 0  # with a checkpoint
+    pair.load.go_on_for()
+    pair.load.pause()
+    started = pair.start("a")
+    with started.client() as client:
+        position = client.get("/readyz").json()["position"]
+    assert is_upto(parse_positions(position), pair.load.upto)
+    assert "checkpoint of event" in started.log.read_text()
+    pair.load.resume()
+    pair.load.use(*pair.by_name.values())
+    pair.finish()

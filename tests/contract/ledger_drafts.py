@@ -1,0 +1,167 @@
+"""Drafts for any ledger, and what stands in it as plain rows."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import count
+from typing import NamedTuple
+
+from rankd.domain.partition import partition_of
+from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
+from rankd.ledger.port import NOT_ORDERED, Appended, ControlEvent, Draft, KeyedRequest, Ledger, Part
+
+AT = 1_777_896_000_000  # 2026-05-04T12:00:00Z
+NEXT_MONTH = 1_780_272_000_000  # 2026-06-01T00:00:00Z
+WAIT_S = 60.0
+ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
+GUILDS = Context(Kind.SCORE, "guilds", "local", {"guilds": Accepted(1)})
+REMOVAL = Context(Kind.REMOVE, "arcade", "local", {"arcade": Accepted(1)})
+PLAYERS = [f"player-{number}" for number in range(24)]  # some of them in each of a few partitions
+
+Event = tuple[str, int]  # player and score
+Place = tuple[int, int]  # partition and sequence
+
+
+class ReadEvent(NamedTuple):
+    """An event as it was read."""
+
+    sequence: int
+    kind: Kind
+    board: str
+    player: str
+    score: int
+    tiebreak: int
+    at: int
+    detail: Detail | None
+    ordinal: int
+
+
+def scores(
+    ledger: Ledger,
+    *events: Event,
+    context: Context = ARCADE,
+    at: int = AT,
+    tiebreak: int = 0,
+    detail: list[Detail | None] | None = None,
+) -> Stretch:
+    """Make a stretch of (player, score)."""
+    return Stretch(
+        ledger.number_context(context),
+        array("q", [at]) * len(events),
+        array("q", bytes(8 * len(events))),
+        array("q", [score for _, score in events]),
+        array("q", [tiebreak]) * len(events),
+        [player for player, _ in events],
+        detail,
+    )
+
+
+def draft(
+    ledger: Ledger,
+    *events: Event,
+    key: str | None = None,
+    at: int = AT,
+    seen: int = 0,
+    context: Context = ARCADE,
+    ordered: bool = False,
+) -> Draft:
+    """Make a draft of one stretch, which came in one request."""
+    stretch = scores(ledger, *events, at=at, context=context)
+    requests = [] if key is None else [keyed(key, 0, len(events))]
+    return Draft([stretch], at, seen, requests=requests, ordered=frozenset([stretch.context] if ordered else []))
+
+
+def keyed(key: str, first: int, events: int, fingerprint: bytes = b"fingerprint") -> KeyedRequest:
+    """Make a request by a sender everybody is."""
+    return KeyedRequest("sender", key, fingerprint, first, events)
+
+
+def control(
+    kind: Kind = Kind.DEFINE, board: str = "arcade", at: int = AT, detail: Detail | None = None
+) -> ControlEvent:
+    """Make an event about no player."""
+    return ControlEvent(Context(kind, board, "admin", {board: Accepted(1)}), detail, at)
+
+
+def places(appended: Appended, events: int) -> list[Place]:
+    """Return partition and sequence of so many events of a draft."""
+    return [appended.place(index) for index in range(events)]
+
+
+def places_of(players: Sequence[str], ledger: Ledger, before: Sequence[int] | None = None) -> list[Place]:
+    """Return where events of these players have to stand, behind a sequence of each partition."""
+    ends = list(before or [0] * ledger.partitions)
+    found = []
+    for player in players:
+        partition = partition_of(player, ledger.partitions)
+        ends[partition] += 1
+        found.append((partition, ends[partition]))
+    return found
+
+
+class Reader:
+    """Reads what is committed, some at a time, and fails where a sequence does not follow the one before."""
+
+    def __init__(self, ledger: Ledger, events_max: int = 1_000) -> None:
+        self._ledger = ledger
+        self._events_max = events_max
+        self.rows: list[list[ReadEvent]] = [[] for _ in range(ledger.partitions)]
+
+    @property
+    def after(self) -> list[int]:
+        return [rows[-1].sequence if rows else 0 for rows in self.rows]
+
+    def read(self) -> int:
+        """Read once; return how many events there were."""
+        parts = self._ledger.read(self.after, self._events_max)
+        for part in parts:
+            self._add(part)
+        return sum(len(part.stretch) for part in parts)
+
+    def _add(self, part: Part) -> None:
+        stretch, rows = part.stretch, self.rows[part.partition]
+        context = self._ledger.context(stretch.context)
+        assert stretch.partition == part.partition
+        assert stretch.first == (rows[-1].sequence if rows else 0) + 1
+        nothing: list[Detail | None] = [None] * len(stretch)
+        columns = zip(
+            stretch.players,
+            stretch.score,
+            stretch.tiebreak,
+            stretch.at,
+            stretch.detail or nothing,
+            part.ordinals or [NOT_ORDERED] * len(stretch),
+            strict=True,
+        )
+        for sequence, row in enumerate(columns, start=stretch.first):
+            rows.append(ReadEvent(sequence, context.kind, context.board, *row))
+
+
+def everything(ledger: Ledger, events_max: int = 1_000) -> list[list[ReadEvent]]:
+    """Return all events of each partition."""
+    reader = Reader(ledger, events_max)
+    while reader.read():
+        pass
+    return reader.rows
+
+
+def by_place(ledger: Ledger) -> dict[Place, ReadEvent]:
+    """Return all events by partition and sequence."""
+    return {(partition, row.sequence): row for partition, rows in enumerate(everything(ledger)) for row in rows}
+
+
+def flat(rows: list[list[ReadEvent]], kind: Kind = Kind.SCORE) -> list[ReadEvent]:
+    """Return the events of one kind, partition after partition."""
+    return [row for partition in rows for row in partition if row.kind is kind]
+
+
+def events_in(ledger: Ledger) -> list[Event]:
+    """Return (player, score) of all scores, sorted."""
+    return sorted((row.player, row.score) for row in flat(everything(ledger)))
+
+
+def player_in(partition: int, number: int = 0, partitions: int = 8) -> str:
+    """Return the id of a player whose events stand in a partition."""
+    names = (f"player-{partition}-{number}-{attempt}" for attempt in count())
+    return next(name for name in names if partition_of(name, partitions) == partition)

@@ -1,0 +1,114 @@
+"""Where the ledger of a contract test is: a folder with SQLite, or a database of PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import apsw
+import psycopg
+
+from rankd.ledger.database import FILE_NAME, Database
+from rankd.ledger.port import Ledger
+from rankd.ledger.postgres import PostgresLedger, migrate
+from rankd.ledger.sqlite import SqliteLedger
+
+
+class Storage(Protocol):
+    """What one adapter stores its ledger in."""
+
+    refuse: ClassVar[str]  # has every event refused that is inserted
+    allow: ClassVar[str]  # ends that
+
+    def open(self) -> tuple[Ledger, Callable[[], None]]:
+        """Open the ledger; return it and what closes it."""
+        ...
+
+    def execute(self, statement: str) -> None:
+        """Change what is stored behind the ledger's back."""
+        ...
+
+
+class SqliteStorage:
+    """A folder."""
+
+    refuse: ClassVar[str] = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'full'); END"
+    allow: ClassVar[str] = "DROP TRIGGER full"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self) -> tuple[Ledger, Callable[[], None]]:
+        with ExitStack() as opening:
+            database = Database(self._folder)
+            opening.callback(database.close)
+            ledger = SqliteLedger(self._folder, database)
+            opening.callback(ledger.close)
+            return ledger, opening.pop_all().close
+
+    def execute(self, statement: str) -> None:
+        connection = apsw.Connection(str(self._folder / FILE_NAME))
+        try:
+            connection.execute(statement)
+        finally:
+            connection.close()
+
+
+class PostgresStorage:
+    """A database."""
+
+    refuse: ClassVar[str] = """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'full'; END $$;
+        CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION refuse()
+    """
+    allow: ClassVar[str] = "DROP TRIGGER full_disk ON events; DROP FUNCTION refuse"
+
+    def __init__(self, url: str, partitions: int) -> None:
+        migrate(url, partitions)
+        self._url = url
+
+    def open(self) -> tuple[Ledger, Callable[[], None]]:
+        ledger = PostgresLedger(self._url)
+        return ledger, ledger.close
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self._url, autocommit=True, options="-c search_path=rankd") as connection:
+            connection.execute(statement.encode())
+
+
+class LedgerPlace:
+    """Opens the ledger of a test, in one place at a time."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._close: Callable[[], None] = lambda: None
+
+    def open(self) -> Ledger:
+        """Open the ledger; whoever had it open before has it no longer."""
+        self.close()
+        ledger, self._close = self._storage.open()
+        return ledger
+
+    def now_and_reopened(self, ledger: Ledger) -> Iterator[Ledger]:
+        """Go through the ledger as it is open, and as the next one has it who opens it."""
+        yield ledger
+        yield self.open()
+
+    def close(self) -> None:
+        close, self._close = self._close, lambda: None
+        close()
+
+    def execute(self, statement: str) -> None:
+        """Change what is stored behind the ledger's back; both adapters have tables of the same names."""
+        self._storage.execute(statement)
+
+    @contextmanager
+    def refusing_events(self) -> Iterator[None]:
+        """Let every append of events fail for a while."""
+        self.execute(self._storage.refuse)
+        try:
+            yield
+        finally:
+            self.execute(self._storage.allow)

@@ -1,0 +1,229 @@
+"""What stands beside the events: requests by key, answers, metadata, where a request came from, a player's history."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.ledger_drafts import (
+    AT,
+    GUILDS,
+    NEXT_MONTH,
+    PLAYERS,
+    REMOVAL,
+    draft,
+    events_in,
+    keyed,
+    places,
+    scores,
+)
+from tests.contract.ledger_places import LedgerPlace
+
+from rankd.ledger.event import Detail, Kind
+from rankd.ledger.port import Draft, KeysTaken, Ledger, PastEvent, Request
+
+
+def test_requests_are_remembered_with_the_last_event_in_each_partition(
+    ledger: Ledger, ledger_place: LedgerPlace
+) -> None:
+    ledger.append(draft(ledger, *((player, 0) for player in PLAYERS)))
+    events = [(PLAYERS[index], index) for index in (1, 6, 1, 6, 3)]
+    both = [keyed("z", 0, 3, b"one"), keyed("a", 3, 1, b"two")]
+
+    stand = places(ledger.append(Draft([scores(ledger, *events)], AT, 0, requests=both)), 5)
+
+    for one in ledger_place.now_and_reopened(ledger):
+        assert one.request("sender", "z") == Request("sender", "z", b"one", AT, 3, dict(stand[:3]))
+        assert one.request("sender", "a") == Request("sender", "a", b"two", AT, 1, dict(stand[3:4]))
+        assert one.request("somebody else", "a") is None
+        found = one.requests([("sender", "a"), ("sender", "none"), ("sender", "z"), ("somebody else", "a")])
+        assert {key: request.fingerprint for key, request in found.items()} == {
+            ("sender", "a"): b"two",
+            ("sender", "z"): b"one",
+        }
+        assert one.requests([]) == {}
+
+
+def test_a_key_that_is_taken_lets_nothing_be_written(ledger: Ledger) -> None:
+    ledger.append(draft(ledger, ("alice", 1), key="k1"))
+    ledger.append(draft(ledger, ("alice", 2), key="k2"))
+    before = ledger.heads()
+    stretch = scores(ledger, ("bob", 1), ("carol", 2), ("dave", 3), context=GUILDS)
+    requests = [keyed("k2", 0, 1), keyed("new", 1, 1), keyed("k1", 2, 1)]
+
+    with pytest.raises(KeysTaken) as raised:
+        ledger.append(Draft([stretch], AT, 0, {0: "{}"}, requests))
+
+    assert sorted(raised.value.keys) == [("sender", "k1"), ("sender", "k2")]
+    assert ledger.heads() == before
+    assert events_in(ledger) == [("alice", 1), ("alice", 2)]
+    assert ledger.request("sender", "new") is None
+
+
+def test_a_key_is_taken_also_for_the_next_who_opens_the_ledger(ledger: Ledger, ledger_place: LedgerPlace) -> None:
+    ledger.append(draft(ledger, ("alice", 1), key="k"))
+    reopened = ledger_place.open()
+
+    with pytest.raises(KeysTaken):
+        reopened.append(draft(reopened, ("alice", 2), key="k"))
+    assert events_in(reopened) == [("alice", 1)]
+
+
+def test_one_draft_cannot_have_a_key_twice(ledger: Ledger) -> None:
+    stretch = scores(ledger, ("alice", 1), ("bob", 2))
+    with pytest.raises(ValueError, match="'k'"):
+        ledger.append(Draft([stretch], AT, 0, requests=[keyed("k", 0, 1), keyed("k", 1, 1)]))
+    assert events_in(ledger) == []
+
+
+def test_two_senders_may_use_one_key(ledger: Ledger) -> None:
+    stretch = scores(ledger, ("alice", 1), ("bob", 2))
+    requests = [keyed("k", 0, 1), keyed("k", 1, 1)._replace(sender="another")]
+    stand = places(ledger.append(Draft([stretch], AT, 0, requests=requests)), 2)
+
+    found = ledger.requests([("sender", "k"), ("another", "k")])
+    assert {sender: request.positions for (sender, _), request in found.items()} == {
+        "sender": dict(stand[:1]),
+        "another": dict(stand[1:]),
+    }
+
+
+def test_a_retry_across_a_months_end_counts_once(ledger: Ledger) -> None:
+    ledger.append(draft(ledger, ("alice", 1), key="k", at=NEXT_MONTH - 1))
+
+    with pytest.raises(KeysTaken):
+        ledger.append(draft(ledger, ("alice", 1), key="k", at=NEXT_MONTH))
+
+    assert ledger.append(draft(ledger, ("alice", 2), at=NEXT_MONTH)).at == NEXT_MONTH
+    assert events_in(ledger) == [("alice", 1), ("alice", 2)]
+
+
+def test_a_key_is_free_once_its_request_is_forgotten(ledger: Ledger) -> None:
+    ledger.append(draft(ledger, ("alice", 1), key="k"))
+    again = draft(ledger, ("alice", 2), key="k", at=AT + 1_000)
+
+    again.forgotten_before = AT
+    with pytest.raises(KeysTaken):
+        ledger.append(again)
+    again.forgotten_before = AT + 1
+    stand = places(ledger.append(again), 1)
+
+    assert ledger.request("sender", "k") == Request("sender", "k", b"fingerprint", AT + 1_000, 1, dict(stand))
+    assert events_in(ledger) == [("alice", 1), ("alice", 2)]
+
+
+def test_some_of_the_old_requests_are_forgotten_at_a_time(ledger: Ledger) -> None:
+    for number in range(6):
+        ledger.append(draft(ledger, ("alice", number), key=f"k{number}", at=AT + number))
+
+    assert ledger.forget_requests(AT + 5, 3) == 3
+    assert [ledger.request("sender", f"k{number}") is None for number in range(6)] == [True] * 3 + [False] * 3
+    assert ledger.forget_requests(AT + 5, 3) == 2
+    assert ledger.forget_requests(AT + 5, 3) == 0
+    assert [ledger.request("sender", f"k{number}") is None for number in range(6)] == [True] * 5 + [False]
+    ledger.append(draft(ledger, ("alice", 9), key="k0"))
+    assert len(events_in(ledger)) == 7
+
+
+def test_a_request_that_changed_nothing_is_remembered_too(ledger: Ledger, ledger_place: LedgerPlace) -> None:
+    ledger.append(draft(ledger, *((player, 1) for player in PLAYERS)))
+    ends = ledger.heads().sequences
+    assert list(ledger.append_control([], seen=0, request=keyed("nothing", 0, 0), at=AT)) == []
+    appended = ledger.append(Draft([], AT, 0, requests=[keyed("empty", 0, 0)]))
+
+    assert appended.at == AT
+    for one in ledger_place.now_and_reopened(ledger):
+        assert one.heads().sequences == ends
+        for key in ("nothing", "empty"):
+            found = one.request("sender", key)
+            assert found is not None
+            assert (found.fingerprint, found.at, found.events) == (b"fingerprint", AT, 0)
+            assert all(sequence <= ends[partition] for partition, sequence in found.positions.items())
+        with pytest.raises(KeysTaken):
+            one.append(draft(one, ("alice", 1), key="nothing"))
+
+
+def test_an_answer_that_came_with_a_later_draft_is_given_again_where_answers_are_stored(
+    ledger: Ledger, ledger_place: LedgerPlace
+) -> None:
+    ledger.append(draft(ledger, ("alice", 1), key="one"))
+    ledger.append(draft(ledger, ("alice", 2), key="two"))
+    later = draft(ledger, ("alice", 3))
+    later.answers = [("sender", "one", b"first")]
+    ledger.append(later)
+    ledger.append(Draft([], AT, 0, answers=[("sender", "one", b"second"), ("sender", "unknown", b"other")]))
+
+    for one in ledger_place.now_and_reopened(ledger):
+        found = one.requests([("sender", "one"), ("sender", "two"), ("sender", "unknown")])
+        assert {key: request.answer for (_, key), request in found.items()} == {
+            "one": b"first" if one.capabilities.stores_answers else None,
+            "two": None,
+        }
+        assert sum(one.heads().sequences) == 3
+
+
+def test_an_answer_of_a_request_that_is_forgotten_is_not_that_of_the_next_under_its_key(ledger: Ledger) -> None:
+    ledger.append(draft(ledger, ("alice", 1), key="k"))
+    again = draft(ledger, ("alice", 2), key="k", at=AT + 1_000)
+    again.forgotten_before = AT + 1
+    again.answers = [("sender", "k", b"of the first")]
+    ledger.append(again)
+
+    found = ledger.request("sender", "k")
+    assert found is not None
+    assert (found.at, found.answer) == (AT + 1_000, None)
+
+
+def test_metadata_is_found_by_its_event(ledger: Ledger, ledger_place: LedgerPlace) -> None:
+    ledger.append(draft(ledger, *((player, 0) for player in PLAYERS)))
+    stretch = scores(ledger, *((player, 1) for player in PLAYERS))
+
+    stand = places(
+        ledger.append(Draft([stretch], AT, 0, metadata={0: '{"a":1}', 2: '{"c":"ö"}', 23: "{}"})), len(PLAYERS)
+    )
+
+    for one in ledger_place.now_and_reopened(ledger):
+        assert one.metadata([*stand, (0, 999)]) == {stand[0]: '{"a":1}', stand[2]: '{"c":"ö"}', stand[23]: "{}"}
+        assert one.metadata(stand[1:2]) == one.metadata([]) == {}
+
+
+def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: LedgerPlace) -> None:
+    alice, other = PLAYERS[:2]
+    detail = Detail(attributes={"country": "BR"}, has_metadata=True)
+    first = scores(ledger, (alice, 10), (other, 20), detail=[detail, None], tiebreak=7)
+    appended = [
+        ledger.append(Draft([first], AT, 0, metadata={0: '{"x":1}'}, origins=[("192.0.2.1", 0, 1)])).place(0),
+        ledger.append(draft(ledger, (other, 1), (alice, 30), context=GUILDS, at=AT + 1)).place(1),
+        ledger.append(draft(ledger, (alice, 0), context=REMOVAL, at=NEXT_MONTH)).place(0),
+    ]
+    scored, later, removed = (sequence for _, sequence in appended)
+
+    for one in ledger_place.now_and_reopened(ledger):
+        found = one.history(alice, 10)
+        assert found == [
+            PastEvent(removed, Kind.REMOVE, "arcade", NEXT_MONTH, None, None, {}, None, "local"),
+            PastEvent(later, Kind.SCORE, "guilds", AT + 1, 30, 0, {}, None, "local"),
+            PastEvent(scored, Kind.SCORE, "arcade", AT, 10, 7, {"country": "BR"}, {"x": 1}, "local", "192.0.2.1"),
+        ]
+        assert one.history(alice, 2) == found[:2]
+        assert one.history(alice, 2, before=removed) == found[1:]
+        assert one.history(alice, 2, board="arcade") == [found[0], found[2]]
+        assert one.history(alice, 2, board="unknown") == one.history("nobody", 2) == []
+        assert one.history(other, 10)[-1].origin is None
+
+
+def test_the_address_of_a_request_covers_its_events_alone(ledger: Ledger) -> None:
+    one, other = PLAYERS[0], PLAYERS[7]
+    stretch = scores(ledger, (one, 1), (other, 2), (one, 3), (one, 4), (other, 5))
+    origins = [("192.0.2.1", 0, 3), ("192.0.2.2", 4, 1)]
+    ledger.append(Draft([stretch], AT, 0, origins=origins))
+    ledger.append(draft(ledger, (one, 6)))
+
+    assert [(event.score, event.origin) for event in ledger.history(one, 9)] == [
+        (6, None),
+        (4, None),
+        (3, "192.0.2.1"),
+        (1, "192.0.2.1"),
+    ]
+    assert [(event.score, event.origin) for event in ledger.history(other, 9)] == [
+        (5, "192.0.2.2"),
+        (2, "192.0.2.1"),
+    ]

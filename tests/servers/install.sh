@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Install what the tests start and the engine is compiled with, where a Debian or Ubuntu lets us: as root, or with a sudo
+# that asks for no password. Otherwise say which command would, and which tests are not run. `make test` calls this.
+set -euo pipefail
+
+missing=() without=()
+lacks() { # package, what is not run without it
+  missing+=("$1")
+  [ -z "${2:-}" ] || without+=("$2 ($1)")
+}
+
+command -v g++ > /dev/null || command -v clang++ > /dev/null || lacks g++
+python3 -c 'import ensurepip' 2> /dev/null || lacks python3-venv
+python3 -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2> /dev/null || lacks python3-dev
+command -v redis-server > /dev/null || lacks redis-server "ranks in Redis, the scaled-out form"
+command -v postgres > /dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' > /dev/null ||
+  lacks postgresql "the ledger in PostgreSQL, the scaled-out form"
+command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null ||
+  lacks chromium "pages in a browser"
+command -v wrk > /dev/null || lacks wrk "benchmarks over HTTP"
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+  privileged=(env)
+elif sudo -n true 2> /dev/null; then
+  privileged=(sudo -n)
+else
+  privileged=()
+fi
+if [ ${#privileged[@]} -gt 0 ] && command -v apt-get > /dev/null; then
+  echo "installing ${missing[*]}"
+  install() {
+    "${privileged[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      -o Dpkg::Options::=--force-confold "$@" > /dev/null
+  }
+  "${privileged[@]}" apt-get update -qq || true
+  # The tests start their own PostgreSQL: no other is wanted.
+  if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+    "${privileged[@]}" mkdir -p /etc/postgresql-common
+    echo 'create_main_cluster = false' | "${privileged[@]}" tee /etc/postgresql-common/createcluster.conf > /dev/null
+  fi
+  # One that cannot be had must not keep the others away.
+  install "${missing[@]}" || for package in "${missing[@]}"; do
+    install "$package" || echo "$package could not be installed: its tests are not run, and fail where CI=true"
+  done
+else
+  echo "not installed: ${missing[*]}. To have everything tested: sudo apt-get install ${missing[*]}"
+  for tests in "${without[@]}"; do echo "not run: $tests"; done
+fi

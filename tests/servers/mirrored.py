@@ -1,0 +1,191 @@
+"""The rank store as the port has it, kept in Redis: the engine decides, the mirror writes, the reader reads.
+
+    apply → EngineStore → what is kept now of those whom a row touched → Mirror → Redis → RedisReader → reads
+
+It shows that mirror and reader together keep the promises of port.py. Scaled out, the projector has engine and mirror,
+and API processes have the reader.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Ranking, Rules
+from rankd.projection import arguments
+from rankd.projection.engine import EngineStore
+from rankd.projection.port import START, Applied, Batch, One, Op, Position, Table, Verdict
+from rankd.projection.redis.changes import (
+    InstanceChange,
+    Move,
+    captured_places,
+    changed,
+    dropped,
+    whole_instance,
+)
+from rankd.projection.redis.client import Client
+from rankd.projection.redis.mirror import CALL_UPDATES_MAX, Mirror
+from rankd.projection.redis.query import RedisQuery
+from rankd.projection.redis.reader import RedisReader
+
+
+class KeepingReader(RedisReader):
+    """A reader that keeps its last query, which knows what the answer is of."""
+
+    query: RedisQuery
+
+    def _begin(self, instance: InstanceKey) -> RedisQuery:
+        self.query = super()._begin(instance)
+        return self.query
+
+
+class MirroredStore(RedisReader):
+    """Any number of boards in Redis, each of `shards` shards; one process writes them."""
+
+    def __init__(self, client: Client, shards: int = 1, *, call_updates_max: int = CALL_UPDATES_MAX) -> None:
+        """Begin with boards that nobody else has written."""
+        super().__init__(client, lambda _board: shards)
+        self.engine = EngineStore()
+        self.mirror = Mirror(client, whole=self._whole, call_updates_max=call_updates_max)
+        self._shards = shards
+        self._rules: dict[InstanceKey, Rules] = {}
+        self._positions: dict[int, Position] = {}  # as far as all that changed is written
+        self._epoch = 0
+        self._boards: dict[str, dict[int, int]] = {}  # the sequence each is at, by partition
+        self._lock = threading.RLock()
+
+    # Writing
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch and move its partition's position, both or neither."""
+        with self._lock:
+            applied = self.engine.apply(batch)
+            if applied.verdict is Verdict.APPLIED:
+                self._epoch = max(self._epoch, applied.position.epoch)
+                self._write_all(self._changes(batch), batch.partition, batch.upto)
+                self._positions[batch.partition] = applied.position
+            return applied
+
+    def apply_one(
+        self,
+        table: Table,
+        player: str,
+        score: int,
+        ties: Sequence[int],
+        *,
+        at: int,
+        ranks: Ranking,
+        partition: int = 0,
+    ) -> One:
+        """Apply one event, a row for each entry of a table, and say what the first row did."""
+        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
+
+    def drop(self, instance: InstanceKey) -> bool:
+        """Take a whole instance out; False when it is not in the store."""
+        with self._lock:
+            found = self.engine.drop(instance)
+            if found:
+                self._write_beside(dropped(instance, self._rules[instance]))
+            return found
+
+    def capture(self, instance: InstanceKey) -> None:
+        """Remember every player's place as it is now, instead of what was remembered before."""
+        with self._lock:
+            self.engine.capture(instance)
+            if self.engine.total(instance):
+                change = changed(self.engine, instance, self._rules[instance], ())
+                change.captured = captured_places(self.engine, instance)
+                self._write_beside(change)
+
+    def forget_capture(self, instance: InstanceKey) -> None:
+        """Forget the captured places of an instance, if there are any."""
+        with self._lock:
+            self.engine.forget_capture(instance)
+            if self.engine.total(instance):
+                change = changed(self.engine, instance, self._rules[instance], ())
+                change.forget_captured = True
+                self._write_beside(change)
+
+    # Reading: what is not an instance's
+
+    def position(self, partition: int = 0) -> Position:
+        """Return how far this partition is written; START when nothing was."""
+        arguments.check_partition(partition)
+        return self._positions.get(partition, START)
+
+    def instances(self) -> Iterator[InstanceKey]:
+        """Go through the instances in which somebody stands, in no particular order."""
+        for board in sorted(self._boards):
+            yield from self.instances_of(board)
+
+    def _begin(self, instance: InstanceKey) -> RedisQuery:
+        self._make(instance.board)
+        return super()._begin(instance)
+
+    # Boards
+
+    def _make(self, board: str) -> None:
+        """Make a board's shards, empty, when it is met for the first time."""
+        if board not in self._boards:
+            with self._lock:
+                if board not in self._boards:
+                    self._write([], Move(0, 0, 0), board)
+
+    def _changes(self, batch: Batch) -> list[InstanceChange]:
+        touched: dict[InstanceKey, dict[str, None]] = {}
+        cleared: set[InstanceKey] = set()
+        returned: dict[InstanceKey, dict[str, None]] = {}
+        columns = arguments.check_batch(batch)
+        for op, instance, player, _, _ in arguments.rows_of(columns):
+            key, rules = batch.instances[instance]
+            touched.setdefault(key, {})
+            self._rules[key] = rules  # order and ties are those of whoever stands there, or it would be malformed
+            if op == Op.CLEAR:
+                cleared.add(key)
+                touched[key].clear()  # who comes after is written after
+            else:
+                touched[key][batch.players[player]] = None
+                if op == Op.REMOVE:
+                    returned.setdefault(key, {})[batch.players[player]] = None
+        return [
+            changed(
+                self.engine,
+                key,
+                self._rules[key],
+                list(players),
+                cleared=key in cleared,
+                returned=list(returned.get(key, ())),
+            )
+            for key, players in touched.items()
+        ]
+
+    def _write_beside(self, change: InstanceChange) -> None:
+        self._make(change.key.board)
+        at = self._boards[change.key.board].get(0, 0)
+        self._write([change], Move(0, at, at), change.key.board)
+
+    def _write_all(self, changes: list[InstanceChange], partition: int, upto: int) -> None:
+        """Write to the boards that changed; the others stay where they are until something changes there."""
+        by_board: dict[str, list[InstanceChange]] = {}
+        for change in changes:
+            by_board.setdefault(change.key.board, []).append(change)
+        for board, its in by_board.items():
+            self._make(board)
+            self._write(its, Move(partition, self._boards[board].get(partition, 0), upto), board)
+
+    def _write(self, changes: list[InstanceChange], move: Move, board: str) -> None:
+        answers = self.mirror.write(board, self._shards, self._epoch, [move], changes, time_ms=_now_ms(), dense=True)
+        if any(answer.verdict is not Verdict.APPLIED for answer in answers):
+            raise AssertionError(f"{board} was answered with {answers}")
+        # Known once it is written: whoever knows it, in another thread, may read it.
+        self._boards.setdefault(board, {})[move.partition] = move.upto
+
+    def _whole(self, key: InstanceKey) -> Iterator[InstanceChange]:
+        return whole_instance(self.engine, key, self._rules[key])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

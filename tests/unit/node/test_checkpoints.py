@@ -1,0 +1,28 @@
+"""A node writes a checkpoint at a time, whoever asks for one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rankd.node.open_node import CHECKPOINTS, open_node
+from rankd.scaled.compose import migrate
+
+AT_ONCE = 8
+PLAYERS = 20_000
+
+
+def test_checkpoints_that_are_asked_for_at_once_are_written_one_after_the_other(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    migrate(postgres_url)
+    with open_node(postgres_url, tmp_path) as boards:
+        boards.define("arcade", windows=["all_time"])
+        boards.submit_many("arcade", [(f"p{number}", number) for number in range(PLAYERS)])
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            for asked in [threads.submit(boards.snapshot) for _ in range(AT_ONCE)]:
+                asked.result()
+        position = boards.position
+    assert len(list((tmp_path / CHECKPOINTS).iterdir())) == 1
+    with open_node(postgres_url, tmp_path) as boards:
+        assert (boards.position, boards.started.replayed) == (position, 0)

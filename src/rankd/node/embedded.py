@@ -84,7 +84,6 @@ class Embedded(RankingBackend):
         self._database = database
         self._sqlite = ledger
         self._position_seen = -1  # by the upkeep before
-        self._archiving = threading.Lock()
         self._closing = threading.Event()
         self._closed = False
         self._upkeep = threading.Thread(target=self._keep_up, name="rankd-upkeep", daemon=True)
@@ -149,12 +148,10 @@ class Embedded(RankingBackend):
         self._ledger.forget_requests(self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE)
 
     def _retire(self) -> None:
-        with self._archiving:
-            while self.writer.run_for(self._retire_now):
-                pass
-
-    def _retire_now(self) -> int:
-        return self.writer.append_control(lambda: self._roll_overs.append_retired(self.clock.now()))
+        now = self.clock.now()
+        while due := self._roll_overs.retired(now):
+            append = partial(self._roll_overs.append_retired, due, now)
+            self.writer.run_for(partial(self.writer.append_control, append))
 
     def _index_players(self) -> None:
         """Index events by player while nothing is written, or when that has been put off for long."""

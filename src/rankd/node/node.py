@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 import msgspec
@@ -113,7 +114,7 @@ class Node(RankingBackend):
         archiving = self._retirement.archiving
         while self.holds_lease:
             archived = archiving.finished
-            if not self.writer.run_for(self._roll_over):
+            if not self._roll_over():
                 archiving.wait()
                 if archiving.finished == archived:
                     return
@@ -161,7 +162,7 @@ class Node(RankingBackend):
         is_time = isinstance(self.clock, SystemClock) and monotonic() - self._rolled_over_s >= ROLL_OVER_EVERY_S
         if self.holds_lease and is_time:
             self._rolled_over_s = monotonic()
-            self.writer.run_for(self._roll_over)
+            self._roll_over()
 
     def _claim_or_keep_lease(self) -> None:
         with self._lease_lock:
@@ -171,10 +172,15 @@ class Node(RankingBackend):
             self.holds_lease = held
 
     def _roll_over(self) -> int:
-        now = max(self.writer.at, self.clock.now())
-        roll_overs = self._roll_overs
-        append = roll_overs.append_due if roll_overs.is_due(now) else roll_overs.append_retired
-        return self.writer.append_control(lambda: append(now))
+        """Append what is due, and return how many events; called by threads that commits do not wait for."""
+        roll_overs, now = self._roll_overs, max(self.writer.at, self.clock.now())
+        if roll_overs.is_due(now):
+            append = partial(roll_overs.append_due, now)
+        elif due := roll_overs.retired(now):
+            append = partial(roll_overs.append_retired, due, now)
+        else:
+            return 0
+        return self.writer.run_for(partial(self.writer.append_control, append))
 
     def _save_now_and_then(self) -> None:
         behind = self._ranks.events - self._checkpoint_at

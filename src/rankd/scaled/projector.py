@@ -193,7 +193,8 @@ class Projector:
         at = max(self._clock.now(), self._ledger.heads().at)  # the ledger's time does not go back when a clock does
         if self._roll_overs.is_due(at):
             return self._roll_overs.append_due(at)
-        return self._roll_overs.append_retired(self._clock.now())
+        now = self._clock.now()
+        return self._roll_overs.append_retired(self._roll_overs.retired(now), now)
 
     def _observe(self, began: float, mirroring: Mirroring | None, now_ms: int | None) -> None:
         self._observing.step(began, self.follower, mirroring)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 
@@ -26,6 +27,7 @@ class Retirement:
         self._changed = applier.state.subscribe()  # boards of which a window may have become final
         self._leaving: list[tuple[int, str]] = []  # a heap: when a final window leaves, and its board
         self._waiting: set[str] = set()  # boards with a window that is not archived yet
+        self._lock = threading.Lock()
         self._finished = 0  # files, when those were looked at
 
     def look_at_all(self) -> None:
@@ -34,6 +36,10 @@ class Retirement:
 
     def due(self, now: int) -> list[Due]:
         """Return the windows whose time in the ranks is over and that are archived; have the others archived."""
+        with self._lock:
+            return self._due(now)
+
+    def _due(self, now: int) -> list[Due]:
         while self._leaving and self._leaving[0][0] <= now:
             self._changed[heappop(self._leaving)[1]] = None
         if self._finished != self.archiving.finished:

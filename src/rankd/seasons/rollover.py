@@ -41,9 +41,20 @@ class RollOvers:
         """Append midnights and ends of windows that are due, in the order of time; return how many events."""
         return self._append(self._schedule.due(at), at)
 
-    def append_retired(self, now: int) -> int:
-        """Have final windows archived, and let those go that are and whose time in the ranks is over."""
-        return self._append(self._retirement.due(now), now)
+    def retired(self, now: int) -> list[Due]:
+        """Have final windows archived, and return those that are and whose time in the ranks is over.
+
+        It looks at files, so a thread that others wait for leaves it to another one.
+        """
+        return self._retirement.due(now)
+
+    def append_retired(self, due: Sequence[Due], at: int) -> int:
+        """Append what `retired` returned, but for windows that have gone meanwhile; return how many events."""
+        return self._append([one for one in due if self._is_there(one)], at)
+
+    def _is_there(self, due: Due) -> bool:
+        live = self._follower.applier.state.boards.get(due.board)
+        return live is not None and due.instance in live.windows and due.instance in live.closed
 
     def _append(self, due: Sequence[Due], at: int) -> int:
         done = 0

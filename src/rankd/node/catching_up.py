@@ -49,10 +49,10 @@ def caught_up(
         seconds=time.perf_counter() - began_s,
     )
     _log.info(
-        "opened at event %d in %.1f s: %s, %d events replayed",
+        "opened at event %d in %.1f s: %s, %d events followed",
         started.position,
         started.seconds,
-        "no snapshot" if loaded is None else f"snapshot of event {first}",
+        "no checkpoint" if loaded is None else f"checkpoint of event {first}",
         started.replayed,
     )
     return ranks, started

@@ -159,10 +159,10 @@ def _load(path: Path, ledger: Ledger, heads: Heads, load: Callable[[Path], Store
             "its log is damaged; restore a copy of the data folder. If an older copy of the ledger was put here on "
             f"purpose, take {path.parent.name} away"
         )
+    if ledger.stamp(saved.positions) != saved.stamp or len(saved.positions) != ledger.partitions:
+        raise SnapshotDamaged("it is of another ledger")
     if is_ahead:
         raise SnapshotDamaged("it holds events that the ledger does not have; was an older copy of it restored?")
-    if ledger.stamp(saved.positions) != saved.stamp or len(saved.positions) != ledger.partitions:
-        raise SnapshotDamaged("it is not of this ledger")
     store = load(path / _ENGINE_FILE)
     if any(store.position(partition).sequence != one for partition, one in enumerate(saved.positions)):
         raise SnapshotDamaged("its two files are of different instants")

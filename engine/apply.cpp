@@ -1,26 +1,27 @@
-// One batch: checked, sorted by board, looked up; then each board's rows are applied (lane.cpp), by two threads when
-// there are many.
+// Applies one batch: checks it, sorts it by board, looks names up; then applies each board's rows (batch_worker.cpp),
+// in two threads when there are many.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <numeric>
+#include <unordered_map>
 
 #include "engine.hpp"
-#include "lane.hpp"
+#include "batch_worker.hpp"
 
 namespace rankd {
 
 namespace {
 
-// A batch with fewer rows is applied before another thread is awake.
+// A batch with fewer rows is applied before the second thread wakes.
 constexpr size_t kSharedRowsLeast = 2048;
 constexpr size_t kSharedIdsLeast = 4096;
-constexpr size_t kIdsTogether = 512;
-// After one that found lanes in the readers' way; so many that a reader seldom meets the next attempt.
+constexpr size_t kIdsPerShare = 512;
+// The number of batches applied by one worker after two workers delayed readers.
 constexpr uint32_t kBatchesAlone = 64;
-constexpr uint32_t kLeavesPerBreath = 16;
-constexpr size_t kLookupsPerBreath = 64;
-constexpr size_t kNewcomersTogether = 1024;
+constexpr uint32_t kLeavesPerYield = 16;
+constexpr size_t kLookupsPerYield = 64;
+constexpr size_t kRowsPerTurn = 1024;
 
 std::string text(uint64_t number) { return std::to_string(number); }
 
@@ -41,7 +42,7 @@ class Application {
       applied_.flags.assign(batch_.rows, 0);
       applied_.old_score.assign(batch_.rows, 0);
       applied_.new_score.assign(batch_.rows, 0);
-      if (engine_.are_lanes_in_the_way()) engine_.batches_alone_ = kBatchesAlone;
+      if (engine_.are_workers_in_the_way()) engine_.batches_alone_ = kBatchesAlone;
       engine_.lock_.forget_readers();
       find_boards();
       find_players();
@@ -49,7 +50,7 @@ class Application {
       if (players_.size() == 1) engine_.ask_ahead(boards_, players_[0], batch_.score[0]);
       if (batch_.ranks) note_ranks(applied_.rank_before);
       if (engine_.batches_alone_ == 0 && is_worth_sharing()) {
-        apply_in_lanes();
+        apply_in_workers();
       } else {
         apply_alone();
         if (engine_.batches_alone_ > 0) --engine_.batches_alone_;
@@ -61,12 +62,6 @@ class Application {
   }
 
  private:
-  struct Group {
-    uint32_t board;
-    uint32_t begin;  // in rows_
-    uint32_t end;
-  };
-
   Applied refuse(Verdict verdict) {
     applied_.verdict = verdict;
     return std::move(applied_);
@@ -137,7 +132,7 @@ class Application {
     engine_.regions_.prepare();
     const Engine::Changing changing(engine_);
     for (size_t i = 0; i < count; ++i) {
-      if (i % kLookupsPerBreath == 0) engine_.lock_.breathe();
+      if (i % kLookupsPerYield == 0) engine_.lock_.yield_to_readers();
       if (!used[i] || boards_[i] != kNone) continue;
       const Batch::Instance& instance = batch_.instances[i];
       boards_[i] = engine_.boards_.find(hashes[i], instance.name);  // it may be in the table twice
@@ -145,6 +140,7 @@ class Application {
       boards_[i] = engine_.boards_.add(hashes[i], instance.name);
       if (engine_.saving_ != nullptr) engine_.saving_->add_board(boards_[i]);
       engine_.boards_.payload(boards_[i]).set_direction(instance.rules.direction);
+      engine_.join_family(boards_[i]);
     }
   }
 
@@ -156,23 +152,23 @@ class Application {
     } else {
       std::atomic<size_t> next{0};
       engine_.second_.share([&](size_t) {
-        for (size_t begin = next.fetch_add(kIdsTogether); begin < ids.size(); begin = next.fetch_add(kIdsTogether)) {
-          engine_.find_players(ids, begin, std::min(ids.size(), begin + kIdsTogether), players_);
+        for (size_t begin = next.fetch_add(kIdsPerShare); begin < ids.size(); begin = next.fetch_add(kIdsPerShare)) {
+          engine_.find_players(ids, begin, std::min(ids.size(), begin + kIdsPerShare), players_);
         }
       });
     }
     if (std::find(players_.begin(), players_.end(), kNone) == players_.end()) return;
     add_players();
-    // An id that only later rows of a twin added.
+    // Ids that occur twice: the first occurrence may have been added by a later row.
     for (size_t i = 0; i < ids.size(); ++i) {
       if (players_[i] == kNone) players_[i] = engine_.players_.find(ids.hash[i], ids[i]);
     }
   }
 
   void add_players() {
-    for (size_t begin = 0; begin < batch_.rows; begin += kNewcomersTogether) {
+    for (size_t begin = 0; begin < batch_.rows; begin += kRowsPerTurn) {
       engine_.regions_.prepare();
-      add_players(begin, std::min(batch_.rows, begin + kNewcomersTogether));
+      add_players(begin, std::min(batch_.rows, begin + kRowsPerTurn));
     }
   }
 
@@ -180,7 +176,7 @@ class Application {
     const Ids& ids = *batch_.players;
     const Engine::Changing changing(engine_);
     for (size_t row = begin; row < end; ++row) {
-      if (row % kLookupsPerBreath == 0) engine_.lock_.breathe();  // there may be many rows to skip
+      if (row % kLookupsPerYield == 0) engine_.lock_.yield_to_readers();  // there may be many rows to skip
       const Op op = op_of(row);
       if (op != Op::apply && op != Op::put) continue;
       const uint32_t i = player_of(row);
@@ -201,7 +197,8 @@ class Application {
       return;
     }
     std::vector<uint32_t> group_of(boards_.size(), kNone);
-    std::map<uint32_t, uint32_t> by_board;
+    std::unordered_map<uint32_t, uint32_t> by_board;
+    by_board.reserve(boards_.size());
     std::vector<uint32_t> sizes;
     for (size_t i = 0; i < boards_.size(); ++i) {
       if (boards_[i] == kNone) continue;
@@ -225,7 +222,7 @@ class Application {
   void note_ranks(std::vector<int64_t>& ranks) const {
     ranks.assign(batch_.rows, kRankAbsent);
     std::vector<uint32_t> players;
-    for (const Group& group : groups_) {
+    for (const BoardRows& group : groups_) {
       if (group.begin < group.end && rows_[group.begin] >= batch_.ranked_rows) continue;  // its first row is its least
       const Board& board = engine_.boards_.payload(group.board);
       players.clear();
@@ -241,15 +238,23 @@ class Application {
   // ---------------------------------------------------------------------------------------------------- applying
 
   bool is_worth_sharing() const {
-    if (batch_.rows < kSharedRowsLeast || groups_.size() < 2 || batch_.rows / groups_.size() < kChunkRows) return false;
-    // Taking a board apart changes what the lanes share.
-    const uint8_t clears = static_cast<uint8_t>(Op::clear);
-    return batch_.op == nullptr || std::find(batch_.op, batch_.op + batch_.rows, clears) == batch_.op + batch_.rows;
+    // Dismantling a board changes memory that the workers share.
+    return batch_.rows >= kSharedRowsLeast && groups_.size() > 1 && !clears();
+  }
+
+  bool clears() const {
+    const auto op = static_cast<uint8_t>(Op::clear);
+    return batch_.op != nullptr && std::find(batch_.op, batch_.op + batch_.rows, op) != batch_.op + batch_.rows;
   }
 
   void apply_alone() {
-    Lane lane(engine_, view(), applied_, nullptr);
-    for (const Group& group : groups_) {
+    BatchWorker worker(engine_, view(), applied_, nullptr);
+    if (!clears()) {
+      worker.apply_boards(0, static_cast<uint32_t>(groups_.size()));
+      worker.take_orphans(orphans_);
+      return;
+    }
+    for (const BoardRows& group : groups_) {
       for (uint32_t begin = group.begin; begin < group.end;) {
         if (op_of(rows_[begin]) == Op::clear) {
           clear(group.board, rows_[begin]);
@@ -258,25 +263,24 @@ class Application {
         }
         uint32_t end = begin;
         while (end < group.end && op_of(rows_[end]) != Op::clear) ++end;
-        lane.apply(group.board, begin, end);
+        worker.apply(group.board, begin, end);
         begin = end;
       }
     }
-    lane.take_orphans(orphans_);
+    worker.take_orphans(orphans_);
   }
 
-  // Two lanes, each at one board for a while. The board with the most rows left is next: so both are done at about the
-  // same time, and a board's rows stay in their order.
-  void apply_in_lanes() {
-    LaneWork work(engine_.lock_);
-    for (const Group& group : groups_) work.add(group.board, group.begin, group.end);
+  // Two workers, each on one large board or some small ones at a time. The most remaining rows are next, so that both
+  // end at about the same time; a board's rows stay in order.
+  void apply_in_workers() {
+    BatchWork work(engine_.lock_, groups_);
     std::array<std::vector<uint32_t>, 2> orphans;
     engine_.regions_.set_shared(true);
     try {
       engine_.second_.share([&](size_t number) {
-        Lane lane(engine_, view(), applied_, &work);
-        lane.run(number > 0);
-        lane.take_orphans(orphans[number]);
+        BatchWorker worker(engine_, view(), applied_, &work);
+        worker.run(number > 0);
+        worker.take_orphans(orphans[number]);
       });
     } catch (...) {
       engine_.regions_.set_shared(false);
@@ -286,7 +290,7 @@ class Application {
     for (const auto& some : orphans) orphans_.insert(orphans_.end(), some.begin(), some.end());
   }
 
-  LaneView view() const { return {batch_, players_, rows_}; }
+  BatchView view() const { return {batch_, players_, rows_, groups_}; }
 
   void clear(uint32_t board, uint32_t row) {
     if (engine_.boards_.payload(board).size() == 0) return;
@@ -296,7 +300,7 @@ class Application {
 
   void finish() {
     std::vector<uint32_t> emptied;
-    for (const Group& group : groups_) {
+    for (const BoardRows& group : groups_) {
       if (engine_.boards_.payload(group.board).size() == 0) emptied.push_back(group.board);
     }
     engine_.forget(emptied, orphans_);
@@ -313,8 +317,8 @@ class Application {
   std::vector<uint32_t> boards_;   // number of each instance's board, kNone when no row is about it
   std::vector<uint32_t> players_;  // number of each player, kNone when unknown
   std::vector<uint32_t> rows_;     // sorted by board
-  std::vector<Group> groups_;
-  std::vector<uint32_t> orphans_;  // players who may stand nowhere any more
+  std::vector<BoardRows> groups_;
+  std::vector<uint32_t> orphans_;  // players that may have no entry any more
 };
 
 Applied Engine::apply(const Batch& batch) {
@@ -324,7 +328,7 @@ Applied Engine::apply(const Batch& batch) {
   try {
     return Application(*this, batch).run();
   } catch (...) {
-    // Whatever it was, the rest of the batch is missing.
+    // After any error the rest of the batch is missing.
     if (has_changed_.load(std::memory_order_relaxed)) broken_.store(true, std::memory_order_relaxed);
     throw;
   }
@@ -341,7 +345,37 @@ bool Engine::drop(std::string_view name) {
   return true;
 }
 
-// Takes everybody out at once for readers. What is left over goes to a save that needs it.
+Engine::Dropped Engine::drop_family(std::string_view prefix, uint32_t most) {
+  const std::lock_guard<std::mutex> writer(writer_);
+  refuse_if_broken();
+  Dropped dropped;
+  const Family* family = families_.find(prefix);
+  if (family == nullptr) return dropped;
+  const size_t count = std::min<size_t>(most, family->boards.size());
+  const std::vector<uint32_t> boards(family->boards.end() - static_cast<ptrdiff_t>(count), family->boards.end());
+  std::vector<uint32_t> orphans;
+  for (const uint32_t board : boards) {
+    dropped.entries += boards_.payload(board).size();
+    empty(board, orphans);
+  }
+  forget(boards, orphans);
+  dropped.boards = count;
+  return dropped;
+}
+
+void Engine::join_family(uint32_t board) {
+  Family* family = families_.join(boards_.name(board), board);
+  if (family != nullptr) boards_.payload(board).set_family(family, static_cast<uint32_t>(family->boards.size()) - 1);
+}
+
+void Engine::leave_family(uint32_t board) {
+  const Board& leaving = boards_.payload(board);
+  if (leaving.family() == nullptr) return;
+  const uint32_t moved = families_.leave(*leaving.family(), leaving.family_place());
+  if (moved != kNone) boards_.payload(moved).set_family(leaving.family(), leaving.family_place());
+}
+
+// Empties a board at once, as readers see it. A save that needs the old entries takes them over.
 void Engine::empty(uint32_t number, std::vector<uint32_t>& orphans) {
   const Changing changing(*this);
   Board& board = boards_.payload(number);
@@ -350,16 +384,16 @@ void Engine::empty(uint32_t number, std::vector<uint32_t>& orphans) {
   dismantle(std::move(capture));
 }
 
-// A little at a time, though nobody sees it any more.
+// Dismantles an abandoned tree in small steps.
 void Engine::dismantle(Board& board, std::vector<uint32_t>& orphans) {
   const auto gone = [&](uint32_t player) {
     if (players_.release(player)) orphans.push_back(player);
   };
   const std::unique_ptr<Tree> tree = board.clear(memory_, gone);
-  while (tree != nullptr && tree->dismantle(kLeavesPerBreath, gone)) lock_.breathe();
+  while (tree != nullptr && tree->dismantle(kLeavesPerYield, gone)) lock_.yield_to_readers();
 }
 
-// Forgets boards that are empty, and those of the players who stand nowhere.
+// Forgets empty boards, and players without an entry.
 void Engine::forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& orphans) {
   if (boards.empty() && orphans.empty()) return;
   std::sort(orphans.begin(), orphans.end());
@@ -367,6 +401,7 @@ void Engine::forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& 
   const Changing changing(*this);
   for (const uint32_t board : boards) {
     std::unique_ptr<Capture> capture = take_capture(board);
+    leave_family(board);
     if (saving_ != nullptr && saving_->keeps_board(board)) {
       if (capture != nullptr) saving_->seal_capture(board, capture);
       boards_.unlist(board);
@@ -374,7 +409,7 @@ void Engine::forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& 
       boards_.forget(board);
     }
     dismantle(std::move(capture));
-    lock_.breathe();
+    lock_.yield_to_readers();
   }
   for (const uint32_t player : orphans) {
     if (players_.references(player) > 0) continue;
@@ -383,7 +418,7 @@ void Engine::forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& 
     } else {
       players_.forget(player);
     }
-    lock_.breathe();
+    lock_.yield_to_readers();
   }
 }
 

@@ -1,7 +1,7 @@
-// The engine for Python: the only file that knows of both.
+// The Python bindings of the engine: only the bindings know Python.
 //
-// Arguments are copied out of Python objects first (bindings_arguments.hpp), answers out of the engine before objects
-// are made of them (bindings_answers.hpp): neither lock is held for the other's work.
+// Arguments are copied from Python objects first (bindings_arguments.hpp), answers from the engine before they become
+// objects (bindings_answers.hpp): neither the interpreter's lock nor the engine's is held during the other's work.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -9,14 +9,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <mutex>
-#include <random>
 #include <shared_mutex>
-#include <system_error>
 
 #include "bindings_answers.hpp"
 #include "bindings_arguments.hpp"
+#include "bindings_errors.hpp"
 #include "engine.hpp"
 
 namespace nb = nanobind;
@@ -25,14 +23,8 @@ using namespace nb::literals;
 namespace rankd {
 namespace {
 
-// Reads of more lines than this let other Python threads run meanwhile.
+// Reads of more lines than this release the interpreter's lock.
 constexpr size_t kShortRead = 128;
-
-HashKey random_key() {
-  std::random_device device;
-  const auto word = [&] { return uint64_t{device()} << 32 | device(); };
-  return {word(), word()};
-}
 
 // ------------------------------------------------------------------------------------------------------ the class
 
@@ -77,7 +69,7 @@ class PyEngine {
       applied = engine_.apply(batch);
     }
     const bool ranked = batch.ranks && applied.verdict == Verdict::applied;
-    return told(engine_, [&] {
+    return answer_or_break(engine_, [&] {
       return nb::make_tuple(static_cast<int>(applied.verdict), applied.position.epoch, applied.position.sequence,
                             column_of(applied.flags, "B"), column_of(applied.old_score, "q"),
                             column_of(applied.new_score, "q"),
@@ -100,7 +92,7 @@ class PyEngine {
     }
     if (applied.verdict != Verdict::applied) return answers_.verdicts[static_cast<size_t>(applied.verdict)];
     const uint8_t flags = applied.flags[0];
-    return told(engine_, [&] {
+    return answer_or_break(engine_, [&] {
       return make_named(answers_.change, (flags & kSet) != 0, whole_if((flags & kWasPresent) != 0, applied.old_score[0]),
                         whole_if((flags & kIsPresent) != 0, applied.new_score[0]),
                         whole_if(applied.rank_before[0] != kRankAbsent, applied.rank_before[0]),
@@ -126,6 +118,30 @@ class PyEngine {
     nb::list list;
     for (const std::string& name : names) list.append(str_of(name));
     return nb::make_tuple(list, cursor >= Engine::kNamesEnd ? nb::none() : nb::object(nb::int_(cursor)));
+  }
+
+  nb::tuple drop_family(std::string_view prefix, uint32_t most) {
+    const std::string copy(prefix);
+    Engine::Dropped dropped;
+    {
+      const nb::gil_scoped_release others;
+      dropped = engine_.drop_family(copy, most);
+    }
+    return nb::make_tuple(dropped.boards, dropped.entries);
+  }
+
+  nb::tuple scopes(std::string_view prefix, std::optional<std::string> player, uint64_t place, uint32_t most) const {
+    std::vector<std::string> found;
+    reading([&] { found = engine_.read_scopes(prefix, player, place, most); }, most);
+    nb::list list;
+    for (const std::string& scope : found) list.append(str_of(scope));
+    return nb::make_tuple(list, next_place(place));
+  }
+
+  nb::tuple family(std::string_view prefix, uint64_t place, uint32_t most) const {
+    Engine::FamilySum sum;
+    reading([&] { sum = engine_.read_family(prefix, place, most); }, most);
+    return nb::make_tuple(sum.boards, sum.entries, sum.digest.low, sum.digest.high, next_place(place));
   }
 
   uint64_t total(std::string_view name) const {
@@ -369,7 +385,11 @@ class PyEngine {
   }
 
  private:
-  // Runs a read under the shared lock. It never waits, nor works for long, while it keeps other Python threads out.
+  static nb::object next_place(uint64_t place) {
+    return place == Engine::kFamilyEnd ? nb::none() : nb::object(nb::int_(place));
+  }
+
+  // Runs a read under the shared lock. It never waits or works for long while it holds the interpreter's lock.
   template <class Read>
   void reading(Read read, size_t lines = 1) const {
     if (lines <= kShortRead && engine_.lock().try_lock_shared()) {
@@ -389,39 +409,12 @@ class PyEngine {
   TakenTable one_table_;  // of the last apply_one
 };
 
-void raise(const char* name, nb::tuple arguments) {
-  const nb::object type = nb::module_::import_("rankd.errors").attr(name);
-  const nb::object error = type(*arguments);
-  PyErr_SetObject(type.ptr(), error.ptr());
-}
-
-void translate(const std::exception_ptr& thrown, void*) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const MalformedBatch& error) {
-    raise("MalformedBatch", nb::make_tuple(error.row < 0 ? nb::none() : nb::object(nb::int_(error.row)), error.what()));
-  } catch (const EngineBroken& error) {
-    raise("EngineBroken", nb::make_tuple(error.what()));
-  } catch (const SaveUnderWay& error) {
-    raise("SaveUnderWay", nb::make_tuple(error.what()));
-  } catch (const SaveInterrupted& error) {
-    raise("SaveInterrupted", nb::make_tuple(error.what()));
-  } catch (const SnapshotDamaged& error) {
-    raise("SnapshotDamaged", nb::make_tuple(error.what()));
-  } catch (const SnapshotNewer& error) {
-    raise("SnapshotNewer", nb::make_tuple(error.what()));
-  } catch (const std::system_error& error) {
-    errno = error.code().value();
-    PyErr_SetFromErrno(PyExc_OSError);
-  }
-}
-
 }  // namespace
 }  // namespace rankd
 
 NB_MODULE(_engine, module) {
   using rankd::PyEngine;
-  nb::set_leak_warnings(false);  // a store that is alive when the interpreter ends is no mistake
+  nb::set_leak_warnings(false);  // a store may live until the interpreter ends
   nb::register_exception_translator(rankd::translate);
   module.doc() = "The native ranking engine; use rankd.projection.engine.";
   nb::class_<PyEngine>(module, "Engine", "Any number of boards over one set of players.")
@@ -445,6 +438,16 @@ NB_MODULE(_engine, module) {
            nb::sig("def position(self, partition: int) -> tuple[int, int]"))
       .def("names", &PyEngine::names, "cursor"_a, "most"_a,
            nb::sig("def names(self, cursor: int, most: int) -> tuple[list[str], int | None]"))
+      .def("drop_family", &PyEngine::drop_family, "prefix"_a, "most"_a,
+           nb::sig("def drop_family(self, prefix: str, most: int) -> tuple[int, int]"),
+           "Drops some of the boards whose names begin so; returns how many, and how many stood in them.")
+      .def("scopes", &PyEngine::scopes, "prefix"_a, "player"_a.none(), "place"_a, "most"_a,
+           nb::sig("def scopes(self, prefix: str, player: str | None, place: int, most: int) "
+                   "-> tuple[list[str], int | None]"),
+           "The rests of names that begin so, of all boards or of those a player stands in, from a place on.")
+      .def("family", &PyEngine::family, "prefix"_a, "place"_a, "most"_a,
+           nb::sig("def family(self, prefix: str, place: int, most: int) -> tuple[int, int, int, int, int | None]"),
+           "Boards, entries, and the sum of digests (low, high) of some of them, and the place to go on from.")
       .def("total", &PyEngine::total, "name"_a)
       .def("score", &PyEngine::score, "name"_a, "player"_a, nb::sig("def score(self, name: str, player: str) -> typing.Any"))
       .def("scores", &PyEngine::scores, "name"_a, "players"_a,

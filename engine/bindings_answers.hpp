@@ -1,4 +1,4 @@
-// The engine's answers as Python wants them; included by bindings.cpp only.
+// Converts the engine's answers to Python objects; included by bindings.cpp only.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,7 +26,7 @@ nb::object column_of(const std::vector<Item>& items, const char* format) {
   if (!bytes.is_valid()) nb::raise_python_error();
   if (size > 0) {
     char* room = PyBytes_AS_STRING(bytes.ptr());
-    const nb::gil_scoped_release others;  // nobody knows the object yet
+    const nb::gil_scoped_release others;  // no other thread has the object yet
     std::memcpy(room, items.data(), size);
   }
   nb::object view = nb::steal(PyMemoryView_FromObject(bytes.ptr()));
@@ -42,7 +42,7 @@ nb::object make(nb::handle type, const Arguments&... arguments) {
   return made;
 }
 
-// The same for a named tuple, past the Python function that its class would call.
+// The same for a named tuple, without calling its Python constructor.
 template <class... Arguments>
 nb::object make_named(nb::handle type, const Arguments&... arguments) {
   const nb::object values = nb::steal(PyTuple_Pack(1, nb::make_tuple(arguments...).ptr()));
@@ -52,9 +52,10 @@ nb::object make_named(nb::handle type, const Arguments&... arguments) {
   return made;
 }
 
-// What was applied, told. A caller who gets an error in place of the answer must not find the batch applied.
+// Converts the answer of an applied batch. If that fails, the engine is marked as broken: a caller that gets an error
+// must not go on with an engine that has applied the batch.
 template <class Answer>
-auto told(Engine& engine, Answer answer) {
+auto answer_or_break(Engine& engine, Answer answer) {
   try {
     return answer();
   } catch (...) {
@@ -65,11 +66,11 @@ auto told(Engine& engine, Answer answer) {
 
 inline int64_t place_of(uint32_t captured) { return captured == Capture::kNowhere ? -1 : int64_t{captured}; }
 
-// What is kept of many players, as columns.
+// The kept scores of many players, as columns.
 struct KeptColumns {
   std::vector<int64_t> score;
   std::vector<int64_t> tie;
-  std::vector<uint8_t> gone;  // 1: not there
+  std::vector<uint8_t> gone;  // 1: absent
 
   void take(const std::vector<std::optional<Kept>>& found) {
     score.reserve(found.size());
@@ -87,7 +88,7 @@ inline nb::object whole(uint64_t number) { return nb::steal(PyLong_FromUnsignedL
 inline nb::object signed_whole(int64_t number) { return nb::steal(PyLong_FromLongLong(number)); }
 inline nb::object whole_if(bool present, int64_t number) { return present ? signed_whole(number) : nb::none(); }
 
-// Python's classes, and the objects that are made of them.
+// The Python classes of the answers, and how to construct them.
 struct Answers {
   nb::object entry;
   nb::object standing;

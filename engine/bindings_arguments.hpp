@@ -1,6 +1,7 @@
-// Python arguments as the engine wants them; included by bindings.cpp only.
+// Converts Python arguments for the engine; included by bindings.cpp only.
 //
-// Everything is copied: then the work runs without the interpreter's lock and nobody can change a column under it.
+// Arguments are copied, so that the work runs without the interpreter's lock and no thread can change a column
+// meanwhile.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,11 +18,11 @@ namespace rankd {
 
 namespace nb = nanobind;
 
-// How many ids are taken between two chances for other Python threads.
+// How many ids are converted before other Python threads get a turn.
 inline constexpr Py_ssize_t kIdsPerTurn = 8192;
 inline constexpr Py_ssize_t kIdsAhead = 16;
-// Gives the interpreter to whoever waits for it. A thread that takes it back at once is faster than the one it woke, so
-// it stays away for as long as waking takes.
+// Yields the interpreter to a waiting thread. A thread that reacquires it at once wins against the one it has just
+// woken, so this one sleeps for about the time of a wake-up.
 inline void let_others_run() {
   const nb::gil_scoped_release others;
   std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -48,8 +49,8 @@ struct BadId {
   std::string problem;
 };
 
-// Takes ids out of a list or tuple. Ids that can never be a player's end up empty when `bad` is null, else the first
-// is reported there.
+// Converts the ids of a list or tuple. The first invalid id is reported in `bad`; if that is null, invalid ids become
+// empty.
 inline void take_ids(nb::handle sequence, const Engine& engine, Ids& ids, BadId* bad) {
   nb::object fast = nb::steal(PySequence_Fast(sequence.ptr(), "players must be a sequence of str"));
   if (!fast.is_valid()) nb::raise_python_error();
@@ -101,7 +102,7 @@ void take_column(nb::handle column, const char* name, const char* letters, std::
                     std::string_view(letters).find(format[0]) != std::string_view::npos;
   if (fits) {
     const auto* data = static_cast<const Item*>(view.buf);
-    const nb::gil_scoped_release others;  // the view keeps the buffer in its place
+    const nb::gil_scoped_release others;  // the view pins the buffer
     items.assign(data, data + view.len / static_cast<Py_ssize_t>(sizeof(Item)));
   }
   PyBuffer_Release(&view);
@@ -158,8 +159,8 @@ inline Batch::Instance take_instance(nb::handle item, size_t index) {
   return instance;
 }
 
-// The instances of a list as the engine wants them; the same list again is not looked at again. Whoever gives a list
-// does not change it afterwards.
+// The converted instances of a list, cached by the list's identity. So the caller must not change a list after passing
+// it.
 class TakenTable {
  public:
   const std::vector<Batch::Instance>& take(const nb::list& list) {

@@ -22,7 +22,7 @@ struct Block {
 
   uint64_t tie(uint32_t i) const { return uint64_t{tie_high[i]} << 32 | tie_low[i]; }
   Key key(uint32_t i) const { return {score[i], tie(i)}; }
-  // As leaves have them too.
+  // Leaves have the same accessors.
   uint64_t score_at(uint32_t i) const { return score[i]; }
   uint64_t tie_at(uint32_t i) const { return tie(i); }
   uint32_t player_at(uint32_t i) const { return player[i]; }
@@ -57,8 +57,8 @@ inline Block block_at(std::byte* memory, uint32_t capacity) {
   return {score, player, tie_low, reinterpret_cast<uint16_t*>(tie_low + capacity)};
 }
 
-// How many of `count` ascending words are < bound. The outcome of each step is unpredictable, hence arithmetic in place
-// of branches; compilers turn a conditional back into one.
+// How many of `count` ascending words are < bound. Each comparison is unpredictable, so this uses arithmetic in place
+// of branches; compilers would turn a conditional expression back into a branch.
 inline uint32_t count_less(const uint64_t* words, uint32_t count, uint64_t bound) {
   const uint64_t* base = words;
   while (count > 1) {
@@ -73,13 +73,13 @@ inline uint32_t count_less(const Block& block, uint32_t from, uint32_t count, ui
   return count_less(block.score + from, count, bound);
 }
 
-// How many entries from one on have this score, where none has a better one.
+// How many entries from `from` on have this score, given that none of them has a better one.
 template <class Entries>
 uint32_t count_equal(const Entries& entries, uint32_t from, uint32_t count, uint64_t score) {
   return score == ~uint64_t{0} ? count : count_less(entries, from, count, score + 1);
 }
 
-// The index of a number that is among `count`, or `count`.
+// The index of `wanted` among `count` numbers; `count` if it is absent.
 inline uint32_t index_of(const uint32_t* numbers, uint32_t count, uint32_t wanted) {
   uint32_t i = 0;
 #ifdef __SSE2__
@@ -105,12 +105,12 @@ inline uint32_t index_of(const uint8_t* numbers, uint32_t count, uint8_t wanted)
   return found == nullptr ? count : static_cast<uint32_t>(static_cast<const uint8_t*>(found) - numbers);
 }
 
-// A place in the order that need not be taken. Entries with an equal score and tie stand before it if
-// `stands_before(player)` says so; entries with an equal score only, if `tie` is used.
+// A position in the standing order, whether or not an entry is there. Entries with an equal score and tie stand before
+// it if `stands_before(player)` says so; entries with an equal score only, if `tie` is used.
 //
 //   NewEntry    before a player's own place, by id: where to insert
-//   BehindEntry behind it: where to read on
-//   BehindTies  behind all with this score and tie: where a newcomer stands, last by id
+//   BehindEntry behind it: where a read continues
+//   BehindTies  behind all with this score and tie: the place of a new player, last by id
 //   AtScore     before all with this score
 template <class Names>
 struct NewEntry {

@@ -50,17 +50,17 @@ uint64_t Board::rank(const BoardMemory& memory, Spot spot, Ranking ranking) cons
 }
 
 void Board::put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& old,
-                const Kept& kept, const Way& way) {
+                const Kept& kept, const InsertHint& hint) {
   const Key key = key_of(direction_, kept);
   if (spot.leaf != kNone) digest_ -= entry_digest(old.score, old.tie, id);
   digest_ += entry_digest(kept.score, kept.tie, id);
 
   if (tree_) {
     if (spot.leaf == kNone) {
-      tree_->insert(key, player, id, way);
+      tree_->insert(key, player, id, hint);
       ++size_;
     } else {
-      tree_->move(spot, key, id, way);
+      tree_->move(spot, key, id, hint);
     }
     return;
   }

@@ -1,6 +1,6 @@
 // One instance's standings: a single sorted block while small, a tree when large.
 //
-// A block needs no map: its few players are found by looking. So ten million boards of thirty players cost little more
+// A block needs no map: its few players are found by a scan. So ten million boards of thirty players cost little more
 // than their entries.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "block.hpp"
+#include "families.hpp"
 #include "hash.hpp"
 #include "order.hpp"
 #include "tree.hpp"
@@ -23,7 +24,7 @@ inline constexpr uint32_t kBlockEntriesMax = kBlockCapacities.back();
 inline constexpr uint32_t kTreeEntriesLeast = kBlockEntriesMax / 2;  // below this a tree becomes a block again
 static_assert(kTreeEntriesLeast > kLeafEntries, "a tree has at least two leaves");
 
-// What boards share.
+// The memory that all boards share.
 struct BoardMemory {
   BoardMemory(Regions& regions, const Players& players) : players(players), trees(regions, players) {
     for (size_t i = 0; i < kBlockCapacities.size(); ++i) {
@@ -52,15 +53,25 @@ class Board {
   const Digest& digest() const { return digest_; }
   const Tree* tree() const { return tree_.get(); }
 
-  // Only while nobody stands in it.
+  // Only while the board is empty.
   void set_direction(Direction direction) { direction_ = direction; }
 
-  // Whether the engine keeps a capture of it.
+  // The family of the board, null for none, and the board's index in it.
+  Family* family() const { return family_; }
+  uint32_t family_place() const { return family_place_; }
+  void set_family(Family* family, uint32_t place) {
+    family_ = family;
+    family_place_ = place;
+  }
+
+  // Whether the engine has a capture of it.
   bool is_captured() const { return is_captured_; }
   void set_captured(bool is_captured) { is_captured_ = is_captured; }
 
+  // Fetches what `locate` reads of a small board.
+  void prefetch(const BoardMemory& memory) const;
   Spot locate(const BoardMemory& memory, uint32_t player) const;
-  // Calls found(index, spot) for each of the players who is here, overlapping the waits for memory.
+  // Calls found(index, spot) for each of the players that has an entry, overlapping the memory accesses.
   template <class Found>
   void locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const;
   Key key(const BoardMemory& memory, Spot spot) const;
@@ -69,7 +80,7 @@ class Board {
   Spot at(uint64_t place) const { return tree_ ? tree_->at(place) : Spot{0, static_cast<uint32_t>(place)}; }
   Spot next(Spot spot) const;
   uint64_t place(Spot spot) const { return tree_ ? tree_->place(spot) : spot.index; }
-  // From the entry at the spot on; the next run begins at `behind`, which is nowhere at the end.
+  // The run of entries from the spot on; `behind` becomes the start of the next run, nowhere at the end.
   Run run(const BoardMemory& memory, Spot spot, Spot& behind) const;
 
   // How many stand before, and how many distinct scores; for an entry's own spot, `distinct` is its dense rank.
@@ -80,20 +91,21 @@ class Board {
   uint64_t better(const BoardMemory& memory, Spot spot, uint64_t place) const;
   uint64_t rank(const BoardMemory& memory, Spot spot, Ranking ranking) const;
 
-  // `spot` is where the player is now, with `old`, or nowhere; `way` may lead to where it will be.
+  // Sets a player's entry. `spot` is the current entry, which has `old`, or nowhere; `hint` may say where the new one
+  // goes.
   void put(BoardMemory& memory, Spot spot, uint32_t player, std::string_view id, const Kept& old, const Kept& kept,
-           const Way& way = {});
+           const InsertHint& hint = {});
   void take(BoardMemory& memory, Spot spot, std::string_view id);
 
-  // Empties the board at once. A tree is handed over, to be dismantled a little at a time; otherwise `gone(player)` is
-  // called for each entry.
+  // Empties the board at once. Returns its tree, to be dismantled in small steps; without one, calls `gone(player)` for
+  // each entry.
   template <class Gone>
   std::unique_ptr<Tree> clear(BoardMemory& memory, Gone gone);
   // Gives all entries to an empty board.
   void hand_over(Board& other);
 
   // Fills an empty board in standing order with `count` entries from next() -> LoadedEntry. Returns whether all players
-  // were different; if not, the board can only be thrown away.
+  // were different; if not, the board must be discarded.
   template <class Next>
   bool load(BoardMemory& memory, uint32_t count, uint32_t players_end, Next next);
 
@@ -113,13 +125,15 @@ class Board {
 
   Digest digest_;
   std::unique_ptr<Tree> tree_;
+  Family* family_ = nullptr;
   uint32_t block_ = kNone;
   uint32_t size_ = 0;
+  uint32_t family_place_ = 0;
   Direction direction_;
   uint8_t block_kind_ = 0;
   bool is_captured_ = false;
 };
-static_assert(sizeof(Board) <= 40);
+static_assert(sizeof(Board) <= 48);
 
 inline uint32_t block_kind_for(uint32_t entries) {
   uint32_t kind = 0;
@@ -131,6 +145,13 @@ inline Before before_in_block(const Block& block, uint32_t end) {
   return {end, end == 0 ? 0 : 1 + uint64_t{score_changes(block, end)}};
 }
 
+inline void Board::prefetch(const BoardMemory& memory) const {
+  constexpr uint32_t kPlayersPerLine = 64 / sizeof(uint32_t);
+  if (block_ == kNone) return;
+  const Block small = block(memory);
+  for (uint32_t i = 0; i < size_; i += kPlayersPerLine) __builtin_prefetch(small.player + i);
+}
+
 template <class Found>
 void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const {
   if (tree_ == nullptr) {
@@ -140,22 +161,22 @@ void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& 
     }
     return;
   }
-  constexpr size_t kTogether = 8;
+  constexpr size_t kGroupItems = 8;
   const size_t count = players.size();
   std::vector<Spot> spots(count);
-  Together<kTogether> maps(count);
-  Together<kTogether> leaves(count);
-  Together<kTogether> parents(count);
-  staggered<kTogether>(
-      count, [&](size_t i) { maps.ask(players[i] == kNone ? nullptr : tree_->map_line(players[i])); },
+  PrefetchGroup<kGroupItems> maps(count);
+  PrefetchGroup<kGroupItems> leaves(count);
+  PrefetchGroup<kGroupItems> parents(count);
+  staggered<kGroupItems>(
+      count, [&](size_t i) { maps.add(players[i] == kNone ? nullptr : tree_->map_line(players[i])); },
       [&](size_t i) {
         if (players[i] != kNone) spots[i] = tree_->likely_spot(players[i]);
-        leaves.ask(tree_->leaf_line(spots[i]));
+        leaves.add(tree_->leaf_line(spots[i]));
       },
       [&](size_t i) { tree_->prefetch_entry(spots[i]); },
       [&](size_t i) {
         if (spots[i].leaf != kNone) spots[i] = tree_->locate(players[i]);
-        parents.ask(tree_->parent_line(spots[i]));
+        parents.add(tree_->parent_line(spots[i]));
       },
       [&](size_t i) { tree_->prefetch_place(spots[i]); },
       [&](size_t i) {

@@ -1,7 +1,7 @@
-// The places of one instant: for each player of a board, where they stood.
+// The places of a board's players at one instant.
 //
-// A place lasts as long as its entry: whoever is taken out of the board has none when they come back. So a player's
-// number that is used again never shows another's place.
+// A place is dropped with its entry: a player who is removed and comes back has none. So a reused player number never
+// shows the place of another player.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,9 @@ class Capture {
     if (place != kNone) places_.erase(page_tag(player), place);
   }
 
-  // Gives some of the players of a map a place, which has yet to be set; returns whether that was all of them.
+  // Adds some of a map's players, with places yet to be set; returns whether all were added.
   bool add_some(const TagTable<true>& map, uint32_t most) { return places_.copy_some(map, most); }
-  // Gives memory back a little at a time; returns whether that was all.
+  // Releases memory in small steps; returns whether none is left.
   bool clear_some(uint32_t most) { return places_.clear_some(most); }
 
   // For loads of `entries` out of players below `players_end`: call add for each, then settle.

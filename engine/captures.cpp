@@ -1,4 +1,4 @@
-// Places of an instant: remembered, asked for, forgotten.
+// Captures: the places of one instant are stored, read and dropped.
 #include <new>
 
 #include "engine.hpp"
@@ -8,7 +8,7 @@ namespace rankd {
 namespace {
 
 constexpr uint32_t kSegmentsPerTurn = 16;
-constexpr uint32_t kSegmentsPerBreath = 8;
+constexpr uint32_t kSegmentsPerYield = 8;
 
 }  // namespace
 
@@ -60,9 +60,9 @@ void Engine::forget_capture(std::string_view name) {
   dismantle(std::move(old));
 }
 
-// Memory is taken while readers are kept out, a little at a time; nobody but the writer sees what is written into it.
+// Memory is allocated in small steps while readers are excluded; only the writer accesses it until it is complete.
 void Engine::fill_capture(const Board& board, std::unique_ptr<Capture>& capture) {
-  // Memory that runs out here cuts no change off: nothing has changed yet.
+  // Running out of memory here interrupts no change: nothing has changed yet.
   const auto take_memory = [&](auto take) {
     bool is_out = false;
     regions_.prepare();
@@ -111,7 +111,7 @@ std::unique_ptr<Capture> Engine::take_capture(uint32_t number) {
 }
 
 void Engine::dismantle(std::unique_ptr<Capture> capture) {
-  while (capture != nullptr && !capture->clear_some(kSegmentsPerBreath)) lock_.breathe();
+  while (capture != nullptr && !capture->clear_some(kSegmentsPerYield)) lock_.yield_to_readers();
 }
 
 }  // namespace rankd

@@ -1,14 +1,14 @@
 // The ranking engine: any number of boards over one set of players.
 //
-//   apply.cpp            batches in
-//   lane.cpp             the rows of one, applied; second_thread.hpp: by two threads
-//   read.cpp             ranks out
-//   captures.cpp         places of an instant
-//   snapshot_write.cpp   the whole engine to a file, while batches go on (saving.hpp)
-//   snapshot_read.cpp    and back
+//   apply.cpp            applies batches
+//   batch_worker.cpp     applies the rows of a batch, in one thread or two (second_thread.hpp)
+//   read.cpp             reads ranks
+//   captures.cpp         captures the places of an instant
+//   snapshot_write.cpp   writes the whole engine to a file, while batches go on (saving.hpp)
+//   snapshot_read.cpp    loads such a file
 //
-// Threads: any. One writer works at a time; it excludes readers for at most a turn (lock.hpp). What a method named
-// `read_…` does not do is take the lock: the caller holds it, so that bindings can choose how to wait.
+// Threads: any. One writer works at a time; it excludes readers for at most a turn (lock.hpp). Methods named
+// `read_…` do not take the lock: the caller holds it, so that the bindings can choose how to wait.
 #pragma once
 
 #include <atomic>
@@ -46,14 +46,14 @@ inline constexpr int64_t kRankAbsent = -1;
 inline constexpr size_t kPlayerBytesMax = 128;
 inline constexpr size_t kBoardNameBytesMax = Interner<Board>::kLengthMax;
 
-// A batch that contradicts itself; `row` is −1 when it is the batch as a whole.
+// An invalid batch; `row` is −1 when the error concerns the whole batch.
 class MalformedBatch : public std::runtime_error {
  public:
   MalformedBatch(int64_t row, const std::string& problem) : std::runtime_error(problem), row(row) {}
   int64_t row;
 };
 
-// Memory ran out in the middle of a change: what is in the engine can no longer be trusted.
+// Memory ran out in the middle of a change, so the engine's state is inconsistent.
 class EngineBroken : public std::runtime_error {
  public:
   EngineBroken() : std::runtime_error("memory ran out in the middle of a batch; load the last snapshot") {}
@@ -82,7 +82,7 @@ struct Ids {
   }
 };
 
-// Columns are borrowed; a null one means what src/rankd/projection/port.py says of one that is left out.
+// Columns are borrowed; a null one has the default of src/rankd/projection/port.py.
 struct Batch {
   struct Instance {
     std::string_view name;
@@ -101,7 +101,7 @@ struct Batch {
   uint64_t after = 0;
   uint64_t upto = 0;
   std::optional<Ranking> ranks;
-  size_t ranked_rows = SIZE_MAX;  // the ranks of so many rows are wanted, from the first
+  size_t ranked_rows = SIZE_MAX;  // the number of rows, from the first, whose ranks the caller wants
 };
 
 struct Applied {
@@ -114,7 +114,7 @@ struct Applied {
   std::vector<int64_t> rank_after;
 };
 
-// Answers are copied out of the engine, so that the lock is not held while somebody turns them into objects.
+// Answers are copied out of the engine, so that the lock is not held while the bindings make objects of them.
 struct Line {
   uint64_t rank = 0;
   Kept kept;
@@ -167,7 +167,7 @@ struct MemoryUse {
   size_t total() const { return players + boards + entries + maps + captures + saving + idle; }
 };
 
-// A save that has begun: it will show the engine as it was then.
+// A begun save: it will contain the engine's state at its beginning.
 struct SaveBegun {
   uint64_t number = 0;
   Positions positions;
@@ -180,34 +180,39 @@ class Engine {
   ~Engine();
 
   TurnLock& lock() const { return lock_; }
-  // Throws when an earlier change was cut off; every call does so first.
+  // Throws EngineBroken after an interrupted change; every call begins with it.
   void refuse_if_broken() const {
     if (broken_.load(std::memory_order_relaxed)) throw EngineBroken();
   }
-  // For a caller who cannot hear what a change came to, and so cannot go on from it.
+  // Marks the engine as broken: for a caller that could not get the answer to a change.
   void give_up() { broken_.store(true, std::memory_order_relaxed); }
   uint64_t hash(std::string_view id) const { return players_.hash(id); }
 
   // Writers; they take the lock themselves.
   Applied apply(const Batch& batch);
   bool drop(std::string_view name);
-  // These two only keep other writers out: readers go on, however long it takes.
+  // Drops up to `most` boards of a family; returns their number, 0 when none are left, and the number of their entries.
+  struct Dropped {
+    uint64_t boards = 0;
+    uint64_t entries = 0;
+  };
+  Dropped drop_family(std::string_view prefix, uint32_t most);
+  // These two exclude other writers only; readers go on.
   void capture(std::string_view name);
   // Throws std::logic_error naming the first invariant that does not hold.
   void check() const;
   void forget_capture(std::string_view name);
 
-  // A save begins at an instant and is written later, or abandoned; other writers go on meanwhile. What it remembers of
-  // their changes takes at most `undo_bytes_max`, by default a quarter of what the engine holds, or 256 MiB if that is
-  // more. Throws SaveUnderWay when another has begun and not ended.
+  // A save begins at an instant and is written later, or abandoned; other writers go on meanwhile. The records of their
+  // changes take at most `undo_bytes_max`, by default a quarter of the engine's memory, or 256 MiB if that is more.
+  // Throws SaveUnderWay when another has begun and not ended.
   SaveBegun begin_save(std::optional<size_t> undo_bytes_max = {});
-  // Ends the save, whatever comes of it. Throws SaveInterrupted when it cannot be finished, std::system_error from the
-  // file. `pause` is called again and again while the save holds no lock.
+  // Writes the save and ends it, also on failure. Throws SaveInterrupted when it cannot be finished, std::system_error
+  // from the file. `pause` is called regularly while the save holds no lock.
   void write_save(uint64_t number, int file, const std::function<void()>& pause = {});
-  // Makes write_save give up if it is at work; no matter if the save has ended.
+  // Makes a running write_save stop; does nothing if the save has ended.
   void abandon_save(uint64_t number);
-  void save(int file) { write_save(begin_save().number, file); }
-  // Only into an engine nobody else knows yet.
+  // Only into a new engine that no other thread uses.
   void load(int file);
 
   // Readers; the caller holds the lock. An empty answer is that of an empty board.
@@ -216,6 +221,18 @@ class Engine {
   // Begin with cursor 0; at the end it is kNamesEnd.
   static constexpr uint64_t kNamesEnd = Interner<Board>::kEnd;
   std::vector<std::string> read_names(uint64_t& cursor, uint32_t most) const;
+  // Visit up to `most` boards of a family from `place` on, and advance `place`, to kFamilyEnd at the end. Boards that
+  // are added or removed between two calls change the places of others.
+  static constexpr uint64_t kFamilyEnd = UINT64_MAX;
+  // The scopes: the part of each board's name behind the prefix; of all boards, or of those with an entry of a player.
+  std::vector<std::string> read_scopes(std::string_view prefix, const std::optional<std::string>& id, uint64_t& place,
+                                       uint32_t most) const;
+  struct FamilySum {
+    uint64_t boards = 0;
+    uint64_t entries = 0;
+    Digest digest;  // the sum of theirs
+  };
+  FamilySum read_family(std::string_view prefix, uint64_t& place, uint32_t most) const;
   std::optional<Kept> read_score(const Board* board, std::string_view id) const;
   std::vector<std::optional<Kept>> read_scores(const Board* board, const Ids& ids) const;
   Standing read_rank(const Board* board, std::string_view id, Ranking ranking) const;
@@ -235,8 +252,8 @@ class Engine {
   MemoryUse read_memory() const;
 
  private:
-  // Keeps readers out while something changes. A change that an exception cuts off breaks the engine, before any reader
-  // can see it.
+  // Excludes readers during a change. An exception during the change breaks the engine, before any reader can see the
+  // incomplete change.
   class Changing {
    public:
     explicit Changing(Engine& engine) : engine_(engine), exceptions_(std::uncaught_exceptions()) {
@@ -256,7 +273,7 @@ class Engine {
   };
 
   friend class Application;
-  friend class Lane;
+  friend class BatchWorker;
   friend class SnapshotWriter;
   friend class SnapshotReader;
 
@@ -267,16 +284,20 @@ class Engine {
   void add_lines(const Board& board, uint64_t first_place, uint64_t count, Ranking ranking, Lines& lines) const;
   void empty(uint32_t number, std::vector<uint32_t>& orphans);
   void forget(const std::vector<uint32_t>& boards, std::vector<uint32_t>& orphans);
+  void join_family(uint32_t board);
+  void leave_family(uint32_t board);
+  template <class Visit>
+  void each_of_family(std::string_view prefix, uint64_t& place, uint32_t most, Visit visit) const;
   const Capture* capture_of(uint32_t number) const;
   void fill_capture(const Board& board, std::unique_ptr<Capture>& capture);
   void end_save();
-  // Whether readers want a processor that a second lane takes. A lane that loses its own inside the turn keeps them out
-  // until it has it back, and a system that shares processors evenly lets a reader who wakes up wait for milliseconds. A
-  // sanitizer should see batches shared nevertheless.
-  bool are_lanes_in_the_way() const {
-    return !kOneSlotPieces && (lock_.has_kept_long() || (lock_.was_read() && processors_ <= kLanes));
+  // Whether a second worker would take the processor that readers need. A worker that is preempted inside a turn
+  // excludes readers until it runs again, and a fair scheduler may delay a woken reader by milliseconds. Under a
+  // sanitizer batches are shared nevertheless, so that it sees both workers.
+  bool are_workers_in_the_way() const {
+    return !kOneSlotPieces && (lock_.has_kept_long() || (lock_.was_read() && processors_ <= kWorkers));
   }
-  // While readers are kept out.
+  // While readers are excluded.
   std::unique_ptr<Capture> take_capture(uint32_t number);
   void dismantle(Board& board, std::vector<uint32_t>& orphans);
   void dismantle(std::unique_ptr<Capture> capture);
@@ -289,15 +310,16 @@ class Engine {
   Players players_;
   BoardMemory memory_;
   Interner<Board> boards_;
+  Families families_;
   Positions positions_;
   SegmentPools capture_segments_;
   std::map<uint32_t, std::unique_ptr<Capture>> captures_;  // by board
   std::unique_ptr<Saving> saving_;
   uint64_t saves_begun_ = 0;
-  static constexpr unsigned kLanes = 2;
+  static constexpr unsigned kWorkers = 2;
   const unsigned processors_ = std::thread::hardware_concurrency();
   SecondThread second_;
-  uint32_t batches_alone_ = 0;  // to come, that are not shared
+  uint32_t batches_alone_ = 0;  // the number of next batches to apply without the second worker
 };
 
 }  // namespace rankd

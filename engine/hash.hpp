@@ -1,4 +1,4 @@
-// SipHash-1-3: keyed, so that nobody can choose ids that collide; portable, so that every backend computes the same
+// SipHash-1-3: keyed, so that no client can choose ids that collide; portable, so that every backend computes the same
 // digest (src/rankd/domain/digest.py states it).
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <string_view>
 
 namespace rankd {
@@ -13,7 +14,15 @@ namespace rankd {
 struct HashKey {
   uint64_t k0;
   uint64_t k1;
+  bool operator==(const HashKey&) const = default;
 };
+
+// A secret key: without it, no client can choose texts that share a hash.
+inline HashKey random_key() {
+  std::random_device device;
+  const auto word = [&] { return uint64_t{device()} << 32 | device(); };
+  return {word(), word()};
+}
 
 // A 128-bit sum: addition wraps, so entries can be taken out of a digest as they were put in.
 struct Digest {
@@ -50,7 +59,7 @@ class SipHash13 {
     v0_ ^= block;
   }
 
-  // Takes the last bytes of a message that is `total` bytes long; what was absorbed before were whole blocks.
+  // Absorbs the last bytes of a message of `total` bytes, after whole blocks.
   void absorb_tail(const char* bytes, size_t length, size_t total) {
     while (length >= 8) {
       absorb(load(bytes));

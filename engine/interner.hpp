@@ -1,10 +1,10 @@
 // Strings, each stored once and numbered: players, and the names of boards.
 //
-//   find: hash → TagTable → number → record → bytes. A record packs where the bytes are and how many references there
-//   are; what is referenced by nobody can be forgotten, and its number is used again. What is unlisted is no longer
-//   found, but keeps its number and its name until it is buried: for a save that still has to write it.
+//   find: hash → TagTable → number → record → bytes. A record packs the address of the bytes and a reference count. A
+//   string without references can be forgotten, and its number is reused. An unlisted string is no longer found, but
+//   keeps its number and its bytes until it is buried: for a save that has yet to write it.
 //
-// `Payload` stands beside the record: boards are found by name and live there.
+// `Payload` is stored beside the record: the boards are payloads of their names.
 #pragma once
 
 #include <atomic>
@@ -44,17 +44,17 @@ class Interner {
 
   uint64_t hash(std::string_view name) const { return hash_bytes(key_, name); }
   HashKey key() const { return key_; }
-  // Only while it is empty.
+  // Only while the interner is empty.
   void set_key(HashKey key) { key_ = key; }
   uint32_t size() const { return index_.size(); }
-  // Above every number there is now.
+  // One above the largest number in use.
   uint32_t numbers_end() const { return records_.ids_end(); }
 
   uint32_t find(uint64_t hash, std::string_view name) const {
     return index_.find(tag_of(hash), [&](uint32_t number) { return this->name(number) == name; });
   }
 
-  // `name` must not be there yet. It starts with no reference.
+  // `name` must be new. It starts with no reference.
   uint32_t add(uint64_t hash, std::string_view name) {
     const uint32_t number = records_.allocate();
     const uint32_t units = static_cast<uint32_t>((name.size() + sizeof(Length) + 7) / 8);
@@ -102,7 +102,7 @@ class Interner {
   // A count that reached its maximum stays there: such a player is never forgotten.
   // Returns whether it is the first reference.
   bool retain(uint32_t number) { return count_reference(number, 1) == 1; }
-  // Returns whether nobody refers to it any more.
+  // Returns whether it was the last reference.
   bool release(uint32_t number) { return count_reference(number, -1) == 0; }
   uint32_t references(uint32_t number) const { return static_cast<uint32_t>(place_of(number) & kReferenceMask); }
 
@@ -121,7 +121,7 @@ class Interner {
   void each(Visit visit) const {
     for (uint64_t next = 0; next != kEnd;) next = each_some(next, kNone, visit);
   }
-  // Visits some numbers and returns where to go on; begin at 0, end at kEnd. See TagTable::visit_some.
+  // Visits some numbers and returns the next cursor; begin at 0, end at kEnd. See TagTable::visit_some.
   static constexpr uint64_t kEnd = TagTable<false>::kTagsEnd;
   template <class Visit>
   uint64_t each_some(uint64_t from, uint32_t most, Visit visit) const {
@@ -143,8 +143,8 @@ class Interner {
  private:
   using Length = uint16_t;
   struct Record {
-    // Slot (32 bits), units of eight bytes (7 bits), references (25 bits). Lanes of a batch count references to the same
-    // player.
+    // Slot (32 bits), units of eight bytes (7 bits), references (25 bits). Workers of a batch count references to the
+    // same player.
     std::atomic<uint64_t> place;
     [[no_unique_address]] Payload payload;
   };
@@ -157,7 +157,7 @@ class Interner {
   static uint32_t units_of(uint64_t place) { return static_cast<uint32_t>(place >> kReferenceBits) & 0x7f; }
 
   uint64_t place_of(uint32_t number) const { return record(number).place.load(std::memory_order_relaxed); }
-  // Returns how many there are now.
+  // Returns the new count.
   uint64_t count_reference(uint32_t number, int64_t more) {
     std::atomic<uint64_t>& place = record(number).place;
     uint64_t before = place.load(std::memory_order_relaxed);

@@ -1,9 +1,9 @@
-// A leaf of a tree: entries that stay where they were put, and the order in which they stand.
+// A leaf of a tree: entries in fixed slots, and the order in which they stand.
 //
-// What happens most is that an entry moves, from one leaf to another that nobody touched lately: every line of memory
-// that it reads is a wait, and one that it changes is two. So an entry keeps its seat while others come and go. The map
-// of the tree knows the seat of each player; who leaves or comes changes a line of `order` and what is theirs. A search
-// reads scores only; what else an entry has lies together, for whoever wants all of it.
+// The most frequent operation moves an entry to a leaf that is not in the cache: each cache line it reads is a miss,
+// and each line it writes costs another transfer. So an entry keeps its slot while others are inserted and erased: the
+// tree's map knows each player's slot, and an insertion writes the entry's own lines and one line of `order`. A search
+// reads scores only; the other fields of an entry lie together.
 #pragma once
 
 #include <cstdint>
@@ -27,46 +27,46 @@ struct Leaf {
   uint32_t previous;
   uint32_t next;
   uint8_t size;
-  uint8_t slot_hint;            // where the parent had this child last time
+  uint8_t slot_hint;            // the slot in the parent when last seen
   bool has_repeats;             // whether the parent counts any here
-  uint8_t order[kLeafEntries];  // seats as their entries stand; from `size` on, those that are free
+  uint8_t order[kLeafEntries];  // slots in standing order; the free ones from `size` on
   uint64_t score[kLeafEntries];
   Rest rest[kLeafEntries];
   uint8_t unused[16];
 
-  // By seat.
-  uint32_t player(uint32_t seat) const { return rest[seat].player; }
-  uint64_t tie(uint32_t seat) const { return uint64_t{rest[seat].tie_high} << 32 | rest[seat].tie_low; }
-  Key key(uint32_t seat) const { return {score[seat], tie(seat)}; }
-  // As they stand.
+  // By slot.
+  uint32_t player(uint32_t slot) const { return rest[slot].player; }
+  uint64_t tie(uint32_t slot) const { return uint64_t{rest[slot].tie_high} << 32 | rest[slot].tie_low; }
+  Key key(uint32_t slot) const { return {score[slot], tie(slot)}; }
+  // By place in the standing order.
   uint64_t score_at(uint32_t at) const { return score[order[at]]; }
   uint64_t tie_at(uint32_t at) const { return tie(order[at]); }
   uint32_t player_at(uint32_t at) const { return player(order[at]); }
   Key key_at(uint32_t at) const { return key(order[at]); }
 
-  // Where the entry of a seat stands.
-  uint32_t place_of(uint32_t seat) const { return index_of(order, size, static_cast<uint8_t>(seat)); }
+  // The place of a slot's entry.
+  uint32_t place_of(uint32_t slot) const { return index_of(order, size, static_cast<uint8_t>(slot)); }
 
   void empty() {
     size = 0;
     has_repeats = false;
     std::iota(order, order + kLeafEntries, uint8_t{0});
   }
-  // Returns the seat.
+  // Returns the slot.
   uint32_t insert(uint32_t at, const Key& key, uint32_t number) {
-    const uint8_t seat = order[size];
+    const uint8_t slot = order[size];
     std::memmove(order + at + 1, order + at, size - at);
-    order[at] = seat;
+    order[at] = slot;
     ++size;
-    score[seat] = key.score;
-    rest[seat] = {number, static_cast<uint32_t>(key.tie), static_cast<uint16_t>(key.tie >> 32)};
-    return seat;
+    score[slot] = key.score;
+    rest[slot] = {number, static_cast<uint32_t>(key.tie), static_cast<uint16_t>(key.tie >> 32)};
+    return slot;
   }
   void erase(uint32_t at) {
-    const uint8_t seat = order[at];
+    const uint8_t slot = order[at];
     --size;
     std::memmove(order + at, order + at + 1, size - at);
-    order[size] = seat;  // whoever comes next has it: its lines are at hand
+    order[size] = slot;  // the next insertion takes it: its lines are in the cache
   }
 };
 static_assert(sizeof(Leaf) == 1024, "no leaf lies on two pages of memory");
@@ -81,7 +81,7 @@ inline uint32_t count_less(const Leaf& leaf, uint32_t from, uint32_t count, uint
   return low - from + static_cast<uint32_t>(count == 1 && leaf.score_at(low) < bound);
 }
 
-// Entries that stand one behind the other, of a leaf or of a small board's block.
+// Consecutive entries of a leaf or of a small board's block.
 class Run {
  public:
   Run(const Leaf& leaf, uint32_t first) : leaf_(&leaf), block_{}, first_(first), size_(leaf.size - first) {}

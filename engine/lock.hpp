@@ -1,13 +1,13 @@
-// Readers share, one writer excludes; nobody waits for more than one turn of the others.
+// A readers-writer lock: no thread waits longer than one turn of the others.
 //
-// A writer with much to do calls breathe() between two events: it lets waiting readers in when they have waited for
-// long enough to matter, and goes on when they are out. So a reader waits for `kTurn` at most, however long the batch.
-// A writer who finds readers inside waits for a moment without any of them before it keeps new ones out: a long read
-// does not make short ones wait behind the writer. After `kPatience` it no longer waits for the moment to come by itself.
+// A writer with a long batch calls yield_to_readers() between two events. It lets readers in that have waited for a
+// turn, and goes on when they have left. So a reader waits for `kTurn` at most, however long the batch is. A writer
+// that finds readers inside first waits for a moment without readers, before it excludes new ones: short reads do not
+// queue behind the writer because of one long read. After `kMomentWaitMax` it excludes new readers at once.
 //
-// The lock keeps the longest waits, so that the promise can be checked where it is used. A wait holds three things: the
-// rest of the writer's turn, the processor taken from the writer meanwhile, and the time until the reader runs again once
-// it is let in. Only the first is the engine's own; the writer's processor time during the wait shows it.
+// The lock records the longest waits, so that the promise can be checked in production. A wait has three parts: the
+// rest of the writer's turn, the time for which the writer was preempted, and the reader's own wake-up. Only the first
+// is caused by the engine; the writer's processor time during the wait measures it.
 #pragma once
 
 #include <pthread.h>
@@ -20,17 +20,17 @@
 
 namespace rankd {
 
-// The longest there was, each on its own, in ns.
+// The longest waits, each measured separately, in ns.
 struct Waits {
-  int64_t reader;    // from a reader that is kept out to the same reader inside
-  int64_t let_in;    // from the first reader kept out to the writer letting it in
+  int64_t reader;    // from a reader's arrival to its entry
+  int64_t let_in;    // from the first blocked reader to the writer's release
   int64_t work;      // processor time the writer used between these two
 };
 
 class TurnLock {
  public:
   static constexpr std::chrono::microseconds kTurn{100};
-  static constexpr std::chrono::milliseconds kPatience{10};
+  static constexpr std::chrono::milliseconds kMomentWaitMax{10};
   static constexpr std::chrono::milliseconds kKeptLong{1};
 
   bool try_lock_shared() {
@@ -43,7 +43,7 @@ class TurnLock {
     if (wait_for_turn() > kKeptLong) kept_long_.store(true, std::memory_order_relaxed);
   }
 
-  // The same for whoever reads and has time, as a save has: it does not count as somebody who waits for an answer.
+  // The same for a save: it does not count as a waiting reader.
   bool try_lock_aside() {
     uint32_t state = state_.load(std::memory_order_relaxed);
     while ((state & kWriter) == 0) {
@@ -62,7 +62,7 @@ class TurnLock {
 
   // Only one thread at a time may call lock: the engine's writer.
   void lock() {
-    // Those who waited for the last turn come first.
+    // Readers that waited during the last turn enter first.
     for (uint32_t waiting = waiting_.load(); waiting != 0; waiting = waiting_.load()) waiting_.wait(waiting);
     clockid_t clock{};
     if (pthread_getcpuclockid(pthread_self(), &clock) == 0) writer_clock_ = clock;
@@ -81,7 +81,7 @@ class TurnLock {
     since_ = Clock::now();
   }
 
-  // For readers who come again and again and have time: they let the writer in first.
+  // For a save, which reads repeatedly: a waiting writer enters first.
   bool has_waiting_writer() const { return writer_waits_.load(std::memory_order_relaxed); }
 
   void unlock() {
@@ -90,18 +90,18 @@ class TurnLock {
     state_.notify_all();
   }
 
-  // For those inside a writer's turn: whether readers have waited for long enough to be let in.
+  // For a worker inside a writer's turn: whether readers have waited for a whole turn.
   bool is_turn_over() const {
     return waiting_.load(std::memory_order_relaxed) != 0 && Clock::now() - since_ >= kTurn;
   }
 
-  void breathe() {
+  void yield_to_readers() {
     if (!is_turn_over()) return;
     unlock();
     lock();
   }
 
-  // Since somebody forgot them: whether there were readers, and whether one was kept out for far longer than a turn.
+  // Since the last `forget_readers`: whether there were readers, and whether one waited far longer than a turn.
   bool was_read() const { return was_read_.load(std::memory_order_relaxed); }
   bool has_kept_long() const { return kept_long_.load(std::memory_order_relaxed); }
   void forget_readers() {
@@ -125,7 +125,7 @@ class TurnLock {
   static constexpr uint32_t kTriesPerYield = 64;
 
   bool enter_between_readers() {
-    const auto until = Clock::now() + kPatience;
+    const auto until = Clock::now() + kMomentWaitMax;
     do {
       for (uint32_t i = 0; i < kTriesPerYield; ++i) {
         uint32_t nobody = 0;
@@ -136,7 +136,7 @@ class TurnLock {
     return false;
   }
 
-  // Come in as a reader who is kept out for now, and return how long that took.
+  // Waits as a blocked reader, enters, and returns the waiting time.
   std::chrono::nanoseconds wait_for_turn() {
     const auto began = Clock::now();
     if (waiting_.fetch_add(1) == 0) note_first_waiting(began);
@@ -150,7 +150,7 @@ class TurnLock {
     return waited;
   }
 
-  // A reader's note for the writer: since when it waits, and what the writer had worked until then.
+  // The first blocked reader records its arrival, and the writer's processor time by then.
   void note_first_waiting(Clock::time_point began) {
     waiting_work_.store(writer_work());
     waiting_since_.store(began.time_since_epoch().count());
@@ -158,14 +158,14 @@ class TurnLock {
 
   void measure_wait() {
     const Clock::time_point since{Clock::duration{waiting_since_.load()}};
-    if (since < since_) return;  // a note of an earlier turn: this reader has not written its own yet
+    if (since < since_) return;  // recorded in an earlier turn: this reader has not recorded its own arrival yet
     raise(longest_let_in_, Clock::now() - since);
     raise(longest_work_, std::chrono::nanoseconds(writer_work() - waiting_work_.load()));
   }
 
   int64_t writer_work() const {
     timespec used{};
-    if (clock_gettime(writer_clock_, &used) != 0) return 0;  // that thread has ended, so it keeps nobody out
+    if (clock_gettime(writer_clock_, &used) != 0) return 0;  // that thread has ended, so it blocks no reader
     return int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
   }
 
@@ -175,8 +175,8 @@ class TurnLock {
     }
   }
 
-  std::atomic<uint32_t> state_{0};    // kWriter when a writer is in or about to be; below it, readers inside
-  std::atomic<uint32_t> waiting_{0};  // readers who were kept out
+  std::atomic<uint32_t> state_{0};    // kWriter: a writer is inside or enters; below it, readers inside
+  std::atomic<uint32_t> waiting_{0};  // blocked readers
   std::atomic<bool> writer_waits_{false};
   std::atomic<bool> was_read_{false};
   std::atomic<bool> kept_long_{false};

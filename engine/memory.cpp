@@ -33,7 +33,7 @@ std::byte* map_region() {
   return reinterpret_cast<std::byte*>(aligned);
 }
 
-// A write to each page makes the system hand it over now.
+// A write to each page makes the system map it now.
 std::byte* map_touched_region() {
   std::byte* region = map_region();
   for (size_t at = 0; at < kRegionBytes; at += kPageBytes) *reinterpret_cast<volatile std::byte*>(region + at) = {};
@@ -77,7 +77,7 @@ void RegionSupply::work() {
     try {
       region = map_touched_region();
     } catch (const std::bad_alloc&) {
-      return;  // whoever needs the region finds out
+      return;  // the allocation that needs the region reports it
     }
     guard.lock();
     ready_.push_back(region);
@@ -98,12 +98,12 @@ void Regions::prepare() {
     try {
       std::byte* region = map_touched_region();
       std::byte* nothing = nullptr;
-      if (!spare_.compare_exchange_strong(nothing, region)) munmap(region, kRegionBytes);  // another lane was quicker
+      if (!spare_.compare_exchange_strong(nothing, region)) munmap(region, kRegionBytes);  // another worker was quicker
     } catch (const std::bad_alloc&) {
-      is_short = true;  // whoever needs it finds out; what is left may be enough
+      is_short = true;  // the allocation that needs it reports it; the remaining memory may be enough
     }
   }
-  // Not before it is known: while this lane asks the system, the other one looks.
+  // Set after the mapping: while this worker maps a region, the other one may check.
   is_short_.store(is_short, std::memory_order_relaxed);
 }
 
@@ -112,7 +112,7 @@ Regions::~Regions() {
   for (const Region& region : regions_) munmap(region.memory, kRegionBytes);
 }
 
-// One that is ready, if there is one.
+// Returns the spare region, if there is one.
 std::byte* Regions::fresh_region() {
   std::byte* ready = spare_.exchange(nullptr);
   if (ready == nullptr && supply_ != nullptr) ready = supply_->take();
@@ -132,7 +132,7 @@ void Regions::give_region(std::byte* region) {
   forget_spare_if_empty();
 }
 
-// An engine that holds nothing keeps nothing.
+// An empty engine releases all its memory.
 void Regions::forget_spare_if_empty() {
   if (whole_ > 0 || !regions_.empty()) return;
   if (std::byte* spare = spare_.exchange(nullptr); spare != nullptr) munmap(spare, kRegionBytes);
@@ -242,7 +242,7 @@ void Pool::add_piece() {
   if (pieces_.size() == bases_capacity_) {
     const size_t capacity = std::max<size_t>(4, 2 * bases_capacity_);
     auto list = std::make_unique<std::byte*[]>(capacity);
-    // Room for every piece: giving a slot back needs no memory, for it is done when there is none.
+    // Reserve room for every piece: releasing a slot must not allocate, since it happens when memory has run out.
     pieces_.reserve(capacity);
     open_.reserve(capacity);
     vacant_.reserve(capacity);

@@ -1,8 +1,8 @@
 // An inner node of a tree: its children, by column.
 //
-// A node that nobody touched lately is as many waits for memory as it has lines in use, so a search should need few of
-// them. It begins with a line of `samples`: the first key of every eighth child. They tell which line of keys and which
-// line of links the search needs; it reads three lines of thirty-one.
+// In a node that is not in the cache, each line that a search reads is a miss, so a search should read few. The node
+// begins with a line of `samples`: the first key of every eighth child. They select the line of keys and the line of
+// links that the search needs; it reads three of thirty-one lines.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace rankd {
 inline constexpr uint32_t kInnerChildren = 64;
 inline constexpr uint32_t kHeightMax = 12;
 inline constexpr uint32_t kSampled = 8;  // children to a sample: a line of keys, a line of links
-inline constexpr uint32_t kSamples = 6;  // behind the last one there are up to two lines
+inline constexpr uint32_t kSamples = 6;  // the children behind the last sample have up to two lines
 
 struct Inner {
   uint32_t parent;
   uint32_t size;
   uint32_t level;  // 1 above the leaves
   uint32_t slot_hint;
-  uint64_t sample[kSamples];  // score[8], score[16], …; the highest key there is where there is no such child
+  uint64_t sample[kSamples];  // score[8], score[16], …; the highest possible key where there is no such child
   uint64_t score[kInnerChildren];
   uint64_t link[kInnerChildren];  // the child (low 32 bits) and how many entries are below it, in one line of memory
   uint32_t repeats[kInnerChildren];
@@ -46,7 +46,7 @@ struct Inner {
     for (uint32_t i = 0; i < slot; ++i) sum += repeats[i];
     return sum;
   }
-  // Where a child is; `size` when it is not here. It is seldom far from where it was.
+  // The slot of a child, `size` if it is absent. The search begins at the hint, which is seldom far off.
   uint32_t slot_of(uint32_t wanted, uint32_t hint) const {
     if (hint < size && child(hint) == wanted) return hint;
     for (uint32_t away = 1; away < kInnerChildren; ++away) {

@@ -1,7 +1,7 @@
-// From the hash of an id to a number: a cache in front of a database, for as many players as memory is given.
+// A map from the hash of an id to a number: a cache in front of a database, bounded by its memory.
 //
-// It holds no ids. 96 bits of a keyed hash stand for one: among a hundred million players two share them with a
-// probability of 1e-13, and nobody can choose ids that do. A slot is 16 bytes; at most three quarters are taken.
+// It stores 96 bits of a keyed hash in place of an id: among a hundred million players two share them with a
+// probability of 1e-13, and no client can choose ids that do. A slot is 16 bytes; at most three quarters are taken.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ class NumberTable {
     return {digest.low, static_cast<uint32_t>(digest.high)};
   }
 
-  // The line of memory that a search begins with.
+  // The cache line at which a search begins.
   const void* line(const Name& name) const { return &slots_[name.low & mask()]; }
 
-  // The number of a player, 0 for one who is not known here.
+  // The number of a player, 0 for an unknown one.
   uint32_t find(const Name& name) const {
     for (size_t i = name.low & mask();; i = (i + 1) & mask()) {
       const Slot& slot = slots_[i];
@@ -42,16 +42,24 @@ class NumberTable {
   }
 
   void put(const Name& name, uint32_t number) {
-    if ((size_ + 1) * 4 > slots_.size() * 3) grow();
+    reserve(1);
     Slot& slot = slot_for(name);
     if (slot.number == 0) ++size_;
     slot = {name.low, name.high, number};
   }
 
-  void clear() {
-    size_ = 0;
-    slots_.assign(kSlotsMin, Slot{});
-    slots_.shrink_to_fit();
+  // Makes room for as many more, so that they can be put without moving those that are there.
+  void reserve(size_t more) {
+    while ((size_ + more) * 4 > slots_.size() * 3) grow();
+  }
+
+  HashKey key() const { return key_; }
+
+  template <class Visit>
+  void each(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.number != 0) visit(Name{slot.low, slot.high});
+    }
   }
 
   size_t size() const { return size_; }

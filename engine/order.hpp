@@ -14,7 +14,7 @@ enum class Ranking : uint8_t { ordinal, competition, dense };
 
 inline constexpr uint64_t kTieFieldMax = (uint64_t{1} << 48) - 1;
 
-// What stays the same for the life of an instance.
+// The rules of an instance, fixed for its lifetime.
 struct Direction {
   Order order = Order::desc;
   Ties ties = Ties::earliest;
@@ -85,7 +85,7 @@ inline int64_t clamped_sum(const Rules& rules, int64_t kept, int64_t score) {
   return clamp_score(rules, sum);
 }
 
-// What is kept after one event; equal to `kept` when the event changes nothing.
+// Returns the kept score after one event; it equals `kept` when the event changes nothing.
 inline Kept settle(const Rules& rules, const Kept* kept, int64_t score, uint64_t tie) {
   const Ties ties = rules.direction.ties;
   if (ties == Ties::player) tie = 0;

@@ -9,6 +9,7 @@ Engine::Engine(HashKey key)
     : players_(regions_, Purpose::players, key),
       memory_(regions_, players_),
       boards_(regions_, Purpose::boards, key),
+      families_(regions_),
       capture_segments_(regions_, Purpose::captures) {}
 
 Engine::~Engine() {
@@ -34,6 +35,44 @@ std::vector<std::string> Engine::read_names(uint64_t& cursor, uint32_t most) con
   return names;
 }
 
+template <class Visit>
+void Engine::each_of_family(std::string_view prefix, uint64_t& place, uint32_t most, Visit visit) const {
+  constexpr size_t kAhead = 16;
+  const Family* family = families_.find(prefix);
+  const size_t count = family == nullptr ? 0 : family->boards.size();
+  const size_t end = place < count ? std::min<size_t>(count, place + most) : 0;
+  for (size_t i = place; i < end; ++i) {
+    if (i + kAhead < end) prefetch(boards_.record_line(family->boards[i + kAhead]));
+    visit(family->boards[i], boards_.payload(family->boards[i]));
+  }
+  place = end == 0 || end == count ? kFamilyEnd : end;
+}
+
+std::vector<std::string> Engine::read_scopes(std::string_view prefix, const std::optional<std::string>& id,
+                                             uint64_t& place, uint32_t most) const {
+  std::vector<std::string> scopes;
+  const uint32_t player = id ? players_.find(players_.hash(*id), *id) : kNone;
+  if (id && player == kNone) {
+    place = kFamilyEnd;
+    return scopes;
+  }
+  each_of_family(prefix, place, most, [&](uint32_t number, const Board& board) {
+    const bool is_meant = id ? board.locate(memory_, player).leaf != kNone : board.size() > 0;
+    if (is_meant) scopes.emplace_back(boards_.name(number).substr(prefix.size()));
+  });
+  return scopes;
+}
+
+Engine::FamilySum Engine::read_family(std::string_view prefix, uint64_t& place, uint32_t most) const {
+  FamilySum sum;
+  each_of_family(prefix, place, most, [&](uint32_t, const Board& board) {
+    sum.boards += board.size() > 0 ? 1 : 0;
+    sum.entries += board.size();
+    sum.digest += board.digest();
+  });
+  return sum;
+}
+
 // A lookup is three accesses to memory, each depending on the one before.
 std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
   std::vector<uint32_t> numbers(ids.size());
@@ -42,20 +81,20 @@ std::vector<uint32_t> Engine::find_players(const Ids& ids) const {
 }
 
 void Engine::find_players(const Ids& ids, size_t begin, size_t end, std::vector<uint32_t>& numbers) const {
-  constexpr size_t kTogether = 8;
+  constexpr size_t kGroupItems = 8;
   const size_t count = end - begin;
-  Together<kTogether> index(count);
-  Together<kTogether> records(count);
-  Together<kTogether> names(count);
+  PrefetchGroup<kGroupItems> index(count);
+  PrefetchGroup<kGroupItems> records(count);
+  PrefetchGroup<kGroupItems> names(count);
   const auto each = [begin](auto step) { return [=](size_t i) { step(begin + i); }; };
-  staggered<kTogether>(count,  //
-                       each([&](size_t i) { index.ask(players_.index_line(ids.hash[i])); }),
+  staggered<kGroupItems>(count,  //
+                       each([&](size_t i) { index.add(players_.index_line(ids.hash[i])); }),
                        each([&](size_t i) {
                          numbers[i] = players_.likely_number(ids.hash[i]);
-                         records.ask(numbers[i] == kNone ? nullptr : players_.record_line(numbers[i]));
+                         records.add(numbers[i] == kNone ? nullptr : players_.record_line(numbers[i]));
                        }),
                        each([&](size_t i) {
-                         names.ask(numbers[i] == kNone ? nullptr : players_.name_line(numbers[i]));
+                         names.add(numbers[i] == kNone ? nullptr : players_.name_line(numbers[i]));
                        }),
                        each([&](size_t i) {
                          if (numbers[i] == kNone || players_.name(numbers[i]) == ids[i]) return;
@@ -262,6 +301,7 @@ void Engine::check() const {
   std::array<size_t, kBlockCapacities.size()> blocks{};
   std::map<uint32_t, uint32_t> references;
   size_t captured = 0;
+  size_t in_families = 0;
   const auto check_board = [&](const Board& board, const Capture* capture) {
     board.check(memory_, fail, leaves, inners, blocks);
     uint32_t placed = 0;
@@ -273,13 +313,21 @@ void Engine::check() const {
     if (capture == nullptr) return;
     ++captured;
     capture->check(fail);
-    if (placed != capture->size()) fail("engine: somebody has a captured place who is not there");
+    if (placed != capture->size()) fail("engine: a captured place has no entry");
   };
   boards_.each([&](uint32_t number) {
     const Board& board = boards_.payload(number);
     if (board.is_captured() != captures_.contains(number)) fail("engine: a board and its capture are apart");
     check_board(board, capture_of(number));
+    const Family* family = families_.find(Families::prefix_of(boards_.name(number)));
+    if (family != board.family()) fail("engine: a board is of another family");
+    if (family == nullptr) return;
+    ++in_families;
+    const uint32_t place = board.family_place();
+    if (place >= family->boards.size() || family->boards[place] != number) fail("engine: a board is lost to its family");
   });
+  families_.each([&](const std::string&, const Family& family) { in_families -= family.boards.size(); });
+  if (in_families != 0) fail("engine: a family has boards that are gone");
   if (captured != captures_.size()) fail("engine: a capture of no board is kept");
   if (saving_ != nullptr) {
     for (const auto& [number, board] : saving_->sealed()) check_board(board, nullptr);
@@ -297,40 +345,40 @@ void Engine::check() const {
   if (references.size() != players_.size()) fail("engine: an entry's player is unknown");
 }
 
-// Asks for the memory that a player's score will touch, in all boards at a time: one after the other, each board would
-// wait for its own. For the writer, who changes nothing meanwhile.
+// Prefetches the memory that a player's score will access, in all boards at once, so that their cache misses overlap.
+// For the writer, which changes nothing meanwhile.
 void Engine::ask_ahead(const std::vector<uint32_t>& boards, uint32_t player, int64_t score) const {
-  constexpr size_t kTogether = 16;  // more boards than processors fetch lines for
+  constexpr size_t kGroupItems = 16;  // more than the number of lines a processor fetches at once
   struct Asked {
     const Tree* tree;
     uint64_t score_key;
-    Way way;
+    InsertHint hint;
   };
-  std::array<Asked, kTogether> asked;
+  std::array<Asked, kGroupItems> asked;
   size_t count = 0;
   for (const uint32_t number : boards) {
-    if (number == kNone || player == kNone || count == kTogether) continue;
+    if (number == kNone || player == kNone || count == kGroupItems) continue;
     const Board& board = boards_.payload(number);
     if (board.tree() != nullptr) asked[count++] = {board.tree(), score_key(board.direction().order, score), {}};
   }
   if (count < 2) return;
   const auto each = [&](auto step) {
-    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key, asked[i].way);
+    for (size_t i = 0; i < count; ++i) step(*asked[i].tree, asked[i].score_key, asked[i].hint);
   };
   const auto ask = [](const void* line) {
     if (line != nullptr) prefetch(line);
   };
-  each([&](const Tree& tree, uint64_t, Way&) { ask(tree.map_line(player)); });
-  each([&](const Tree& tree, uint64_t key, Way& way) { way = tree.begin_way(key); });
-  each([&](const Tree& tree, uint64_t, Way&) {
+  each([&](const Tree& tree, uint64_t, InsertHint&) { ask(tree.map_line(player)); });
+  each([&](const Tree& tree, uint64_t key, InsertHint& hint) { hint = tree.begin_hint(key); });
+  each([&](const Tree& tree, uint64_t, InsertHint&) {
     ask(tree.leaf_line(tree.likely_spot(player)));
     tree.prefetch_entry(tree.likely_spot(player));
   });
-  each([&](const Tree& tree, uint64_t key, Way& way) { ask(tree.find_parent(key, way)); });
-  each([&](const Tree& tree, uint64_t key, Way& way) { tree.prefetch_child(key, way); });
-  each([&](const Tree& tree, uint64_t key, Way& way) { ask(tree.find_leaf(key, way)); });
-  each([&](const Tree& tree, uint64_t, Way& way) {
-    tree.prefetch_arrival(way);
+  each([&](const Tree& tree, uint64_t key, InsertHint& hint) { ask(tree.find_parent(key, hint)); });
+  each([&](const Tree& tree, uint64_t key, InsertHint& hint) { tree.prefetch_child(key, hint); });
+  each([&](const Tree& tree, uint64_t key, InsertHint& hint) { ask(tree.find_leaf(key, hint)); });
+  each([&](const Tree& tree, uint64_t, InsertHint& hint) {
+    tree.prefetch_arrival(hint);
     const Spot spot = tree.locate(player);
     ask(tree.parent_line(spot));
     tree.prefetch_count(spot);

@@ -47,7 +47,7 @@ void Saving::note(uint32_t board, uint32_t size, uint32_t player, std::string_vi
   if (is_interrupted()) return;
   const Key* owed = old;
   if (board == current_ && has_cursor_) {
-    if (old != nullptr && !is_behind_cursor(*old, id)) owed = nullptr;  // it is written already
+    if (old != nullptr && !is_behind_cursor(*old, id)) owed = nullptr;  // the save has written it
     const bool will_be_seen = fresh != nullptr && is_behind_cursor(*fresh, id);
     if (owed == nullptr && !will_be_seen) return;
   }

@@ -1,19 +1,18 @@
-// What a save needs to write the engine as it was at an instant, while batches go on.
+// The records by which a save writes the engine as of one instant, while batches go on.
 //
-// The save goes through players and boards a slice at a time, sharing the lock with readers. What has changed since it
-// began is noted here by the writer, before the change:
+// The save visits players and boards a slice at a time, sharing the lock with readers. Before each change, the writer
+// records the old state here:
 //
-//   an entry     that the save has not come to yet: what was kept, in a record found by board and player. The save
-//                passes over entries that have a record and puts the records' own in their places, so that what it
-//                writes is in order and whole
-//   a board      that is emptied at once: its entries are handed over as they are
-//   a capture    that is replaced or forgotten: handed over as well
-//   a name       of a player or board that nobody needs any more: unlisted, and buried when the save is over, so that
-//                no number comes to mean another
-//   a newcomer   player or board: marked, and passed over
+//   an entry     that the save has not visited: its kept score, in a record by board and player. The save skips entries
+//                that have a record, and writes the recorded ones at their old places, so its output is in order
+//   a board      that is emptied at once: the save takes over its entries
+//   a capture    that is replaced or dropped: the save takes it over
+//   a name       of a player or board without references: unlisted, and buried when the save ends, so that its
+//                number is not reused before
+//   a new player or board: marked, and skipped by the save
 //
-// Nothing here locks. The writer's part runs while readers are kept out, the save's part while it shares the lock;
-// other readers look at nothing of it. No call of the writer's throws: a save that cannot go on is interrupted.
+// Nothing here locks. The writer's methods run while readers are excluded, the save's while it shares the lock; other
+// readers use none of it. The writer's methods do not throw: a save that cannot go on is interrupted.
 #pragma once
 
 #include <atomic>
@@ -40,7 +39,7 @@ class SaveUnderWay : public std::runtime_error {
   SaveUnderWay() : std::runtime_error("another save is under way; wait for it, or abandon it") {}
 };
 
-// A save could not be finished; the engine is as it should be, and another save may begin.
+// A save could not be finished; the engine is intact, and another save may begin.
 class SaveInterrupted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -54,7 +53,7 @@ struct Position {
 
 using Positions = std::map<uint64_t, Position>;  // by partition
 
-// A bit for each number below some end; those from there on are marked.
+// One bit for each number below an end; numbers from the end on count as marked.
 class Marks {
  public:
   explicit Marks(uint32_t end);
@@ -69,10 +68,10 @@ class Marks {
     void operator()(uint64_t* words) const { std::free(words); }
   };
   uint32_t end_;
-  std::unique_ptr<uint64_t[], Free> words_;  // fresh from the system where there are many: zero without being touched
+  std::unique_ptr<uint64_t[], Free> words_;  // large ones come zeroed from the system, without a write
 };
 
-// What an entry was before it changed.
+// An entry before its change.
 struct OldEntry {
   Key key;
   uint32_t player;
@@ -81,7 +80,7 @@ struct OldEntry {
 
 class Saving {
  public:
-  // `undo_bytes_max`: what the records may take; a save that needs more is interrupted.
+  // `undo_bytes_max` limits the records; a save that needs more is interrupted.
   Saving(Regions& regions, const Players& players, const Interner<Board>& boards, Positions positions, uint64_t number,
          size_t undo_bytes_max);
 
@@ -92,7 +91,7 @@ class Saving {
   const Positions positions;
   bool is_being_written = false;
 
-  // From any thread. `why` lives for ever.
+  // From any thread. `why` must be a string literal.
   void interrupt(const char* why) { interrupted_.store(why, std::memory_order_relaxed); }
   bool is_interrupted() const { return interrupted_.load(std::memory_order_relaxed) != nullptr; }
   void refuse_if_interrupted() const {
@@ -101,12 +100,12 @@ class Saving {
 
   // ------------------------------------------------------------------------------------------------ for the writer
 
-  // Once, before all else.
+  // Called once, first.
   void attach() { regions_.note_taken(born_players_.bytes() + passed_boards_.bytes(), Purpose::saving); }
   void add_player(uint32_t player) { born_players_.add(player); }
   void add_board(uint32_t board) { passed_boards_.add(board); }
 
-  // Whether changes of the board must be noted; once they need not, they never will again.
+  // Whether changes of the board must be recorded; once false, it stays false.
   bool wants(uint32_t board) const {
     return !is_interrupted() && !passed_boards_.has(board) && (sealed_.empty() || !sealed_.contains(board));
   }
@@ -118,7 +117,7 @@ class Saving {
   bool seal(uint32_t board, Board& entries, std::unique_ptr<Capture>& capture) noexcept;
   // Takes a capture (or none) that is about to be replaced. Returns whether it did.
   bool seal_capture(uint32_t board, std::unique_ptr<Capture>& capture) noexcept;
-  // Whether a name that is about to be forgotten must be unlisted instead; notes that it was.
+  // Whether a name that is about to be forgotten must be unlisted instead; records that it was.
   bool keeps_player(uint32_t player) noexcept;
   bool keeps_board(uint32_t board) noexcept;
 
@@ -129,10 +128,10 @@ class Saving {
   const std::deque<uint32_t>& unlisted_players() const { return unlisted_players_; }
   const std::deque<uint32_t>& unlisted_boards() const { return unlisted_boards_; }
 
-  // A board is gone through from its first entry to its last; then it is passed.
+  // A board is visited from its first entry to its last; then it is marked as passed.
   void begin_board(uint32_t board);
   void pass_board();
-  // All entries up to this one have been gone through.
+  // All entries up to this one have been visited.
   void move_cursor(const Key& key, std::string_view id) {
     cursor_key_ = key;
     cursor_id_ = id;
@@ -146,7 +145,7 @@ class Saving {
     if (!has_cursor_) return {};
     return Cursor{cursor_key_, cursor_id_};
   }
-  // What to go through: the board, or what it was emptied of.
+  // What to visit: the board, or the entries it was emptied of.
   const Board& entries_of(uint32_t board, const Board& live) const;
   const Capture* capture_of(uint32_t board, const Capture* live) const;
   uint32_t size_of(uint32_t board, const Board& live) const;
@@ -163,7 +162,7 @@ class Saving {
 
   std::map<uint32_t, Board>& sealed() { return sealed_; }
   std::map<uint32_t, std::unique_ptr<Capture>>& sealed_captures() { return sealed_captures_; }
-  // Gives memory back a little at a time; returns whether that was all.
+  // Releases memory in small steps; returns whether none is left.
   bool clear_some(uint32_t most);
 
  private:
@@ -171,7 +170,7 @@ class Saving {
     uint64_t score;
     uint32_t tie_low;
     uint16_t tie_high;
-    uint16_t is_owed;  // what was kept has yet to be written
+    uint16_t is_owed;  // the old entry has yet to be written
     uint32_t board;
     uint32_t player;
     uint32_t place;

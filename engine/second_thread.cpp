@@ -22,12 +22,12 @@ SecondThread::~SecondThread() {
   other_->thread.join();
 }
 
-// Returns whether there is another thread: a process may have no more of them, and need none.
+// Returns whether there is a second thread: if none can be started, one thread does all the work.
 bool SecondThread::start() {
   if (other_ != nullptr && process_ == getpid()) return true;
   static_cast<void>(other_.release());
   if (std::thread::hardware_concurrency() < 2) return false;
-  // Signals are for threads that somebody waits for.
+  // Signals are handled by the threads of the application.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -1,4 +1,4 @@
-// A second thread for work that can be shared, and the turn that those who share it take together.
+// A second thread for shared work, and the writer's turn that both threads share.
 #pragma once
 
 #include <unistd.h>
@@ -15,22 +15,22 @@
 
 namespace rankd {
 
-// Sleeps until there is something to do; ends with its owner. Only one thread at a time may share work with it.
+// Sleeps until there is work; ends with its owner. Only one thread at a time may share work with it.
 class SecondThread {
  public:
-  using Work = std::function<void(size_t lane)>;
+  using Work = std::function<void(size_t worker)>;
 
   SecondThread() = default;
   ~SecondThread();
   SecondThread(const SecondThread&) = delete;
   SecondThread& operator=(const SecondThread&) = delete;
 
-  // Calls work(0) here and work(1) in the other thread, unless that one comes so late that work(0) is done. Returns when
-  // nobody is at work any more; throws what either threw. Whatever is to be done must be there for whoever takes it.
+  // Calls work(0) here and work(1) in the other thread, unless work(0) is done before that thread wakes. Returns when
+  // both have ended; throws what either threw. The work must be complete if only one of them runs.
   void share(const Work& work);
 
  private:
-  // Apart from its owner: in a process that was forked off there is no other thread, and nobody may touch what it held.
+  // Separate from its owner: a forked process has no second thread, and must not touch the state it held.
   struct Other {
     std::mutex mutex;
     std::condition_variable changed;
@@ -49,8 +49,8 @@ class SecondThread {
   pid_t process_ = 0;
 };
 
-// A writer's turn (lock.hpp) that several lanes take together, each at other boards. The first who comes takes the lock
-// and the last who leaves gives it back; when readers have waited for a turn, nobody comes before all have left.
+// A writer's turn (lock.hpp) that several workers share, each on other boards. The first to enter takes the lock, the
+// last to leave releases it. When readers have waited for a turn, no worker enters before all have left.
 class SharedTurn {
  public:
   explicit SharedTurn(TurnLock& lock) : lock_(lock) {}
@@ -59,7 +59,7 @@ class SharedTurn {
 
   void enter() {
     std::unique_lock<std::mutex> guard(mutex_);
-    // Asleep, though those inside look every few changes: one that lost its processor may need this one's.
+    // Sleeps rather than spins: a worker inside that was preempted may need this processor.
     left_.wait(guard, [&] { return inside_ == 0 || !lock_.is_turn_over(); });
     if (inside_ == 0) lock_.lock();
     ++inside_;
@@ -70,8 +70,8 @@ class SharedTurn {
     lock_.unlock();
     left_.notify_all();
   }
-  // For those inside, between two changes.
-  void breathe() {
+  // For a worker inside, between two changes.
+  void yield_to_readers() {
     if (!lock_.is_turn_over()) return;
     leave();
     enter();

@@ -1,4 +1,4 @@
-// What tag tables are made of: segments of some sizes, and the tags that keep a page of numbers in one segment.
+// The segments of tag tables, and the tags that keep a page of numbers in one segment.
 #pragma once
 
 #include <array>

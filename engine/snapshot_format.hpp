@@ -1,9 +1,9 @@
-// A whole engine in a file: what its writer and its reader share.
+// The file format of a whole engine.
 //
 //   file     = magic, version, block*
 //   block    = type (4 bytes), length (4), checksum (8), payload; everything little-endian
-//   checksum = SipHash-1-3 of type, length, the block's number and the payload: what was flipped, cut, moved or
-//              repeated is seen before it is used
+//   checksum = SipHash-1-3 of type, length, the block's number and the payload: flipped bits and cut, moved or repeated
+//              blocks are detected before they are used
 //
 //   begin       players (8), boards (8), the hash key (16): with it, players in the order of their hashes fill the
 //               index from one end to the other. It is a secret like the file itself
@@ -12,7 +12,7 @@
 //   board       entries (4), order, ties, whether there is a capture (1 each), name
 //   entries     of the board before: count, scores (8 each), ties (4 + 2), players (4), in standing order; with a
 //               capture, places in it (4), 0 where there is none
-//   end         nothing; what is missing before it is missing
+//   end         empty; a file without it is incomplete
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A file becomes an engine. Reading checks all that would let a later operation go wrong, and recomputes digests.
+// Loads an engine from a file. It checks everything that a later operation relies on, and recomputes the digests.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,9 +16,9 @@ namespace {
 
 using namespace snapshot;
 
-constexpr uint32_t kTogether = 64;
+constexpr uint32_t kGroupItems = 64;
 
-// Ids and names leave as text: what is none must be refused here, where somebody asks whether the file is good.
+// Ids and names become Python text later, so invalid UTF-8 is refused here.
 bool is_utf8(std::string_view text) {
   const char* at = text.data();
   const char* end = at + text.size();
@@ -97,7 +97,7 @@ class SnapshotReader {
     throw SnapshotDamaged("block " + std::to_string(blocks_) + ": " + what + "; use an older snapshot");
   }
 
-  // Reads ahead a good deal: a system call a block would be many for small boards.
+  // Reads ahead: small boards would need a system call per block otherwise.
   void take_bytes(void* into, size_t count) {
     if (!try_take_bytes(into, count)) damaged("the file ends early");
   }
@@ -169,7 +169,7 @@ class SnapshotReader {
     const auto key = take<HashKey>();
     all_taken();
     if (players_count_ >= kNone || boards_count_ >= kNone) damaged("it holds more than an engine can");
-    // A file that promises more players than it has bytes is not believed.
+    // The count of players is checked against the file's size before memory is allocated.
     struct stat status {};
     if (fstat(file_, &status) == 0 && S_ISREG(status.st_mode) &&
         players_count_ > static_cast<uint64_t>(status.st_size)) {
@@ -219,6 +219,7 @@ class SnapshotReader {
     const uint64_t hash = engine_.boards_.hash(name);
     if (engine_.boards_.find(hash, name) != kNone) damaged("a board occurs twice");
     const uint32_t number = engine_.boards_.add(hash, name);
+    engine_.join_family(number);
     Board& board = engine_.boards_.payload(number);
     board.set_direction({static_cast<Order>(order), static_cast<Ties>(ties)});
 
@@ -266,14 +267,14 @@ class SnapshotReader {
     return number;
   }
 
-  // Players are looked up many at a time, each step for all before the next, while the memory that the following ones
-  // need is on its way: one after the other, each would wait for it twice.
+  // Players are looked up in groups, step by step, with prefetches for the following group: a single lookup would miss
+  // the cache twice.
   void look_up_names(uint32_t begin) {
     const auto each = [&](uint32_t from, auto step) {
-      for (uint32_t i = from; i < std::min(column_size_, from + kTogether); ++i) step(i, entry<uint32_t>(players_, i));
+      for (uint32_t i = from; i < std::min(column_size_, from + kGroupItems); ++i) step(i, entry<uint32_t>(players_, i));
     };
-    each(begin + 2 * kTogether, [&](uint32_t, uint32_t player) { prefetch(engine_.players_.record_line(player)); });
-    each(begin + kTogether, [&](uint32_t, uint32_t player) {
+    each(begin + 2 * kGroupItems, [&](uint32_t, uint32_t player) { prefetch(engine_.players_.record_line(player)); });
+    each(begin + kGroupItems, [&](uint32_t, uint32_t player) {
       prefetch(engine_.players_.name_line(player));
       if (capture_ != nullptr) capture_->prefetch_place(player);
     });
@@ -283,12 +284,12 @@ class SnapshotReader {
 
   LoadedEntry next_entry() {
     const uint32_t i = column_at_++;
-    if (i % kTogether == 0) look_up_names(i);
+    if (i % kGroupItems == 0) look_up_names(i);
     const Key key{entry<uint64_t>(scores_, i),
                   uint64_t{entry<uint16_t>(ties_high_, i)} << 32 | entry<uint32_t>(ties_low_, i)};
     if (!has_ties_ && key.tie != 0) damaged("a tie field stands in a board that has none");
     const auto player = entry<uint32_t>(players_, i);
-    const std::string_view id = names_[i % kTogether];
+    const std::string_view id = names_[i % kGroupItems];
     if (has_before_) {
       const bool ascends = key_before_.score != key.score ? key_before_.score < key.score
                            : key_before_.tie != key.tie   ? key_before_.tie < key.tie
@@ -336,7 +337,7 @@ class SnapshotReader {
   bool has_before_ = false;
   Key key_before_;
   std::string_view id_before_;
-  std::array<std::string_view, kTogether> names_;
+  std::array<std::string_view, kGroupItems> names_;
 };
 
 void Engine::load(int file) {

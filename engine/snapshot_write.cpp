@@ -1,8 +1,7 @@
-// An engine becomes a file that shows it as it was when the save began, while batches and readers go on.
+// Writes the engine to a file as of the beginning of the save, while batches and readers go on.
 //
-// Everything is gone through in slices: for some 20 µs the save shares the lock with readers and copies what it finds,
-// then it writes it down with no lock at all. A batch finds its way in between two slices. What has changed since the
-// save began is known to saving.hpp.
+// The save works in slices: for some 20 µs it shares the lock with readers and copies entries, then it writes them
+// without a lock. Batches run between two slices. The changes since the beginning are recorded by saving.hpp.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,13 +22,13 @@ namespace {
 using namespace snapshot;
 
 constexpr uint32_t kEntriesPerBlock = 32768;
-// Under a sanitizer slices are short, so that tests see batches come between any two entries.
+// Under a sanitizer slices are short, so that in tests batches run between any two entries.
 constexpr uint32_t kEntriesPerSlice = kOneSlotPieces ? 40 : 4096;
 constexpr size_t kEntryBytes = 22;
 static_assert((kEntriesPerBlock + kEntriesPerSlice) * kEntryBytes + 4 <= kPayloadBytesMax);
 constexpr uint32_t kPlayersPerSlice = 256;
 constexpr uint32_t kBoardsPerSlice = 64;
-constexpr uint32_t kPiecesPerBreath = 2;
+constexpr uint32_t kPiecesPerYield = 2;
 constexpr size_t kUndoBytesLeast = size_t{256} << 20;
 
 template <class Number>
@@ -37,20 +36,20 @@ void append(std::string& payload, Number number) {
   payload.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// A short hold of the lock by a save. It lets a writer who waits go first, and looks out for the moment between two of
-// a writer's turns: waking up takes longer than they do. Only when the moment does not come, as where the machine runs
-// something else in the writer's place, does it join the readers that a writer must let in.
+// A save's short hold of the lock. It lets a waiting writer go first, then spins for the moment between two of the
+// writer's turns, since a wake-up takes longer than a turn. If the moment does not come, for example because the writer
+// is preempted, it waits like a reader.
 class Slice {
  public:
   Slice(const Engine& engine, const Saving& saving) {
     TurnLock& lock = engine.lock();
     const auto began = Clock::now();
     auto now = began;
-    while (now - began < kPatience && (lock.has_waiting_writer() || !lock.try_lock_aside())) {
+    while (now - began < kMomentWaitMax && (lock.has_waiting_writer() || !lock.try_lock_aside())) {
       if (now - began > kWatched) std::this_thread::yield();
       now = Clock::now();
     }
-    if (now - began >= kPatience) lock.lock_aside();
+    if (now - began >= kMomentWaitMax) lock.lock_aside();
     held_ = std::shared_lock<TurnLock>(lock, std::adopt_lock);
     until_ = now + kHeldMost;
     engine.refuse_if_broken();
@@ -67,7 +66,7 @@ class Slice {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kHeldMost{20};
   static constexpr std::chrono::microseconds kWatched{200};
-  static constexpr std::chrono::milliseconds kPatience{2};
+  static constexpr std::chrono::milliseconds kMomentWaitMax{2};
   static constexpr uint32_t kStepsPerLook = 16;
 
   std::shared_lock<TurnLock> held_;
@@ -155,7 +154,7 @@ class SnapshotWriter {
       number_players(found);
       if (pause_) pause_();
     }
-    // Those who were there and left before the walk came to them. Whoever leaves from now on has a number.
+    // Players that were removed before the walk reached them. Those removed from now on have a number in the file.
     for (size_t at = 0, end = 1; at < end;) {
       {
         Slice slice(engine_, saving_);
@@ -174,12 +173,12 @@ class SnapshotWriter {
   }
 
   void copy_names(const std::vector<uint32_t>& players) {
-    constexpr size_t kTogether = 4;
-    Together<kTogether> records(players.size());
-    Together<kTogether> names(players.size());
-    staggered<kTogether>(
-        players.size(), [&](size_t i) { records.ask(engine_.players_.record_line(players[i])); },
-        [&](size_t i) { names.ask(engine_.players_.name_line(players[i])); },
+    constexpr size_t kGroupItems = 4;
+    PrefetchGroup<kGroupItems> records(players.size());
+    PrefetchGroup<kGroupItems> names(players.size());
+    staggered<kGroupItems>(
+        players.size(), [&](size_t i) { records.add(engine_.players_.record_line(players[i])); },
+        [&](size_t i) { names.add(engine_.players_.name_line(players[i])); },
         [&](size_t i) {
           const std::string_view name = engine_.players_.name(players[i]);
           append(lengths_, static_cast<uint16_t>(name.size()));
@@ -263,10 +262,10 @@ class SnapshotWriter {
     return size;
   }
 
-  // Goes on through a board: entries as they stand but for those that have changed, and what these were in their
-  // places. Returns whether it came to the end.
+  // Continues with a board: writes unchanged entries, and the recorded old entries at their old places. Returns whether
+  // it reached the end.
   bool collect(uint32_t number, Slice& slice) {
-    // All of them first: what is owed must be known before anything that stands behind it is written.
+    // All records first: an old entry must be known before any entry behind it is written.
     while (saving_.take_record([&](const OldEntry& old) { owed_.push(old); })) {
       if (slice.is_over()) return false;
     }
@@ -303,7 +302,7 @@ class SnapshotWriter {
     return place == board.size() ? Spot{} : board.at(place);
   }
 
-  // Writes what is owed and stands before an entry, or all of it. Returns false when the slice was over first.
+  // Writes the recorded entries before an entry, or all of them. Returns false when the slice ended first.
   bool write_owed_before(const OldEntry* entry, Slice& slice) {
     while (!owed_.empty() && (entry == nullptr || StandsBehind{engine_.players_}(*entry, owed_.top()))) {
       last_ = owed_.top();
@@ -314,7 +313,7 @@ class SnapshotWriter {
     return true;
   }
 
-  // Notes how far the slice came; the name is copied, since a newcomer's may go.
+  // Records the end of the slice; the name is copied, since a new player may be removed.
   bool stop() {
     saving_.move_cursor(last_.key, engine_.players_.name(last_.player));
     return false;
@@ -361,7 +360,7 @@ class SnapshotWriter {
 
   uint32_t boards_written_ = 0;
   bool has_places_ = false;
-  OldEntry last_{};  // that the save came to
+  OldEntry last_{};  // the last entry visited
   std::priority_queue<OldEntry, std::vector<OldEntry>, StandsBehind> owed_;
   std::vector<uint64_t> scores_;
   std::vector<uint32_t> ties_low_;
@@ -407,15 +406,15 @@ void Engine::abandon_save(uint64_t number) {
     if (saving_ == nullptr || saving_->number != number) return;
     saving_->interrupt("the save was abandoned");
     if (saving_->is_being_written) return;
-    saving_->is_being_written = true;  // nobody else ends it
+    saving_->is_being_written = true;  // no other call ends it
   }
   end_save();
 }
 
-// Batches wait while what was kept for the save is given back; readers are let in.
+// Releases the records of the save; batches wait meanwhile, readers do not.
 void Engine::end_save() {
   const std::lock_guard<std::mutex> writer(writer_);
-  if (broken_.load(std::memory_order_relaxed)) return;  // whoever loads a snapshot throws all of this away
+  if (broken_.load(std::memory_order_relaxed)) return;  // a broken engine is discarded with its records
   std::vector<uint32_t> orphans;
   std::unique_ptr<Saving> over;
   {
@@ -425,13 +424,13 @@ void Engine::end_save() {
     for (auto& [number, capture] : over->sealed_captures()) dismantle(std::move(capture));
     for (const uint32_t board : over->unlisted_boards()) {
       boards_.bury(board);
-      lock_.breathe();
+      lock_.yield_to_readers();
     }
     for (const uint32_t player : over->unlisted_players()) {
       players_.bury(player);
-      lock_.breathe();
+      lock_.yield_to_readers();
     }
-    while (!over->clear_some(kPiecesPerBreath)) lock_.breathe();
+    while (!over->clear_some(kPiecesPerYield)) lock_.yield_to_readers();
   }
   forget({}, orphans);
 }

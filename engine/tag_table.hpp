@@ -1,4 +1,4 @@
-// A map from 32-bit tags to 32-bit values that never stops to rehash: extendible hashing.
+// A map from 32-bit tags to 32-bit values without a pause for rehashing: extendible hashing.
 //
 //   directory   2^depth entries, chosen by the tag's top bits; several may share a segment
 //   segment     at most 4 KiB; a full one is split in two by the next bit, the others stay as they are
@@ -33,7 +33,7 @@ class TagTable {
   uint32_t size() const { return size_; }
   bool has_segments() const { return depth_ > 0 || single_.segment() != nullptr; }
 
-  // The line of memory that a search for the tag begins with, or null.
+  // The cache line at which a search for the tag begins, or null.
   const void* line(uint32_t tag) const {
     const Entry entry = directory()[index_of(tag)];
     if (entry.segment() == nullptr) return nullptr;
@@ -65,8 +65,8 @@ class TagTable {
     return find(tag, [](uint32_t) { return true; });
   }
 
-  // The value of a tag that is there; of one that is not, perhaps another's. It spares the line of memory that tells
-  // which page a dense segment holds, for callers who find out by other means.
+  // The value of a present tag; for an absent one, possibly the value of another tag. It does not read the cache line
+  // with the page of a dense segment, for callers that verify the result otherwise.
   uint32_t likely(uint32_t tag) const
     requires kDense
   {
@@ -75,7 +75,7 @@ class TagTable {
     return entry.is_dense() ? *dense_value(entry.segment(), tag) : find(tag);
   }
 
-  // Only for tags (with `kDense`) or values that are not there yet.
+  // Only for new tags (with `kDense`) or new values.
   void insert(uint32_t tag, uint32_t value) {
     for (;;) {
       const uint32_t index = index_of(tag);
@@ -105,7 +105,7 @@ class TagTable {
     }
   }
 
-  // Changes the value of a tag that is there.
+  // Changes the value of a present tag.
   void assign(uint32_t tag, uint32_t value)
     requires kDense
   {
@@ -120,7 +120,7 @@ class TagTable {
     slots[i] = word_of(tag, value);
   }
 
-  // Takes out the pair, which must be there.
+  // Removes a pair, which must be present.
   void erase(uint32_t tag, uint32_t value) {
     const uint32_t index = index_of(tag);
     const Entry entry = directory()[index];
@@ -165,8 +165,8 @@ class TagTable {
     }
   }
 
-  // Gives pages back that `reserve_pages` made and few used. Returns whether each tag was inserted once: two inserts of
-  // one tag leave a page with fewer values than it counted.
+  // Shrinks pages that `reserve_pages` made and few tags use. Returns whether each tag was inserted once: two inserts
+  // of one tag leave a page with fewer values than it counted.
   bool settle_pages()
     requires kDense
   {
@@ -194,7 +194,7 @@ class TagTable {
     reached_ = 0;
   }
 
-  // Frees up to `most` segments of a table that nobody uses any more; returns whether that was all.
+  // Frees up to `most` segments of an abandoned table; returns whether none are left.
   bool clear_some(uint32_t most) {
     for (; reached_ < (1u << depth_) && most > 0; reached_ += span(reached_)) {
       const Entry entry = directory()[reached_];
@@ -208,7 +208,7 @@ class TagTable {
     return true;
   }
 
-  // Makes up to `most` of the segments that `other` has, with the same tags and values; returns whether that was all.
+  // Copies up to `most` segments of `other`; returns whether all are copied.
   // Begins with an empty table; `other` must stay as it is until the end.
   bool copy_some(const TagTable& other, uint32_t most) {
     if (size_ == 0 && other.depth_ > depth_) {
@@ -239,8 +239,8 @@ class TagTable {
   static constexpr uint64_t kTagsEnd = uint64_t{1} << 32;
 
   // Calls visit(tag, value) for the pairs with tags from `from` on, segment by segment, until `most` were seen; returns
-  // the tag to go on from, or kTagsEnd. Segments part but never join, so that a pair which stays is visited exactly
-  // once, whatever comes and goes between two calls.
+  // the tag to continue from, or kTagsEnd. Segments are split but never joined, so a pair that stays is visited exactly
+  // once, whatever is inserted or erased between two calls.
   template <class Visit>
   uint64_t visit_some(uint64_t from, uint32_t most, Visit visit) const {
     uint32_t seen = 0;
@@ -296,7 +296,8 @@ class TagTable {
   };
   static_assert(sizeof(Header) == kSegmentHeaderBytes);
 
-  // Where a segment is, what it is (an index into kSparseCapacities, or dense) and how many top bits its tags share.
+  // A segment's address, its kind (an index into kSparseCapacities, or dense) and the number of top bits its tags
+  // share.
   struct Entry {
     uint64_t bits = 0;
     Entry() = default;
@@ -396,7 +397,7 @@ class TagTable {
     ++header_of(entry.segment()).count;
   }
 
-  // Closes the hole by moving back whatever would no longer be found behind it.
+  // Closes the hole: moves back the pairs behind it that would no longer be found.
   static void take_out(uint64_t* slots, uint32_t slot_count, uint64_t word) {
     uint32_t hole = home(tag_of(word), slot_count);
     while (slots[hole] != word) hole = next(hole, slot_count);

@@ -7,7 +7,7 @@ namespace rankd {
 namespace {
 
 constexpr uint32_t kLeafLeast = kLeafEntries / 4;
-// A load leaves some room: full leaves would all split at once afterwards.
+// A load leaves some room: full leaves would all split soon after it.
 constexpr uint32_t kLeafLoaded = kLeafEntries * 9 / 10;
 constexpr uint32_t kInnerLoaded = kInnerChildren * 9 / 10;
 
@@ -19,8 +19,8 @@ Tree::~Tree() {
   memory_.regions.note_given(sizeof(Tree), Purpose::boards);
 }
 
-void Tree::insert(const Key& key, uint32_t player, std::string_view id, const Way& way) {
-  map_.insert(page_tag(player), word_of(attach(key, player, id, way)));
+void Tree::insert(const Key& key, uint32_t player, std::string_view id, const InsertHint& hint) {
+  map_.insert(page_tag(player), word_of(attach(key, player, id, hint)));
   ++size_;
 }
 
@@ -31,16 +31,16 @@ void Tree::erase(Spot spot) {
   --size_;
 }
 
-void Tree::move(Spot spot, const Key& key, std::string_view id, const Way& way) {
+void Tree::move(Spot spot, const Key& key, std::string_view id, const InsertHint& hint) {
   const uint32_t moved = player(spot);
   detach(spot);
-  map_.assign(page_tag(moved), word_of(attach(key, moved, id, way)));
+  map_.assign(page_tag(moved), word_of(attach(key, moved, id, hint)));
 }
 
-// Puts an entry into its leaf; the caller tells the map.
-Spot Tree::attach(const Key& key, uint32_t player, std::string_view id, const Way& way) {
+// Puts an entry into its leaf; the caller updates the map.
+Spot Tree::attach(const Key& key, uint32_t player, std::string_view id, const InsertHint& hint) {
   const NewEntry<Players> where{key, id, memory_.players};
-  if (const Spot spot = attach_along(way, where, player); spot.leaf != kNone) return spot;
+  if (const Spot spot = attach_at_hint(hint, where, player); spot.leaf != kNone) return spot;
   Path path;
   uint32_t leaf_id = kNone;
   uint32_t at = 0;
@@ -57,13 +57,13 @@ Spot Tree::attach(const Key& key, uint32_t player, std::string_view id, const Wa
   const uint64_t before = at > 0 ? leaf.score_at(at - 1) : has_before ? last_score(leaf.previous) : 0;
   int32_t repeats = 1;
   if (!has_before || before != key.score) {
-    // The entry behind, if it has the same score, was no repeat until now.
+    // If the next entry has the same score, it becomes a repeat.
     repeats = at < leaf.size && leaf.score_at(at) == key.score ? 1 : 0;
     if (at == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score_at(0) == key.score) {
       add_along(leaf.next, 0, 1);
     }
   }
-  const uint32_t seat = leaf.insert(at, key, player);
+  const uint32_t slot = leaf.insert(at, key, player);
   leaf.has_repeats = leaf.has_repeats || repeats != 0;
   for (uint32_t level = 1; level <= height_; ++level) {
     Inner& inner = memory_.inner(path.node[level]);
@@ -71,36 +71,36 @@ Spot Tree::attach(const Key& key, uint32_t player, std::string_view id, const Wa
     if (repeats != 0) ++inner.repeats[path.slot[level]];
   }
   if (at == 0) update_first_key(leaf_id, key, player);
-  return {leaf_id, seat};
+  return {leaf_id, slot};
 }
 
-// The same without a search, when the way leads to a leaf with room whose scores surround the entry's; otherwise
-// nothing, and nowhere.
-Spot Tree::attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player) {
-  if (way.leaf == kNone || !holds(way)) return {};
-  Leaf& leaf = memory_.leaf(way.leaf);
+// The same without a search, if the hint is current and its leaf has room and scores on both sides of the entry's;
+// otherwise changes nothing and returns nowhere.
+Spot Tree::attach_at_hint(const InsertHint& hint, const NewEntry<Players>& where, uint32_t player) {
+  if (hint.leaf == kNone || !is_current(hint)) return {};
+  Leaf& leaf = memory_.leaf(hint.leaf);
   const uint64_t score = where.key.score;
   if (leaf.size == kLeafEntries || score <= leaf.score_at(0) || score >= leaf.score_at(leaf.size - 1u)) return {};
   const uint32_t at = position(leaf, leaf.size, where);
   const bool repeats = leaf.score_at(at - 1) == score || leaf.score_at(at) == score;
-  const uint32_t seat = leaf.insert(at, where.key, player);
-  leaf.slot_hint = static_cast<uint8_t>(way.slot);
-  add_along(way.leaf, 1, repeats ? 1 : 0);
-  return {way.leaf, seat};
+  const uint32_t slot = leaf.insert(at, where.key, player);
+  leaf.slot_hint = static_cast<uint8_t>(hint.slot);
+  add_along(hint.leaf, 1, repeats ? 1 : 0);
+  return {hint.leaf, slot};
 }
 
-// Takes an entry out of its leaf; the caller tells the map.
+// Takes an entry out of its leaf; the caller updates the map.
 void Tree::detach(Spot spot) {
   Leaf& leaf = memory_.leaf(spot.leaf);
   const uint32_t at = leaf.place_of(spot.index);
   int32_t repeats = 0;
-  if (leaf.has_repeats || at + 1 == leaf.size) {  // else neither the entry nor the one behind it is one
+  if (leaf.has_repeats || at + 1 == leaf.size) {  // else neither this entry nor the next one is a repeat
     const uint64_t score = leaf.score[spot.index];
     const bool has_before = at > 0 || leaf.previous != kNone;
     const uint64_t before = at > 0 ? leaf.score_at(at - 1) : has_before ? last_score(leaf.previous) : 0;
     repeats = -1;
     if (!has_before || before != score) {
-      // The entry behind, if it has the same score, is a repeat no longer.
+      // If the next entry has the same score, it is no longer a repeat.
       repeats = at + 1 < leaf.size && leaf.score_at(at + 1) == score ? -1 : 0;
       if (at + 1 == leaf.size && leaf.next != kNone && memory_.leaf(leaf.next).score_at(0) == score) {
         add_along(leaf.next, 0, -1);
@@ -186,7 +186,7 @@ Before Tree::before(Spot spot) const {
 // ---------------------------------------------------------------------------------------------------- loading
 
 void Tree::begin(uint32_t players_end, uint64_t entries) {
-  // Where most players are here, their pages are made at once instead of growing into shape.
+  // If most players have an entry, the map's dense pages are made at once.
   if (entries * kPageSlots >= uint64_t{players_end} * kDenseLeast) map_.reserve_pages(players_end);
 }
 
@@ -250,7 +250,7 @@ bool Tree::fill_map() {
       for (uint32_t i = 0; i < ahead.size; ++i) map_.prefetch_tag(page_tag(ahead.player_at(i)));
     }
     for (uint32_t i = 0; i < leaf.size; ++i) {
-      // Pages find out at the end, when looking does not mean waiting.
+      // With dense pages, `settle_pages` detects duplicates without a lookup for each player.
       if (!has_pages && map_.find(page_tag(leaf.player_at(i))) != kNone) return false;
       map_.insert(page_tag(leaf.player_at(i)), word_of({id, leaf.order[i]}));
     }

@@ -5,10 +5,10 @@
 //   - an inner node holds, for each child, the first key below it, the number of entries below it, and the number of
 //     `repeats` among them: entries with the score of the entry before, over the whole tree. A prefix sum of counts is
 //     a place; less the repeats, it is a dense rank. Where scores differ, repeats are never touched;
-//   - a node knows its parent, and has a hint of its slot there: an insertion beside it moves the slot and touches no
-//     sibling, so a hint may be out of date and is corrected by the next writer who comes by;
-//   - the map sends each player to its seat in the leaf that holds it. A rank climbs from there: no key is compared, so
-//     a million equal scores cost nothing extra;
+//   - a node stores its parent and a hint of its slot there: an insertion beside it moves the slot without writing to
+//     the siblings, so a hint may be outdated; the next writer that uses it corrects it;
+//   - the map leads from each player to its leaf and slot. A rank climbs from there without comparing keys, so a
+//     million equal scores cost nothing extra;
 //   - no leaf or inner node is empty, the root is an inner node (smaller boards are a single block, see board.hpp).
 //
 // Every operation touches O(log n) nodes.
@@ -29,13 +29,13 @@ namespace rankd {
 
 using Players = Interner<Nothing>;
 
-// What the map of a tree says of a player: the leaf, and the seat in it.
-inline constexpr uint32_t kSeatBits = 6;
-inline constexpr uint32_t kLeavesMax = (uint32_t{1} << (32 - kSeatBits)) - 1;
-static_assert(kLeafEntries < 1u << kSeatBits);
+// A value of the tree's map: the player's leaf, and the slot in it.
+inline constexpr uint32_t kSlotBits = 6;
+inline constexpr uint32_t kLeavesMax = (uint32_t{1} << (32 - kSlotBits)) - 1;
+static_assert(kLeafEntries < 1u << kSlotBits);
 static_assert(kInnerChildren <= 256, "a leaf's hint of its slot is a byte");
 
-// What trees share: the nodes of all boards, and the players' names.
+// The memory that all trees share: the nodes of all boards, and the players' names.
 struct TreeMemory {
   TreeMemory(Regions& regions, const Players& players)
       : regions(regions),
@@ -54,18 +54,18 @@ struct TreeMemory {
   SegmentPools segments;
 };
 
-// Where an entry is; nowhere when the leaf is kNone.
+// The location of an entry; nowhere when the leaf is kNone.
 struct Spot {
   uint32_t leaf = kNone;
-  uint32_t index = 0;  // its seat; in a small board's block, its place
+  uint32_t index = 0;  // its slot; in a small board's block, its place
 };
 
-// The leaf an entry will go to, as far as it was found. It was right when no node had gone since.
-struct Way {
-  uint32_t parent = kNone;  // until `find_parent`, perhaps the node above it
+// A prediction of the leaf that an entry will be inserted into; outdated once the tree has released a node.
+struct InsertHint {
+  uint32_t parent = kNone;  // before `find_parent`, possibly the node above the parent
   uint32_t leaf = kNone;
   uint32_t slot = 0;
-  uint32_t nodes_gone = 0;  // of the tree, when it was begun
+  uint32_t nodes_gone = 0;  // the tree's count when the hint was begun
 };
 
 // How many entries stand before a place, and how many distinct scores they have.
@@ -89,30 +89,30 @@ class Tree {
   // above every player's number.
   void begin(uint32_t players_end, uint64_t entries);
   void append(const Key& key, uint32_t player);
-  // Returns whether all players were different; if not, the tree can only be thrown away.
+  // Returns whether all players were different; if not, the tree must be discarded.
   bool finish();
 
   // `id` is the player's name; it decides among equal keys.
-  void insert(const Key& key, uint32_t player, std::string_view id, const Way& way = {});
+  void insert(const Key& key, uint32_t player, std::string_view id, const InsertHint& hint = {});
   void erase(Spot spot);
   // The same as erase and insert, with one change of the map.
-  void move(Spot spot, const Key& key, std::string_view id, const Way& way = {});
+  void move(Spot spot, const Key& key, std::string_view id, const InsertHint& hint = {});
 
   Spot locate(uint32_t player) const {
     const Spot spot = likely_spot(player);
-    return spot.leaf != kNone && this->player(spot) == player ? spot : Spot{};  // another's seat
+    return spot.leaf != kNone && this->player(spot) == player ? spot : Spot{};  // the slot of another player
   }
   Key key(Spot spot) const { return memory_.leaf(spot.leaf).key(spot.index); }
   uint32_t player(Spot spot) const { return memory_.leaf(spot.leaf).player(spot.index); }
   Spot first() const { return first_of(first_leaf_); }
   Spot at(uint64_t place) const;
-  // The entry behind; a spot whose leaf is kNone at the end.
+  // The next entry; nowhere at the end.
   Spot next(Spot spot) const {
     const Leaf& leaf = memory_.leaf(spot.leaf);
     const uint32_t at = leaf.place_of(spot.index) + 1;
     return at < leaf.size ? Spot{spot.leaf, leaf.order[at]} : first_of(leaf.next);
   }
-  // Whether the entry before has another score, as far as their leaf tells.
+  // Whether the entry before is in the same leaf and has another score.
   bool begins_score(Spot spot) const;
 
   // The entries of its leaf from there on, and where the leaf behind it begins.
@@ -123,36 +123,36 @@ class Tree {
   Spot next_leaf(Spot spot) const { return first_of(memory_.leaf(spot.leaf).next); }
   const TagTable<true>& map() const { return map_; }
 
-  // What stands before an entry; here `distinct` counts its own score too, so it is the dense rank.
+  // The entries before an entry; here `distinct` counts its own score too, so it is the dense rank.
   Before before(Spot spot) const;
   uint64_t place(Spot spot) const;
   template <class Where>
   Before before(const Where& where) const;
 
-  // For callers with many lookups, in this order: each says which line of memory to ask for before the next one, null for
-  // none, or asks for lines on a page that was asked for.
+  // Steps of many lookups, called in this order. Each returns the cache line to prefetch before the next step, null for
+  // none, or prefetches lines on a page that is already translated.
   const void* map_line(uint32_t player) const { return map_.line(page_tag(player)); }
-  // Where a player is who is here; of one who is not, perhaps another's spot.
+  // The spot of a present player; for an absent one, possibly the spot of another player.
   Spot likely_spot(uint32_t player) const {
     const uint32_t word = map_.likely(page_tag(player));
-    return word == kNone ? Spot{} : Spot{word >> kSeatBits, word & ((1u << kSeatBits) - 1)};
+    return word == kNone ? Spot{} : Spot{word >> kSlotBits, word & ((1u << kSlotBits) - 1)};
   }
   const void* leaf_line(Spot spot) const { return spot.leaf == kNone ? nullptr : &memory_.leaf(spot.leaf); }
   void prefetch_entry(Spot spot) const;
-  // From here on the spot is the player's own.
+  // From here on, the spot must be the player's own.
   const void* parent_line(Spot spot) const;
   void prefetch_place(Spot spot) const;
   void prefetch_count(Spot spot) const;
-  // The same for where an entry with this score will go, with `prefetch_child` before each of the two that go on; the way
-  // they find spares `move` the search.
-  Way begin_way(uint64_t score_key) const;
-  void prefetch_child(uint64_t score_key, const Way& way) const;
-  const void* find_parent(uint64_t score_key, Way& way) const;
-  const void* find_leaf(uint64_t score_key, Way& way) const;
-  void prefetch_arrival(const Way& way) const;
+  // The same for the leaf that an entry with this score will go to; `prefetch_child` precedes `find_parent` and
+  // `find_leaf`. With the hint, `insert` and `move` need no search.
+  InsertHint begin_hint(uint64_t score_key) const;
+  void prefetch_child(uint64_t score_key, const InsertHint& hint) const;
+  const void* find_parent(uint64_t score_key, InsertHint& hint) const;
+  const void* find_leaf(uint64_t score_key, InsertHint& hint) const;
+  void prefetch_arrival(const InsertHint& hint) const;
 
-  // Takes up to `most` leaves off the front of a tree that nobody reads any more; calls `gone(player)` for each of
-  // their entries. Returns false when nothing was left.
+  // Releases up to `most` leaves of an abandoned tree from the front; calls `gone(player)` for each of their entries.
+  // Returns false when none were left.
   template <class Gone>
   bool dismantle(uint32_t most, Gone gone);
 
@@ -165,13 +165,13 @@ class Tree {
     uint32_t node[kHeightMax];
     uint32_t slot[kHeightMax];
   };
-  // What a parent says of a child.
+  // The counts that a parent stores for a child.
   struct Below {
     uint64_t entries = 0;
     uint64_t repeats = 0;
   };
 
-  static uint32_t word_of(Spot spot) { return spot.leaf << kSeatBits | spot.index; }
+  static uint32_t word_of(Spot spot) { return spot.leaf << kSlotBits | spot.index; }
   Spot first_of(uint32_t leaf) const { return leaf == kNone ? Spot{} : Spot{leaf, memory_.leaf(leaf).order[0]}; }
   template <class Node>
   static uint32_t slot_of(const Inner& parent, const Node& node, uint32_t node_id) {
@@ -199,9 +199,9 @@ class Tree {
   }
   template <class Where>
   uint32_t descend(const Where& where, Path& path) const;
-  bool holds(const Way& way) const { return way.parent != kNone && way.nodes_gone == nodes_gone_; }
-  Spot attach(const Key& key, uint32_t player, std::string_view id, const Way& way);
-  Spot attach_along(const Way& way, const NewEntry<Players>& where, uint32_t player);
+  bool is_current(const InsertHint& hint) const { return hint.parent != kNone && hint.nodes_gone == nodes_gone_; }
+  Spot attach(const Key& key, uint32_t player, std::string_view id, const InsertHint& hint);
+  Spot attach_at_hint(const InsertHint& hint, const NewEntry<Players>& where, uint32_t player);
   void release_leaf(uint32_t leaf);
   void release_inner(uint32_t node);
   void detach(Spot spot);
@@ -210,7 +210,7 @@ class Tree {
   void split_leaf(uint32_t leaf, uint32_t keep);
   void make_room(uint32_t leaf, uint32_t at);
   void share(uint32_t parent, uint32_t left_slot, uint32_t keep);
-  void seat(uint32_t leaf, uint32_t at, const Leaf& from, uint32_t from_at);
+  void place_entry(uint32_t leaf, uint32_t at, const Leaf& from, uint32_t from_at);
   void split_inner(uint32_t node);
   void insert_child(uint32_t node, uint32_t slot, uint32_t child, Below below);
   void erase_child(uint32_t node, uint32_t slot);

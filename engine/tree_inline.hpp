@@ -3,8 +3,8 @@
 
 namespace rankd {
 
-// Repeats among the first `end` entries of a leaf that has `total` of them. Whether the first entry is one depends on
-// the leaf before; the total tells.
+// Counts the repeats among the first `end` entries of a leaf with `total` repeats. Whether the first entry is one
+// follows from the total, without reading the leaf before.
 inline uint32_t repeats_within(const Leaf& leaf, uint32_t end, uint32_t total) {
   if (end == 0 || total == 0) return 0;
   const uint32_t first = total - (leaf.size - 1u - score_changes(leaf, leaf.size));
@@ -16,7 +16,7 @@ uint32_t Tree::descend(const Where& where, Path& path) const {
   uint32_t node = root_;
   for (uint32_t level = height_; level > 0; --level) {
     Inner& inner = memory_.inner(node);
-    // A child is entered when its first key stands before the place; the first child always may be.
+    // The search enters the last child whose first key is before the place, or else the first child.
     const uint32_t slot = position(inner.block().from(1), inner.size - 1, where, inner.count_less(where.key.score));
     path.node[level] = node;
     path.slot[level] = slot;
@@ -47,7 +47,7 @@ bool Tree::dismantle(uint32_t most, Gone gone) {
     const Leaf& leaf = memory_.leaf(gone_leaf);
     for (uint32_t i = 0; i < leaf.size; ++i) gone(leaf.player_at(i));
     first_leaf_ = leaf.next;
-    // A node goes with the last of its children.
+    // A node is released with the last of its children.
     uint32_t child = gone_leaf;
     for (uint32_t node = leaf.parent; node != kNone;) {
       const Inner& inner = memory_.inner(node);
@@ -76,9 +76,9 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
   for (uint32_t id = first_leaf_; id != kNone; id = memory_.leaf(id).next) {
     Leaf& leaf = memory_.leaf(id);
     if (leaf.size == 0 || leaf.size > kLeafEntries) fail("tree: a leaf's size is out of bounds");
-    uint64_t seats = 0;
-    for (const uint8_t seat : leaf.order) seats |= seat < kLeafEntries ? uint64_t{1} << seat : 0;
-    if (seats != (uint64_t{1} << kLeafEntries) - 1) fail("tree: a leaf's order is not one of all seats");
+    uint64_t slots = 0;
+    for (const uint8_t slot : leaf.order) slots |= slot < kLeafEntries ? uint64_t{1} << slot : 0;
+    if (slots != (uint64_t{1} << kLeafEntries) - 1) fail("tree: a leaf's order is not one of all slots");
     if (leaf.previous != previous) fail("tree: the leaves' links differ");
     uint32_t repeats = 0;
     for (uint32_t i = 0; i < leaf.size; ++i) {
@@ -93,7 +93,7 @@ void Tree::check(Fail fail, size_t& leaves, size_t& inners) const {
                            : a.tie != b.tie   ? a.tie < b.tie
                                               : memory_.players.name(other.player_at(j)) < memory_.players.name(player);
       if (has_before && !ascends) fail("tree: entries are out of order");
-      if (map_.find(page_tag(player)) != word_of({id, leaf.order[i]})) fail("tree: the map names another seat");
+      if (map_.find(page_tag(player)) != word_of({id, leaf.order[i]})) fail("tree: the map names another slot");
     }
     const Inner& parent = memory_.inner(leaf.parent);
     const uint32_t slot = slot_of(parent, leaf, id);

@@ -1,4 +1,4 @@
-// The shape of a tree: nodes that get too full share, split or grow a level, those that get too empty join.
+// Rebalancing: nodes that get too full share, split or grow a level; nodes that get too empty are joined.
 #include "tree.hpp"
 
 #include <cstring>
@@ -7,7 +7,7 @@ namespace rankd {
 
 namespace {
 
-constexpr uint32_t kLeafShares = kLeafEntries * 3 / 4;  // one that has more takes nothing from its full neighbour
+constexpr uint32_t kLeafShares = kLeafEntries * 3 / 4;  // a leaf with more entries takes none from its full neighbour
 constexpr uint32_t kLeafJoined = kLeafEntries * 3 / 4;
 constexpr uint32_t kInnerLeast = kInnerChildren / 4;
 constexpr uint32_t kInnerJoined = kInnerChildren * 3 / 4;
@@ -27,13 +27,13 @@ void Tree::split_leaf(uint32_t left_id, uint32_t keep) {
   const uint32_t slot = slot_of(parent, left, left_id);
   const uint32_t left_repeats = repeats_within(left, keep, parent.repeats[slot]);
 
-  // Everybody is seated anew: seats in use stay in few lines of memory.
+  // Every entry gets a new slot, so that the slots in use lie in few cache lines.
   const Leaf whole = left;
   for (uint32_t i = 0; i < whole.size; ++i) map_.prefetch_tag(page_tag(whole.player_at(i)));
   left.empty();
   right.empty();
-  for (uint32_t i = 0; i < keep; ++i) seat(left_id, i, whole, i);
-  for (uint32_t i = keep; i < whole.size; ++i) seat(right_id, i - keep, whole, i);
+  for (uint32_t i = 0; i < keep; ++i) place_entry(left_id, i, whole, i);
+  for (uint32_t i = keep; i < whole.size; ++i) place_entry(right_id, i - keep, whole, i);
   left.has_repeats = left_repeats > 0;
   right.has_repeats = parent.repeats[slot] > left_repeats;
   right.parent = left.parent;
@@ -48,8 +48,8 @@ void Tree::split_leaf(uint32_t left_id, uint32_t keep) {
   insert_child(left.parent, slot + 1, right_id, right_below);
 }
 
-// Gives a full leaf room for an entry at a place, which may then belong elsewhere. One beside it takes some of its
-// entries if it has room: so leaves stay fuller than if each was split, and there are fewer.
+// Makes room in a full leaf for an entry at a place; the entry may belong to another leaf afterwards. A neighbour with
+// room takes some entries: so leaves stay fuller than if each was split.
 void Tree::make_room(uint32_t full_id, uint32_t at) {
   const Leaf& full = memory_.leaf(full_id);
   const Inner& parent = memory_.inner(full.parent);
@@ -65,7 +65,7 @@ void Tree::make_room(uint32_t full_id, uint32_t at) {
   }
 }
 
-// Moves entries between two leaves that stand side by side until the left one has `keep`.
+// Moves entries between two neighbouring leaves until the left one has `keep`.
 void Tree::share(uint32_t parent_id, uint32_t left_slot, uint32_t keep) {
   Inner& parent = memory_.inner(parent_id);
   const uint32_t left_id = parent.child(left_slot);
@@ -73,19 +73,19 @@ void Tree::share(uint32_t parent_id, uint32_t left_slot, uint32_t keep) {
   Leaf& left = memory_.leaf(left_id);
   Leaf& right = memory_.leaf(right_id);
   const uint32_t before = left.size;
-  int32_t repeats = 0;  // that the left one gains
+  int32_t repeats = 0;  // gained by the left leaf
   if (before > keep) {
     for (uint32_t i = keep; i < before; ++i) map_.prefetch_tag(page_tag(left.player_at(i)));
     repeats = static_cast<int32_t>(repeats_within(left, keep, parent.repeats[left_slot]) - parent.repeats[left_slot]);
     while (left.size > keep) {
-      seat(right_id, 0, left, left.size - 1u);
+      place_entry(right_id, 0, left, left.size - 1u);
       left.erase(left.size - 1u);
     }
   } else {
     for (uint32_t i = 0; i < keep - before; ++i) map_.prefetch_tag(page_tag(right.player_at(i)));
     repeats = static_cast<int32_t>(repeats_within(right, keep - before, parent.repeats[left_slot + 1]));
     while (left.size < keep) {
-      seat(left_id, left.size, right, 0);
+      place_entry(left_id, left.size, right, 0);
       right.erase(0);
     }
   }
@@ -99,11 +99,11 @@ void Tree::share(uint32_t parent_id, uint32_t left_slot, uint32_t keep) {
   parent.take_samples();
 }
 
-// Gives a leaf the entry that stands at a place of another, and tells the map.
-void Tree::seat(uint32_t leaf_id, uint32_t at, const Leaf& from, uint32_t from_at) {
+// Copies the entry at a place of another leaf into a leaf, and updates the map.
+void Tree::place_entry(uint32_t leaf_id, uint32_t at, const Leaf& from, uint32_t from_at) {
   const uint32_t player = from.player_at(from_at);
-  const uint32_t seat = memory_.leaf(leaf_id).insert(at, from.key_at(from_at), player);
-  map_.assign(page_tag(player), word_of({leaf_id, seat}));
+  const uint32_t slot = memory_.leaf(leaf_id).insert(at, from.key_at(from_at), player);
+  map_.assign(page_tag(player), word_of({leaf_id, slot}));
 }
 
 // Splits a full node; its parent is given room first, so that counts are right at every step.
@@ -182,7 +182,7 @@ void Tree::join_leaves(uint32_t parent_id, uint32_t left_slot) {
   Leaf& left = memory_.leaf(left_id);
   Leaf& right = memory_.leaf(right_id);
   for (uint32_t i = 0; i < right.size; ++i) map_.prefetch_tag(page_tag(right.player_at(i)));
-  for (uint32_t i = 0; i < right.size; ++i) seat(left_id, left.size, right, i);
+  for (uint32_t i = 0; i < right.size; ++i) place_entry(left_id, left.size, right, i);
   left.has_repeats = left.has_repeats || right.has_repeats;
   parent.add_count(left_slot, parent.count(left_slot + 1));
   parent.repeats[left_slot] += parent.repeats[left_slot + 1];
@@ -196,7 +196,7 @@ void Tree::unlink(const Leaf& leaf) {
   (leaf.next == kNone ? last_leaf_ : memory_.leaf(leaf.next).previous) = leaf.previous;
 }
 
-// What the child counted is already counted elsewhere, or nothing.
+// The child's count is zero, or already counted in a sibling.
 void Tree::erase_child(uint32_t node_id, uint32_t slot) {
   Inner& node = memory_.inner(node_id);
   copy_children(node, slot, node, slot + 1, node.size - slot - 1);

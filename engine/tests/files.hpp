@@ -33,9 +33,11 @@ class OwnFile {
   std::FILE* file_;
 };
 
+inline void save(Engine& engine, int file) { engine.write_save(engine.begin_save().number, file); }
+
 inline std::string saved(Engine& engine) {
   const OwnFile file;
-  engine.save(file.descriptor());
+  save(engine, file.descriptor());
   return file.read();
 }
 

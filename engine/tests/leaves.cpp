@@ -18,7 +18,7 @@ struct Names {
 struct Entry {
   Key key;
   uint32_t player;
-  uint32_t seat;
+  uint32_t slot;
 };
 
 bool stands_before(const Entry& a, const Entry& b) {
@@ -27,7 +27,7 @@ bool stands_before(const Entry& a, const Entry& b) {
                                     : a.player < b.player;
 }
 
-TEST("entries that come and go stand in order and keep their seats") {
+TEST("entries that come and go stand in order and keep their slots") {
   Random random;
   const Names names;
   Leaf leaf;
@@ -42,11 +42,11 @@ TEST("entries that come and go stand in order and keep their seats") {
       const uint32_t at = position(leaf, leaf.size, NewEntry<Names>{entry.key, id, names});
       const auto where = std::lower_bound(expected.begin(), expected.end(), entry, stands_before);
       CHECK_EQUAL(at, where - expected.begin());
-      entry.seat = leaf.insert(at, entry.key, entry.player);
+      entry.slot = leaf.insert(at, entry.key, entry.player);
       expected.insert(where, entry);
     } else {
       const auto at = static_cast<uint32_t>(random.below(expected.size()));
-      CHECK_EQUAL(leaf.place_of(expected[at].seat), at);
+      CHECK_EQUAL(leaf.place_of(expected[at].slot), at);
       leaf.erase(at);
       expected.erase(expected.begin() + at);
     }
@@ -55,7 +55,7 @@ TEST("entries that come and go stand in order and keep their seats") {
     const Run run(leaf, 0);
     uint32_t changes = 0;
     for (uint32_t i = 0; i < expected.size(); ++i) {
-      CHECK(leaf.order[i] == expected[i].seat && leaf.key(expected[i].seat) == expected[i].key);
+      CHECK(leaf.order[i] == expected[i].slot && leaf.key(expected[i].slot) == expected[i].key);
       CHECK(leaf.player_at(i) == expected[i].player && run.player(i) == expected[i].player);
       CHECK(run.key(i) == expected[i].key);
       changes += i > 0 && expected[i].key.score != expected[i - 1].key.score ? 1 : 0;
@@ -67,7 +67,7 @@ TEST("entries that come and go stand in order and keep their seats") {
   }
 }
 
-TEST("who comes has the seat of who left last, and an emptied leaf is filled from the front") {
+TEST("who comes has the slot of who left last, and an emptied leaf is filled from the front") {
   Leaf leaf;
   leaf.empty();
   for (uint32_t i = 0; i < kLeafEntries; ++i) CHECK_EQUAL(leaf.insert(leaf.size, {i, 0}, i), i);

@@ -70,7 +70,7 @@ TEST("nobody sees what a writer has begun and not finished") {
       for (int i = 0; i < 50; ++i) {
         ++one;
         ++other;
-        lock.breathe();
+        lock.yield_to_readers();
       }
       lock.unlock();
     }
@@ -81,13 +81,13 @@ TEST("nobody sees what a writer has begun and not finished") {
   CHECK_EQUAL(one, other);
 }
 
-TEST("a reader waits for a turn at most while a writer never lets go but to breathe") {
+TEST("a reader waits for a turn at most while a writer never lets go but to yield_to_readers") {
   TurnLock lock;
   std::atomic<bool> over{false};
   Threads threads;
   threads.start([&] {
     lock.lock();
-    for (const auto end = Clock::now() + kHangs; !over && Clock::now() < end;) lock.breathe();
+    for (const auto end = Clock::now() + kHangs; !over && Clock::now() < end;) lock.yield_to_readers();
     lock.unlock();
   });
   std::array<Clock::duration, 2> longest{};

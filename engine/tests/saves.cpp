@@ -14,6 +14,7 @@ using testing::OwnFile;
 using testing::Pair;
 using testing::Random;
 using testing::Row;
+using testing::save;
 using testing::Threads;
 
 std::string player(uint64_t number) { return "player " + std::to_string(number); }
@@ -213,7 +214,7 @@ TEST("a save that may not remember enough is interrupted, and batches are none t
   CHECK_THROWS(SaveInterrupted, pair->engine.write_save(begun.number, file.descriptor()));
   pair->compare(random);
   const OwnFile again;
-  pair->engine.save(again.descriptor());
+  save(pair->engine, again.descriptor());
   check_file(again, pair->boards(), pair->state(), pair->engine.read_position(0), random);
   check_nothing_kept(*pair);
 }
@@ -225,7 +226,7 @@ TEST("a save whose file cannot be written is over, and another may begin") {
   pair->drop(1);
   CHECK_THROWS(std::system_error, pair->engine.write_save(begun.number, -1));
   const OwnFile file;
-  pair->engine.save(file.descriptor());
+  save(pair->engine, file.descriptor());
   check_file(file, pair->boards(), pair->state(), pair->engine.read_position(0), random);
   check_nothing_kept(*pair);
 }

@@ -177,7 +177,7 @@ Applied apply_at(Engine& engine, const std::vector<Row>& rows, uint64_t batch_nu
 
 void save(Engine& engine) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  engine.save(fileno(file.get()));
+  engine.write_save(engine.begin_save().number, fileno(file.get()));
 }
 
 TEST("every read beside a writer shows one instant") {

@@ -95,9 +95,9 @@ TEST("entries move one at a time over leaves and nodes, and places and dense ran
   CHECK_EQUAL(place, kEntries);
 }
 
-TEST("ways through a tree of three levels lead where the search does, whatever moves before they are gone") {
+TEST("hints through a tree of three levels lead where the search does, whatever moves before they are gone") {
   constexpr uint32_t kMany = 200'000;
-  constexpr size_t kTogether = 32;
+  constexpr size_t kGroupItems = 32;
   Random random;
   Regions regions;
   Players players(regions, Purpose::players, {1, 2});
@@ -110,23 +110,23 @@ TEST("ways through a tree of three levels lead where the search does, whatever m
   }
   CHECK(tree.finish());
   for (size_t round = 0; round < testing::scaled(60); ++round) {
-    // Some rounds crowd into a few leaves, which then share and split under the ways.
+    // Some rounds crowd into a few leaves, which then share and split under the hints.
     const uint64_t low = random.below(2) == 0 ? 0 : random.below(kMany);
     const uint64_t width = low == 0 ? uint64_t{kMany} * 3 / 2 : 40;
     std::vector<std::pair<uint32_t, uint64_t>> moves;
-    std::vector<Way> ways;
-    for (size_t i = 0; i < kTogether; ++i) {
+    std::vector<InsertHint> hints;
+    for (size_t i = 0; i < kGroupItems; ++i) {
       moves.emplace_back(static_cast<uint32_t>(random.below(kMany)), low + random.below(width));
-      Way way = tree.begin_way(moves.back().second);
-      tree.prefetch_child(moves.back().second, way);
-      tree.find_parent(moves.back().second, way);
-      tree.find_leaf(moves.back().second, way);
-      tree.prefetch_arrival(way);
-      ways.push_back(way);
+      InsertHint hint = tree.begin_hint(moves.back().second);
+      tree.prefetch_child(moves.back().second, hint);
+      tree.find_parent(moves.back().second, hint);
+      tree.find_leaf(moves.back().second, hint);
+      tree.prefetch_arrival(hint);
+      hints.push_back(hint);
     }
-    for (size_t i = 0; i < kTogether; ++i) {
+    for (size_t i = 0; i < kGroupItems; ++i) {
       const auto [player, score] = moves[i];
-      tree.move(tree.locate(player), {score, i}, players.name(player), ways[i]);
+      tree.move(tree.locate(player), {score, i}, players.name(player), hints[i]);
       CHECK_EQUAL(tree.key(tree.locate(player)).score, score);
     }
   }

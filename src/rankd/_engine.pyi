@@ -50,6 +50,21 @@ class Engine:
     def drop(self, name: str) -> bool: ...
     def position(self, partition: int) -> tuple[int, int]: ...
     def names(self, cursor: int, most: int) -> tuple[list[str], int | None]: ...
+    def drop_family(self, prefix: str, most: int) -> tuple[int, int]:
+        """
+        Drops some of the boards whose names begin so; returns how many, and how many stood in them.
+        """
+
+    def scopes(self, prefix: str, player: str | None, place: int, most: int) -> tuple[list[str], int | None]:
+        """
+        The rests of names that begin so, of all boards or of those a player stands in, from a place on.
+        """
+
+    def family(self, prefix: str, place: int, most: int) -> tuple[int, int, int, int, int | None]:
+        """
+        Boards, entries, and the sum of digests (low, high) of some of them, and the place to go on from.
+        """
+
     def total(self, name: str) -> int: ...
     def score(self, name: str, player: str) -> Any: ...
     def scores(self, name: str, players: Sequence[str]) -> list[Any]: ...

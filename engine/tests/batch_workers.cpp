@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "files.hpp"
-#include "lane.hpp"
+#include "batch_worker.hpp"
 #include "model.hpp"
 #include "testing.hpp"
 
@@ -239,10 +239,10 @@ TEST("work is done by two threads at once, and what either throws is thrown") {
   }
   for (const size_t thrower : {size_t{0}, size_t{1}}) {
     std::atomic<int> here{0};
-    CHECK_THROWS(std::bad_alloc, second.share([&](size_t lane) {
+    CHECK_THROWS(std::bad_alloc, second.share([&](size_t worker) {
       ++here;
       for (const auto end = Clock::now() + kHangs; here < 2 && Clock::now() < end;) std::this_thread::yield();
-      if (lane == thrower) throw std::bad_alloc();
+      if (worker == thrower) throw std::bad_alloc();
     }));
   }
 }
@@ -269,27 +269,78 @@ TEST("an engine has another thread only once it needs one, and takes it along wh
   CHECK_EQUAL(threads_here(), before);
 }
 
-TEST("a lane leaves only while another is there for the rest") {
+TEST("a worker leaves only while another is there for the rest") {
   TurnLock lock;
-  LaneWork work(lock);
-  LaneWork::Part part{};
-  work.add(7, 0, 10);
-  work.add(8, 10, 100);
+  BatchWork work(lock, {{7, 0, 10}, {8, 10, 2'000}});
+  BatchWork::Part part{};
   work.join();
   CHECK(!work.may_leave());
   work.join();
-  CHECK(work.take(part) && part.board == 8 && part.end - part.begin == 90);
-  CHECK(work.take(part) && part.board == 7);
+  CHECK(work.take(part) && part.first == 1 && part.end_row - part.begin_row == 1'990);
+  CHECK(work.take(part) && part.first == 0);
   CHECK(!work.take(part));  // one of the two has ended, the other may have rows to add
   CHECK(!work.may_leave());
   work.join();
   CHECK(work.may_leave());
 }
 
-TEST("lanes take a turn together, and readers come in between") {
+TEST("small boards are handed out together, each of them once") {
+  std::vector<BoardRows> boards;
+  for (uint32_t i = 0, row = 0; i < 4'000; ++i) {
+    const uint32_t rows = i % 1'000 == 500 ? 5'000 : 5;
+    boards.push_back({i, row, row + rows});
+    row += rows;
+  }
+  TurnLock lock;
+  BatchWork work(lock, boards);
+  work.join();
+  std::vector<bool> is_taken(boards.size(), false);
+  size_t parts = 0;
+  for (BatchWork::Part part{}; work.take(part); ++parts) {
+    CHECK_EQUAL(part.begin_row, boards[part.first].begin);
+    CHECK_EQUAL(part.end_row, boards[part.end - 1].end);
+    CHECK(part.end == part.first + 1 || part.end_row - part.begin_row <= 16 * kChunkRows);
+    for (uint32_t i = part.first; i < part.end; ++i) {
+      CHECK(!is_taken[i]);
+      is_taken[i] = true;
+    }
+  }
+  CHECK(std::find(is_taken.begin(), is_taken.end(), false) == is_taken.end());
+  CHECK(parts < 60);
+}
+
+TEST("a batch of rows in many small boards, shared or not, ends with the same digests") {
+  Boards boards = kBoards;
+  for (int i = 0; i < 700; ++i) boards.emplace_back("small " + std::to_string(i), kBoards[static_cast<size_t>(i) % 5].second);
+  Random random;
+  Engine whole({1, 2});
+  Engine parts({1, 2});
+  for (uint64_t round = 0; round < testing::scaled(8); ++round) {
+    std::vector<Row> rows;
+    for (size_t i = 0; i < kRows; ++i) {
+      const auto board = static_cast<uint32_t>(random.once_in(5) ? 0 : random.below(boards.size()));
+      const Op op = random.once_in(round % 3 == 2 ? 2 : 6) ? Op::remove : Op::apply;
+      rows.push_back({board, op, player(random.below(40)), random.between(-50, 50), random.below(4)});
+    }
+    testing::apply(whole, boards, rows);
+    for (size_t begin = 0; begin < rows.size(); begin += 500) {
+      const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);
+      testing::apply(parts, boards, {first, first + 500});
+    }
+    CHECK_SOUND(whole);
+    for (const auto& [name, rules] : boards) {
+      const Board* one = whole.read_board(name);
+      const Board* other = parts.read_board(name);
+      CHECK_EQUAL(one == nullptr, other == nullptr);
+      if (one != nullptr) CHECK(one->digest() == other->digest() && one->size() == other->size());
+    }
+  }
+}
+
+TEST("workers take a turn together, and readers come in between") {
   TurnLock lock;
   SharedTurn turn(lock);
-  uint64_t one = 0;  // not atomic: readers beside a lane are a race that the sanitizer reports
+  uint64_t one = 0;  // not atomic: readers beside a worker are a race that the sanitizer reports
   uint64_t other = 0;
   std::atomic<int> reads{0};
   std::atomic<bool> over{false};
@@ -301,7 +352,7 @@ TEST("lanes take a turn together, and readers come in between") {
         turn.enter();
         for (int i = 0; i < 2'000; ++i) {
           ++*own;
-          turn.breathe();
+          turn.yield_to_readers();
         }
         turn.leave();
       }

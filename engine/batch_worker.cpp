@@ -1,4 +1,4 @@
-#include "lane.hpp"
+#include "batch_worker.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -7,33 +7,42 @@ namespace rankd {
 
 namespace {
 
-constexpr size_t kMovesPerBreath = 8;
-// Rows of a board that a lane takes at once: many enough to be worth the asking.
+constexpr size_t kMovesPerYield = 8;
+// Rows of a board that a worker takes at once: enough to outweigh the cost of taking them.
 constexpr uint32_t kPartRows = 16 * kChunkRows;
 
 }  // namespace
 
-void LaneWork::add(uint32_t board, uint32_t begin, uint32_t end) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  left_.push({board, begin, end});
+BatchWork::BatchWork(TurnLock& lock, const std::vector<BoardRows>& boards) : turn(lock) {
+  for (uint32_t first = 0; first < boards.size();) {
+    uint32_t end = first + 1;
+    while (end < boards.size() && boards[end].end - boards[first].begin <= kPartRows) ++end;
+    left_.push({first, end, boards[first].begin, boards[end - 1].end});
+    first = end;
+  }
 }
 
-void LaneWork::join() {
+void BatchWork::add(const Part& part) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  ++lanes_;
+  left_.push(part);
 }
 
-bool LaneWork::may_leave() {
+void BatchWork::join() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (lanes_ < 2) return false;
-  --lanes_;
+  ++workers_;
+}
+
+bool BatchWork::may_leave() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (workers_ < 2) return false;
+  --workers_;
   return true;
 }
 
-bool LaneWork::take(Part& part) {
+bool BatchWork::take(Part& part) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (left_.empty()) {
-    --lanes_;
+    --workers_;
     return false;
   }
   part = left_.top();
@@ -41,10 +50,10 @@ bool LaneWork::take(Part& part) {
   return true;
 }
 
-class Lane::Changing {
+class BatchWorker::Changing {
  public:
-  explicit Changing(Lane& lane)
-      : engine_(lane.engine_), work_(lane.work_), exceptions_(std::uncaught_exceptions()) {
+  explicit Changing(BatchWorker& worker)
+      : engine_(worker.engine_), work_(worker.work_), exceptions_(std::uncaught_exceptions()) {
     if (work_ == nullptr) {
       engine_.lock_.lock();
     } else {
@@ -63,56 +72,99 @@ class Lane::Changing {
   Changing(const Changing&) = delete;
   Changing& operator=(const Changing&) = delete;
 
-  void breathe() {
+  void yield_to_readers() {
     if (work_ == nullptr) {
-      engine_.lock_.breathe();
+      engine_.lock_.yield_to_readers();
     } else {
-      work_->turn.breathe();
+      work_->turn.yield_to_readers();
     }
   }
 
  private:
   Engine& engine_;
-  LaneWork* work_;
+  BatchWork* work_;
   int exceptions_;
 };
 
-void Lane::run(bool yields) {
-  LaneWork::Part part{};
+void BatchWorker::run(bool yields) {
+  BatchWork::Part part{};
   work_->join();
-  // What another lane broke need not be finished.
+  // Another worker broke the engine: there is nothing to finish.
   while (!engine_.broken_.load(std::memory_order_relaxed) && work_->take(part)) {
-    const uint32_t end = std::min(part.end, part.begin + kPartRows);
-    apply(part.board, part.begin, end);
-    if (end < part.end) work_->add(part.board, end, part.end);
-    if (yields && engine_.are_lanes_in_the_way() && work_->may_leave()) return;
+    if (part.end - part.first > 1) {
+      apply_boards(part.first, part.end);
+    } else {
+      const uint32_t end = std::min(part.end_row, part.begin_row + kPartRows);
+      apply(view_.boards[part.first].board, part.begin_row, end);
+      if (end < part.end_row) work_->add({part.first, part.end, end, part.end_row});
+    }
+    if (yields && engine_.are_workers_in_the_way() && work_->may_leave()) return;
   }
 }
 
-void Lane::take_orphans(std::vector<uint32_t>& orphans) {
+void BatchWorker::take_orphans(std::vector<uint32_t>& orphans) {
   orphans.insert(orphans.end(), orphans_.begin(), orphans_.end());
   orphans_.clear();
 }
 
-void Lane::apply(uint32_t number, uint32_t begin, uint32_t end) {
+void BatchWorker::apply(uint32_t number, uint32_t begin, uint32_t end) {
   Board& board = engine_.boards_.payload(number);
   while (begin < end) {
     const uint32_t chunk_end = std::min(end, begin + static_cast<uint32_t>(kChunkRows));
     fold(board, begin, chunk_end);
-    apply_moves(number, board);
+    sort_moves(board);
+    if (!sorted_.empty()) {
+      engine_.regions_.prepare();
+      Changing changing(*this);
+      apply_moves(number, board, changing);
+    }
     begin = chunk_end;
   }
 }
 
-// Goes through the rows in order and finds what they come to for each player.
-void Lane::fold(const Board& board, uint32_t begin, uint32_t end) {
+void BatchWorker::apply_boards(uint32_t first, uint32_t end) {
+  while (first < end) {
+    const uint32_t few = few_boards(first, end);
+    if (few > first + 1) {
+      apply_few(first, few);
+    } else {
+      apply(view_.boards[first].board, view_.boards[first].begin, view_.boards[first].end);
+    }
+    first = few;
+  }
+}
+
+// Returns the end of the boards that together have a chunk of rows at most, from `first` on.
+uint32_t BatchWorker::few_boards(uint32_t first, uint32_t end) const {
+  uint32_t few = first + 1;
+  while (few < end && view_.boards[few].end - view_.boards[first].begin <= kChunkRows) ++few;
+  return few;
+}
+
+// Boards with a few rows each share a turn, and the next one's memory is fetched meanwhile.
+void BatchWorker::apply_few(uint32_t first, uint32_t end) {
+  engine_.regions_.prepare();
+  Changing changing(*this);
+  for (uint32_t i = first; i < end; ++i) {
+    if (i + 1 < end) engine_.boards_.payload(view_.boards[i + 1].board).prefetch(memory_);
+    const BoardRows& rows = view_.boards[i];
+    Board& board = engine_.boards_.payload(rows.board);
+    fold(board, rows.begin, rows.end);
+    sort_moves(board);
+    if (!sorted_.empty()) apply_moves(rows.board, board, changing);
+    changing.yield_to_readers();
+  }
+}
+
+// Computes the combined effect of the rows on each player, in row order.
+void BatchWorker::fold(const Board& board, uint32_t begin, uint32_t end) {
   moves_.clear();
   std::fill(fold_.begin(), fold_.end(), uint16_t{0});
   locate_chunk(board, begin, end);
   for (uint32_t i = begin; i < end; ++i) {
     const uint32_t row = view_.rows[i];
     const uint32_t id = id_of(row);
-    if (view_.players[id] == kNone) continue;  // a removal of somebody who is nowhere
+    if (view_.players[id] == kNone) continue;  // a removal of an unknown player
     Move& move = move_of(board, spots_[i - begin], view_.players[id], id);
     uint8_t flags = 0;
     if (move.is_present) {
@@ -138,35 +190,35 @@ void Lane::fold(const Board& board, uint32_t begin, uint32_t end) {
   }
 }
 
-// Where the chunk's players are now.
-void Lane::locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
+// Finds the current entries of the chunk's players.
+void BatchWorker::locate_chunk(const Board& board, uint32_t begin, uint32_t end) {
   const auto player_at = [&](size_t i) { return view_.players[id_of(view_.rows[begin + i])]; };
   if (const Tree* tree = board.tree(); tree == nullptr) {
     for (uint32_t i = 0; i < end - begin; ++i) {
       spots_[i] = player_at(i) == kNone ? Spot{} : board.locate(memory_, player_at(i));
     }
   } else {
-    constexpr size_t kTogether = 8;
+    constexpr size_t kGroupItems = 8;
     const size_t count = end - begin;
-    Together<kTogether> maps(count);
-    Together<kTogether> leaves(count);
-    Together<kTogether> parents(count);
-    staggered<kTogether>(
-        count, [&](size_t i) { maps.ask(player_at(i) == kNone ? nullptr : tree->map_line(player_at(i))); },
+    PrefetchGroup<kGroupItems> maps(count);
+    PrefetchGroup<kGroupItems> leaves(count);
+    PrefetchGroup<kGroupItems> parents(count);
+    staggered<kGroupItems>(
+        count, [&](size_t i) { maps.add(player_at(i) == kNone ? nullptr : tree->map_line(player_at(i))); },
         [&](size_t i) {
           spots_[i] = player_at(i) == kNone ? Spot{} : tree->likely_spot(player_at(i));
-          leaves.ask(tree->leaf_line(spots_[i]));
+          leaves.add(tree->leaf_line(spots_[i]));
         },
         [&](size_t i) { tree->prefetch_entry(spots_[i]); },
         [&](size_t i) {
           if (spots_[i].leaf != kNone) spots_[i] = tree->locate(player_at(i));
-          parents.ask(tree->parent_line(spots_[i]));
+          parents.add(tree->parent_line(spots_[i]));
         },
         [&](size_t i) { tree->prefetch_count(spots_[i]); });
   }
 }
 
-Lane::Move& Lane::move_of(const Board& board, Spot spot, uint32_t player, uint32_t id) {
+BatchWorker::Move& BatchWorker::move_of(const Board& board, Spot spot, uint32_t player, uint32_t id) {
   uint32_t slot = (player * 0x9e3779b1u) >> 24;
   static_assert(kFoldSlots == 1u << 8);
   for (; fold_[slot] != 0; slot = (slot + 1) % kFoldSlots) {
@@ -182,12 +234,12 @@ Lane::Move& Lane::move_of(const Board& board, Spot spot, uint32_t player, uint32
   return moves_.back();
 }
 
-void Lane::sort_moves(const Board& board) {
+void BatchWorker::sort_moves(const Board& board) {
   sorted_.clear();
   for (const Move& move : moves_) {
     const bool loses_place = move.was_removed && board.is_captured();
     if (!move.was_present && !move.is_present) {
-      orphans_.push_back(move.player);  // came and went within the chunk, or was never here
+      orphans_.push_back(move.player);  // added and removed within the chunk, or never present
     } else if (move.was_present != move.is_present || move.kept != move.old_kept || loses_place) {
       const auto index = static_cast<uint32_t>(&move - moves_.data());
       sorted_.push_back({score_key(board.direction().order, move.kept.score), index});
@@ -196,42 +248,39 @@ void Lane::sort_moves(const Board& board) {
   std::sort(sorted_.begin(), sorted_.end(), [](Sorted a, Sorted b) { return a.score_key < b.score_key; });
 }
 
-void Lane::apply_moves(uint32_t number, Board& board) {
-  sort_moves(board);
-  if (sorted_.empty()) return;
-  engine_.regions_.prepare();
-  Changing changing(*this);
+// There must be moves.
+void BatchWorker::apply_moves(uint32_t number, Board& board, Changing& changing) {
   Capture* capture = board.is_captured() ? engine_.captures_.at(number).get() : nullptr;
   Saving* saving = engine_.saving_ != nullptr && engine_.saving_->wants(number) ? engine_.saving_.get() : nullptr;
-  const Tree* tree = board.tree();  // until the board has another, or none
-  constexpr size_t kTogether = 4;
-  Together<kTogether> parents(sorted_.size());
-  Together<kTogether> leaves(sorted_.size());
-  staggered<kTogether>(
+  const Tree* tree = board.tree();  // set to null once the board replaces it
+  constexpr size_t kGroupItems = 4;
+  PrefetchGroup<kGroupItems> parents(sorted_.size());
+  PrefetchGroup<kGroupItems> leaves(sorted_.size());
+  staggered<kGroupItems>(
       sorted_.size(),
-      [&](size_t i) { ways_[i] = tree == nullptr ? Way{} : tree->begin_way(sorted_[i].score_key); },
+      [&](size_t i) { hints_[i] = tree == nullptr ? InsertHint{} : tree->begin_hint(sorted_[i].score_key); },
       [&](size_t i) {
-        if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
+        if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, hints_[i]);
       },
-      [&](size_t i) { parents.ask(tree == nullptr ? nullptr : tree->find_parent(sorted_[i].score_key, ways_[i])); },
+      [&](size_t i) { parents.add(tree == nullptr ? nullptr : tree->find_parent(sorted_[i].score_key, hints_[i])); },
       [&](size_t i) {
-        if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, ways_[i]);
+        if (tree != nullptr) tree->prefetch_child(sorted_[i].score_key, hints_[i]);
       },
-      [&](size_t i) { leaves.ask(tree == nullptr ? nullptr : tree->find_leaf(sorted_[i].score_key, ways_[i])); },
+      [&](size_t i) { leaves.add(tree == nullptr ? nullptr : tree->find_leaf(sorted_[i].score_key, hints_[i])); },
       [&](size_t i) {
-        if (tree != nullptr) tree->prefetch_arrival(ways_[i]);
+        if (tree != nullptr) tree->prefetch_arrival(hints_[i]);
       },
       [&](size_t i) {
         const Move& move = moves_[sorted_[i].move];
         if (saving != nullptr) note(*saving, number, board, move, capture);
         if (capture != nullptr && move.was_removed) capture->forget(move.player);
-        apply_move(board, move, tree == nullptr ? Way{} : ways_[i]);
+        apply_move(board, move, tree == nullptr ? InsertHint{} : hints_[i]);
         if (board.tree() != tree) tree = nullptr;
-        if (i % kMovesPerBreath == 0) changing.breathe();
+        if (i % kMovesPerYield == 0) changing.yield_to_readers();
       });
 }
 
-void Lane::note(Saving& saving, uint32_t number, const Board& board, const Move& move, const Capture* capture) const {
+void BatchWorker::note(Saving& saving, uint32_t number, const Board& board, const Move& move, const Capture* capture) const {
   const Key old = key_of(board.direction(), move.old_kept);
   const Key fresh = key_of(board.direction(), move.kept);
   const auto held = work_ == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(work_->notes);
@@ -239,11 +288,11 @@ void Lane::note(Saving& saving, uint32_t number, const Board& board, const Move&
               move.is_present ? &fresh : nullptr, capture);
 }
 
-void Lane::apply_move(Board& board, const Move& move, const Way& way) {
+void BatchWorker::apply_move(Board& board, const Move& move, const InsertHint& hint) {
   const std::string_view id = (*view_.batch.players)[move.id];
   const Spot spot = move.was_present ? board.locate(memory_, move.player) : Spot{};
   if (move.is_present) {
-    board.put(memory_, spot, move.player, id, move.old_kept, move.kept, way);
+    board.put(memory_, spot, move.player, id, move.old_kept, move.kept, hint);
     if (!move.was_present) engine_.players_.retain(move.player);
   } else {
     board.take(memory_, spot, id);

@@ -1,7 +1,7 @@
-"""What the ledger holds: events in stretches of columns, what they have in common, and the seal of a commit.
+"""The contents of the ledger: runs of events as columns, their contexts, and the seal of a commit.
 
-A stretch is a run of consecutive events with one context. Columns are kept as columns from the request to the disk and
-to the rank store, so that ten thousand scores are ten thousand numbers and not ten thousand objects.
+An EventRun is consecutive events with one context. Columns stay columns from the request to the disk and to the rank
+store, so that ten thousand scores are ten thousand numbers and not ten thousand objects.
 """
 
 from __future__ import annotations
@@ -15,56 +15,59 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.domain.window import Reading
+from rankd._columns import distinct, take
+from rankd.domain.window import ClockReading
 from rankd.errors import LedgerNewer
 
 PAYLOAD_VERSION = 1  # the newest that is understood
-PAYLOAD_WRITTEN = 1  # what new events say; for one release that of the version before, whose nodes read them too
+PAYLOAD_WRITTEN = 1  # of new events; one release behind PAYLOAD_VERSION, so that nodes of the version before read them
 HASH_BYTES = 16
 SEAL_BYTES = HASH_BYTES + 8
 NO_SEAL = bytes(SEAL_BYTES)  # before the first commit
 NO_PLAYER = 0
-SEQUENCE_BITS = 48  # of the number of an event; the partition stands above
+SEQUENCE_BITS = 48  # of an event id; the partition is above
 _NUMBERS = Struct("<2q")  # sequence of the first event, number of events
-_END_OF_DETAIL = b"\0"  # JSON holds no such byte
+_END_OF_DETAIL = b"\0"  # never in JSON
 
 
-class Kind(StrEnum):
-    """What an event does; an open set, so a reader passes over what it does not know only if told to."""
+class EventKind(StrEnum):
+    """What an event does."""
 
     SCORE = "score"
     REMOVE = "remove"  # a player leaves every instance of the board
-    RESET = "reset"  # current instances are empty again
+    RESET = "reset"  # current instances are emptied
     DEFINE = "define"
-    DELETE = "delete"  # the board and all its instances are gone
+    DELETE = "delete"  # the board and all its instances are removed
     CLOSE = "close"  # a window instance is final
-    MIDNIGHT = "midnight"  # places are remembered for rank_change
+    MIDNIGHT = "midnight"  # places are captured for rank_change
     RETIRE = "retire"  # a window instance leaves the rank store; its final standings are in the archive
 
 
-# About no player: they stand in every partition.
-CONTROLS = frozenset({Kind.DEFINE, Kind.DELETE, Kind.RESET, Kind.CLOSE, Kind.MIDNIGHT, Kind.RETIRE})
+# Events without a player, in every partition.
+CONTROLS = frozenset(
+    {EventKind.DEFINE, EventKind.DELETE, EventKind.RESET, EventKind.CLOSE, EventKind.MIDNIGHT, EventKind.RETIRE}
+)
 
 
-class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The definition of a board that an event was accepted under, and what the board's clock read."""
+class AcceptanceContext(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The board version that an event was accepted under, and the reading of the board's clock."""
 
     version: int
     utc_offset_s: int = 0
     resets: dict[str, int] = {}
 
-    def reading(self, at: int) -> Reading:
-        """Return what names the windows of an event at this instant."""
-        return Reading(at, self.utc_offset_s, self.resets)
+    def reading(self, at: int) -> ClockReading:
+        """Return the clock reading that names the windows of an event at this instant."""
+        return ClockReading(at, self.utc_offset_s, self.resets)
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What many events have in common; stored once, as JSON."""
+    """The common part of many events; stored once, as JSON."""
 
-    kind: Kind
+    kind: EventKind
     board: str
     sender: str
-    boards: dict[str, Accepted]  # the board itself and those it feeds
+    boards: dict[str, AcceptanceContext]  # the board itself and those it feeds
     payload_version: int = PAYLOAD_WRITTEN
 
     @property
@@ -74,11 +77,11 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What only some events have to say. Attributes are resolved: a rebuild years later finds the same scopes."""
+    """The optional part of an event. Attributes are resolved: a rebuild years later finds the same scopes."""
 
-    attributes: dict[str, str] = {}  # those that a board reached declares as a scope or a team
+    attributes: dict[str, str] = {}  # those that a reached board declares as a scope or a team
     keys: dict[str, int] = {}  # of decaying scores, by board
-    left_out: dict[str, list[str]] = {}  # attributes that a board which is fed cannot take, by board
+    left_out: dict[str, list[str]] = {}  # attributes that a fed board cannot take, by board
     has_metadata: bool = False
     window: str | None = None  # reset: the window named; close, retire: the instance
     definition: dict[str, object] | None = None  # define
@@ -103,11 +106,11 @@ class EventSpan(NamedTuple):
 
     @property
     def start(self) -> EventSpan:
-        """The empty span before them: what is applied with it leaves the position where it is."""
+        """The empty span before them, which does not advance a position."""
         return self._replace(upto=self.after)
 
 
-class Stretch(msgspec.Struct):
+class EventRun(msgspec.Struct):
     """Consecutive events of one context as columns of one length."""
 
     context: int
@@ -116,9 +119,9 @@ class Stretch(msgspec.Struct):
     score: array[int]
     tiebreak: array[int]
     players: Sequence[str]  # the ids behind the numbers; "" for no player
-    detail: list[Detail | None] | None = None  # None: no event has anything to say
+    detail: list[Detail | None] | None = None  # None: no event has a detail
     first: int = 0  # sequence of the first event, once it has one
-    partition: int = 0  # of the ledger, where it has several
+    partition: int = 0
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -126,12 +129,12 @@ class Stretch(msgspec.Struct):
 
     @property
     def span(self) -> EventSpan:
-        """Where they stand in the ledger."""
+        """Their span in the ledger."""
         return EventSpan(self.partition, self.first - 1, self.first + len(self) - 1)
 
-    def part(self, start: int, end: int) -> Stretch:
+    def part(self, start: int, end: int) -> EventRun:
         """Return some of the events, by index."""
-        return Stretch(
+        return EventRun(
             self.context,
             self.at[start:end],
             self.player[start:end],
@@ -144,14 +147,14 @@ class Stretch(msgspec.Struct):
         )
 
 
-def control_run(context: int, at: int, detail: Detail | None, first: int = 0) -> Stretch:
-    """Return an event that is about no player as a run of its own."""
+def control_run(context: int, at: int, detail: Detail | None, first: int = 0) -> EventRun:
+    """Return a control event as a run of one."""
     nothing = array("q", [0])
-    return Stretch(context, array("q", [at]), nothing, nothing, nothing, [""], [detail], first)
+    return EventRun(context, array("q", [at]), nothing, nothing, nothing, [""], [detail], first)
 
 
 class Scored(NamedTuple):
-    """One event of a stretch as a row, for code that is not in a hurry."""
+    """One event of a run as a row, for code off the hot path."""
 
     sequence: int
     at: int
@@ -163,31 +166,31 @@ class Scored(NamedTuple):
 
     @property
     def id(self) -> int:
-        """What tells it from every other event of its ledger; in a ledger of one partition its sequence."""
+        """The event id, unique in its ledger; with one partition, the sequence."""
         return event_id(self.partition, self.sequence)
 
     @property
     def span(self) -> EventSpan:
-        """Where it stands in the ledger."""
+        """Its span in the ledger."""
         return EventSpan(self.partition, self.sequence - 1, self.sequence)
 
 
 def event_id(partition: int, sequence: int) -> int:
-    """Return the number of an event among those of all partitions."""
+    """Return the event id, unique over all partitions."""
     return partition << SEQUENCE_BITS | sequence
 
 
 def place_of(event: int) -> tuple[int, int]:
-    """Return partition and sequence of an event by its number."""
+    """Return partition and sequence of an event id."""
     return event >> SEQUENCE_BITS, event & ((1 << SEQUENCE_BITS) - 1)
 
 
-def rows(stretch: Stretch) -> Iterable[Scored]:
-    """Go through a stretch event by event."""
-    details = stretch.detail or [None] * len(stretch)
-    columns = zip(stretch.at, stretch.players, stretch.score, stretch.tiebreak, details, strict=True)
-    for sequence, (at, player, score, tiebreak, detail) in enumerate(columns, start=stretch.first):
-        yield Scored(sequence, at, player, score, tiebreak, detail or NO_DETAIL, stretch.partition)
+def rows(event_run: EventRun) -> Iterable[Scored]:
+    """Iterate over a run event by event."""
+    details = event_run.detail or [None] * len(event_run)
+    columns = zip(event_run.at, event_run.players, event_run.score, event_run.tiebreak, details, strict=True)
+    for sequence, (at, player, score, tiebreak, detail) in enumerate(columns, start=event_run.first):
+        yield Scored(sequence, at, player, score, tiebreak, detail or NO_DETAIL, event_run.partition)
 
 
 encode_context = msgspec.json.Encoder(order="deterministic").encode
@@ -196,8 +199,22 @@ decode_detail = msgspec.json.Decoder(Detail).decode
 _decode_context = msgspec.json.Decoder(Context).decode
 
 
+def encode_column(details: list[Detail | None]) -> list[bytes]:
+    """Return the JSON of details, b"" for none; one that stands there many times is encoded once."""
+    found, index = distinct(details)
+    return take([b"" if detail is None else encode_detail(detail) for detail in found], index)
+
+
+def decode_column(texts: Sequence[str | bytes | None]) -> list[Detail | None]:
+    """Return details by their JSON; those of equal texts are one object."""
+    made: dict[str | bytes | None, Detail | None] = {
+        text: decode_detail(text) if text else None for text in dict.fromkeys(texts)
+    }
+    return list(map(made.__getitem__, texts))
+
+
 class _Versioned(msgspec.Struct, frozen=True):
-    """What can be read of a context whatever version it is of."""
+    """The part of a context that every version can read."""
 
     payload_version: int = 1
 
@@ -206,7 +223,7 @@ _decode_versioned = msgspec.json.Decoder(_Versioned).decode
 
 
 def decode_context(json: bytes | str) -> Context:
-    """Return a context by its JSON; LedgerNewer when a newer version wrote it, of whatever kind it is."""
+    """Decode a context; LedgerNewer when a newer version wrote it, even one with an unknown kind."""
     version = _decode_versioned(json).payload_version
     if version > PAYLOAD_VERSION:
         raise LedgerNewer(
@@ -225,12 +242,11 @@ def seal(
     *,
     details: Iterable[bytes],
 ) -> bytes:
-    """Return the seal of a commit: a hash of the seal before it and of its events as they are stored, and its time.
+    """Return the seal of a commit: a hash of the previous seal and of the events as stored, and the commit's time.
 
-    `at` is the ledger's time; `contexts` the JSON of those the events name, each once, in the order they are named
-    first; `columns` are context, at, player, score and tiebreak of all events; `details` the JSON
-    of each, b"" for none. Ids are not covered, so that a player can be erased; nor is metadata, which has a checksum of
-    its own.
+    `at` is the ledger's time; `contexts` the JSON of the events' contexts, each once, in order of first use; `columns`
+    are context, at, player, score and tiebreak of all events; `details` the JSON of each, b"" for none. The seal does
+    not cover ids, so that a player can be erased, nor metadata, which has its own checksum.
     """
     time = at.to_bytes(8, "little")
     numbers = _NUMBERS.pack(first, len(columns[0]))

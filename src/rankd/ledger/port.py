@@ -1,24 +1,25 @@
-"""The ledger: what was accepted, in the order it was accepted in, for ever; in one partition or in several, by player.
+"""The ledger: all accepted events, in order, for ever; in one or more partitions, by player.
 
-    intake → Ledger.append (durable, numbered) → followers read every partition in order, live and again from the start
+    intake → Ledger.append (durable, numbered) → followers read every partition in order, live or as a replay
 
 Promises (every adapter, checked by tests/contract):
-- `append` returns when everything it was given is on stable storage. Within a partition, numbers have no gaps and
-  follow the order of commits: whoever has read up to a number has missed nothing before it.
-- Scores and removals stand in their player's partition. A control event, which is about no player, stands in every
-  partition, and is ordered against everything else: whatever was appended before it has smaller numbers in all of them.
+- `append` returns when the whole draft is on stable storage. Within a partition, sequences have no gaps and follow the
+  order of commits: a reader that has read up to a sequence has every event before it.
+- Scores and removals are in their player's partition. A control event, which has no player, is in every partition, and
+  is ordered against everything else: events appended before it have smaller sequences in all of them.
 - Events that reach a team board have ordinals, without gaps and in commit order across partitions, where there are
   several.
-- An append names the control events its writer has seen. When there are others, nothing is written: DefinitionsChanged.
-  Where there is a sole writer, there are no others, and they are not counted.
-- A key is committed with its events. When a request under the same one is remembered, nothing is written: KeysTaken.
-- A context keeps the number it was given, whatever becomes of the append that it was meant for.
-- When `append` raises LedgerUnavailable it may have taken effect all the same. `heads` tells; whoever sent a key finds
-  out by sending it again.
+- An append names the number of control events its writer has seen. When there are more, nothing is written:
+  DefinitionsChanged. A sole writer has seen all of them, and they are not counted.
+- A key is committed with its events. While a request with the same key is stored, nothing is written: KeysTaken.
+- The sources of a draft move on with its events. While one of them is elsewhere, nothing is written: SourceMoved.
+- A context keeps its number, even when the append it was numbered for fails.
+- An `append` that raises LedgerUnavailable may have taken effect. `heads` shows it; a sender with a key finds out by
+  sending the request again.
 
 Not promised: an order between scores of different partitions, except by ordinals and control events.
 
-What an adapter cannot do it says in its `capabilities`; callers ask for those, never for the adapter's name.
+Adapters differ in their `capabilities`; callers check those, never the adapter's name.
 
 May be imported by: the intake, the projection, verify, adapters. It imports no adapter.
 """
@@ -31,18 +32,19 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from rankd.ledger.event import Context, Detail, Kind, Stretch
+from rankd.ledger.event import Context, Detail, EventKind, EventRun
 
 CONTROLS_MAX = 2_000  # read at once
+NOT_READ = -1  # the offset of a source that was never read
 NOT_ORDERED = 0  # the ordinal of an event that reaches no team board
 
 
 class DefinitionsChanged(Exception):
-    """There are control events that the writer has not seen; nothing was written."""
+    """The ledger has control events that the writer has not seen; nothing was written."""
 
 
 class KeysTaken(Exception):
-    """Requests under some of the keys were committed by somebody else; nothing was written."""
+    """Another process committed requests with some of the keys; nothing was written."""
 
     def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
         """`keys` are (sender, key)."""
@@ -50,26 +52,30 @@ class KeysTaken(Exception):
         self.keys = keys
 
 
-class Capabilities(msgspec.Struct, frozen=True):
-    """What not every ledger can do."""
+class SourceMoved(Exception):
+    """Another consumer has read on in a source; nothing was written."""
 
-    is_sole_writer: bool  # nobody else appends: what stands behind an append is what was appended
-    stores_answers: bool  # the answer to a request is kept, and given again to a repeat
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """The capabilities in which ledgers differ."""
+
+    is_sole_writer: bool  # no other process appends
+    stores_answers: bool  # a repeated request gets the stored answer of the first
 
 
 class Heads(msgspec.Struct, frozen=True):
-    """The end of every partition, as of one instant."""
+    """The last sequence of every partition, as of one instant."""
 
     sequences: tuple[int, ...]
-    control: int  # how many control events there are; not counted where there is a sole writer
+    control: int  # number of control events; 0 with a sole writer
     at: int  # the ledger's time
-    ordinal: int = 0  # the last that was given
+    ordinal: int = 0  # the last one
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A request that came with a key: what a repeat is recognised by, and the last event it has in each partition.
+class StoredRequest(msgspec.Struct, frozen=True):
+    """A request with an idempotency key: its fingerprint, and its last event in each partition.
 
-    Of one without events, `positions` are none, or those that the ledger had when it came.
+    Without events, `positions` are empty, or the ledger's own at the time.
     """
 
     sender: str
@@ -82,7 +88,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class KeyedRequest(NamedTuple):
-    """A request of a draft: so many `events` from index `first` on."""
+    """A request of a draft: `events` events from index `first` on."""
 
     sender: str
     key: str
@@ -91,18 +97,28 @@ class KeyedRequest(NamedTuple):
     events: int
 
 
-class Draft(msgspec.Struct):
-    """What one commit adds, all or nothing."""
+class SourceSpan(NamedTuple):
+    """The records `after` … `upto` (exclusive) of one partition of a source, which a draft has the events of."""
 
-    stretches: list[Stretch]  # of scores and removals; player numbers are not used, ids are
-    at: int  # the ledger's time as the writer knows it; what is stored is never before another commit's
+    source: str
+    partition: int
+    after: int  # where the source was; NOT_READ for one that was never read
+    upto: int  # the offset to read next
+
+
+class Draft(msgspec.Struct):
+    """The contents of one atomic commit."""
+
+    event_runs: list[EventRun]  # scores and removals, with player ids; player numbers are ignored
+    at: int  # the ledger's time as the writer knows it; the stored time never goes back
     seen: int  # control events the writer knew when it accepted these
     metadata: dict[int, str] = {}  # JSON by the event's index in the draft
     requests: Sequence[KeyedRequest] = ()
-    origins: Sequence[tuple[str, int, int]] = ()  # an address, index of its first event, and number
+    origins: Sequence[tuple[str, int, int]] = ()  # an address, index of its first event, number of events
     ordered: frozenset[int] = frozenset()  # contexts whose events reach a team board
-    forgotten_before: int = 0  # a request that came before this instant is forgotten, and its key free
+    forgotten_before: int = 0  # requests before this instant have expired, and their keys are free
     answers: Sequence[tuple[str, str, bytes]] = ()  # (sender, key, answer) of requests of earlier commits
+    sources: Sequence[SourceSpan] = ()
 
     def distinct_keys(self) -> list[tuple[str, str]]:
         """Return the (sender, key) of its requests; ValueError where two of them have the same."""
@@ -114,12 +130,12 @@ class Draft(msgspec.Struct):
 
     @property
     def has_more(self) -> bool:
-        """Whether it has anything but events."""
-        return bool(self.metadata or self.requests or self.answers or self.origins)
+        """Whether it has more than events."""
+        return bool(self.metadata or self.requests or self.answers or self.origins or self.sources)
 
 
 class Appended(Protocol):
-    """Where the events of a draft stand, in its order."""
+    """The places of a draft's events in the ledger, in the draft's order."""
 
     @property
     def at(self) -> int:
@@ -141,28 +157,28 @@ class Appended(Protocol):
 
 
 class ControlEvent(msgspec.Struct, frozen=True):
-    """An event that stands in every partition."""
+    """An event in every partition."""
 
     context: Context
     detail: Detail | None
     at: int
-    number: int = 0  # counted from 1, once it has one; not where there is a sole writer
-    sequences: tuple[int, ...] = ()  # where it stands in each partition
+    number: int = 0  # from 1, once appended; 0 with a sole writer
+    sequences: tuple[int, ...] = ()  # by partition
 
 
 class Part(NamedTuple):
-    """Consecutive events of one partition that were committed, as read."""
+    """Consecutive committed events of one partition, as read."""
 
     partition: int
-    stretch: Stretch  # `first` is set; control events come as stretches of one with their kind's context
-    ordinals: array[int] | None  # NOT_ORDERED where there is none; None when no event has one
+    event_run: EventRun  # `first` is set; a control event is a run of one
+    ordinals: array[int] | None  # NOT_ORDERED for an event without one; None when no event has one
 
 
 class PastEvent(msgspec.Struct, frozen=True):
-    """One event of a player, for people."""
+    """One event of a player's history."""
 
     sequence: int
-    kind: Kind
+    kind: EventKind
     board: str
     at: int
     score: int | None
@@ -170,28 +186,28 @@ class PastEvent(msgspec.Struct, frozen=True):
     attributes: dict[str, str]
     metadata: dict[str, object] | None
     sender: str
-    origin: str | None = None  # the address it came from, where that is kept
+    origin: str | None = None  # the sender's address, where stored
 
 
 class Ledger(Protocol):
-    """Read from any thread; appended to by any, or where it has a sole writer by one at a time."""
+    """Any thread may read and append; with a sole writer, one at a time appends."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """The capabilities of this adapter."""
         ...
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are; fixed when the ledger was made."""
+        """The number of partitions, fixed when the ledger is created."""
         ...
 
     def stamp(self, positions: Sequence[int]) -> str | None:
-        """Return what tells these positions of this ledger from those of any other; None where it has no such ones."""
+        """Return a stamp that identifies these positions of this ledger; None where it has no such positions."""
         ...
 
     def heads(self) -> Heads:
-        """Return the ends as they are committed now."""
+        """Return the committed heads."""
         ...
 
     def append(self, draft: Draft) -> Appended:
@@ -214,64 +230,68 @@ class Ledger(Protocol):
         ...
 
     def read(self, after: Sequence[int], events_max: int, skipping: Collection[int] = ()) -> Sequence[Part]:
-        """Return committed events behind a sequence of each partition: in order within each, at most about so many.
+        """Return committed events behind a sequence of each partition, in order within each, about `events_max` in all.
 
-        Partitions take turns, so that none waits for another, but for those that are skipped; all as of one instant.
+        Partitions share the limit fairly, except the skipped ones; all are read as of one instant.
         """
         ...
 
     def wait(self, timeout_s: float) -> None:
-        """Return when something may have been appended, and at the latest after so long."""
+        """Return when something may have been appended, at the latest after `timeout_s`."""
         ...
 
     def number_context(self, context: Context) -> int:
-        """Return the number of a context; a new one gets one that every process will see."""
+        """Return the number of a context; a new context gets a number that every process will see."""
         ...
 
     def context(self, number: int) -> Context:
         """Return a context by number."""
         ...
 
-    def event(self, partition: int, sequence: int) -> Stretch:
-        """Return one event as a stretch of its own."""
+    def event(self, partition: int, sequence: int) -> EventRun:
+        """Return one event as a run of one."""
         ...
 
-    def request(self, sender: str, key: str) -> Request | None:
-        """Return the request that came under a key, while it is remembered."""
+    def request(self, sender: str, key: str) -> StoredRequest | None:
+        """Return the request stored under a key, until it expires."""
         ...
 
-    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Request]:
-        """Return the requests that came under any of these (sender, key), while they are remembered."""
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
+        """Return the requests stored under any of these (sender, key)."""
         ...
 
     def forget_requests(self, before: int, count_max: int) -> int:
-        """Forget some of the requests that came before an instant; return how many, fewer than asked once few are left.
+        """Delete at most `count_max` requests older than an instant; return their number.
 
-        Requests that another process is forgetting meanwhile are left to it.
+        Requests that another process is deleting are skipped.
         """
         ...
 
+    def source_offsets(self, source: str) -> dict[int, int]:
+        """Return the offsets to read next of a source, by partition; without those never read."""
+        ...
+
     def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
-        """Return the metadata (JSON) of those events, by partition and sequence, that have some."""
+        """Return the metadata (JSON) of events, by partition and sequence, that have some."""
         ...
 
     def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
-        """Return a player's own events, the newest first; sequences are those of the player's partition."""
+        """Return a player's own events, the newest first, with sequences of the player's partition."""
         ...
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...
 
 
 class SharedLedger(Ledger, Protocol):
-    """A ledger whose control events can be followed alone, by processes that do not rank."""
+    """A ledger whose control events can be read alone, by processes that do not rank."""
 
     @property
     def identity(self) -> str:
-        """What tells this ledger from every other; made with it."""
+        """The unique identity of this ledger."""
         ...
 
     def controls(self, after: int, count_max: int = CONTROLS_MAX) -> Sequence[ControlEvent]:
-        """Return the control events behind a number, in order; the first so many of them."""
+        """Return the first `count_max` control events behind a number, in order."""
         ...

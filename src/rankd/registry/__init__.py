@@ -1,1 +1,1 @@
-"""Beside a score's path: who the players are."""
+"""Beside a score's path: profiles, friends and credentials."""

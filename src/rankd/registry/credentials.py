@@ -1,18 +1,18 @@
-"""Credentials: API keys, and the keys that submissions to a board are signed with.
+"""Credentials: API keys, and the keys that sign submissions to a board.
 
-    token → SHA-256 → `known`, in memory → who it is, until when
+    token → SHA-256 → `known`, in memory → the credential and its expiry
 
 Promises:
-- What was created or revoked is so durably when the call returns, and at once for whoever asks the same object.
-- What another process changed holds here after the next `refresh`, which costs next to nothing when nothing changed.
+- A creation or revocation is durable when the call returns, and visible at once in the same object.
+- Changes of another process are visible after the next `refresh`, which is cheap when nothing changed.
 - `find` and `signing_key` answer from memory, from any thread, also while `refresh` runs.
-- A token and a signing secret are told once, by the call that makes them. Of a token only the SHA-256 is stored, so
-  nobody can read it back; a signing secret is stored as it is, since an HMAC needs it, and is wiped when it is revoked.
-- Names are unique among the living: those neither revoked nor expired. An id is never used again.
+- The call that makes a token or a signing secret returns it, and no other does. Only the SHA-256 of a token is stored;
+  a signing secret is stored as it is, since an HMAC needs it, and is wiped when it is revoked.
+- Names are unique among credentials neither revoked nor expired. An id is never reused.
 - Errors, texts and listings hold no token and no secret.
 
-Not promised: that what `find` returns has not expired (who asks knows the time: see `holds_at`); that a file put in
-place of the one in use is noticed before the next start.
+Not promised: that the result of `find` has not expired (see `holds_at`); that a file replaced while in use is noticed
+before the next start.
 
 May be imported by: the API, the command line, adapters. It imports no adapter.
 """
@@ -34,7 +34,7 @@ from rankd.errors import InvalidValue
 NAME_BYTES_MAX = 64
 KEY_PREFIX = "rk_"
 SIGNING_PREFIX = "rs_"
-# Senders of another kind: the library itself, players, and services with a JSON Web Token.
+# Names of other senders: the library, players, and services with a JSON Web Token.
 RESERVED_NAMES = ("local", "player")
 RESERVED_STARTS = ("jwt:", "jwt#")
 
@@ -56,24 +56,24 @@ class Credential(msgspec.Struct, frozen=True):
     """An API key without its secret part."""
 
     id: str
-    name: str  # who it is in the ledger
+    name: str  # the sender's name in the ledger
     scopes: frozenset[Scope]
-    player: str | None  # whom it acts for; None for a service
+    player: str | None  # the player it acts for; None for a service
     created_at: int  # ms since 1970
     expires_at: int | None = None  # ms since 1970; None: never
 
     @property
     def is_service(self) -> bool:
-        """Whether it acts for a service, and not for a single player."""
+        """Whether it acts for a service rather than a single player."""
         return not SERVICE_SCOPES.isdisjoint(self.scopes)
 
     def holds_at(self, now: int) -> bool:
-        """Tell whether it has not expired at an instant in ms since 1970."""
+        """Return whether it has not expired at an instant in ms since 1970."""
         return self.expires_at is None or now < self.expires_at
 
 
 class SigningKey(msgspec.Struct, frozen=True):
-    """A key that boards name in `signing`, without its secret."""
+    """A key that boards refer to in `signing`, without its secret."""
 
     name: str
     created_at: int  # ms since 1970
@@ -84,35 +84,35 @@ class Credentials(Protocol):
 
     @property
     def known(self) -> Mapping[bytes, Credential]:
-        """The living by the SHA-256 of their token: never changed, but replaced by another when anything changes."""
+        """Active credentials by the SHA-256 of their token; an immutable mapping, replaced at each change."""
         ...
 
     def create(
         self, name: str, scopes: Collection[str], player: str | None = None, expires_at: int | None = None
     ) -> tuple[Credential, str]:
-        """Make an API key, and return it with its token, which nobody can learn later."""
+        """Create an API key, and return it with its token, which is not stored."""
         ...
 
     def create_first(
         self, name: str, scopes: Collection[str], keep: Callable[[str], None], player: str | None = None
     ) -> Credential | None:
-        """Make an API key where there never was one, else None; it holds only if `keep` took its token safely."""
+        """Create the first API key ever, else return None; it is undone if `keep`, which stores its token, fails."""
         ...
 
     def list(self) -> tuple[Credential, ...]:
-        """Return the credentials that were not revoked, the expired among them, by name."""
+        """Return the credentials that were not revoked, including expired ones, by name."""
         ...
 
     def revoke(self, credential_id: str) -> bool:
-        """Let a credential hold no longer; False when none of that id did."""
+        """Revoke a credential; False when no active one has that id."""
         ...
 
     def find(self, token: str | bytes) -> Credential | None:
-        """Return whose token this is, expired or not."""
+        """Return the credential of a token, expired or not."""
         ...
 
     def create_signing_key(self, name: str) -> str:
-        """Make a key to sign submissions with, and return its secret; its bytes are what the HMAC is keyed with."""
+        """Create a signing key, and return its secret, whose bytes are the HMAC key."""
         ...
 
     def signing_key(self, name: str) -> bytes | None:
@@ -124,16 +124,16 @@ class Credentials(Protocol):
         ...
 
     def revoke_signing_key(self, name: str) -> bool:
-        """Wipe a signing key: boards that name it take no submissions until there is another of its name."""
+        """Wipe a signing key: boards that refer to it refuse submissions until another has its name."""
         ...
 
     def refresh(self) -> None:
-        """Take over what other processes changed; what is in memory stays as it is when that fails."""
+        """Read the changes of other processes; a failure leaves the memory unchanged."""
         ...
 
 
 class NewCredential(msgspec.Struct, frozen=True):
-    """What `create` was asked for, found to make sense."""
+    """The checked arguments of `create`."""
 
     name: str
     scopes: frozenset[Scope]
@@ -144,10 +144,10 @@ class NewCredential(msgspec.Struct, frozen=True):
 def check_new_credential(
     name: object, scopes: Collection[object], player: object, expires_at: object, now: int
 ) -> NewCredential:
-    """Return what is to be created, or say why it cannot be."""
+    """Check the arguments of `create`."""
     named = check_text("name", name, NAME_BYTES_MAX)
     if named in RESERVED_NAMES or named.startswith(RESERVED_STARTS):
-        raise InvalidValue("name", f"must not be {named!r}, which the ledger calls others by; choose another")
+        raise InvalidValue("name", f"must not be {named!r}, which the ledger reserves; choose another")
     checked = frozenset(_scope(scope) for scope in ((scopes,) if isinstance(scopes, str) else scopes))
     service = sorted(checked & SERVICE_SCOPES)
     if service and player is not None:
@@ -171,5 +171,5 @@ def _scope(value: object) -> Scope:
 
 
 def digest_of(token: str | bytes) -> bytes:
-    """Return what a token is known by."""
+    """Return the SHA-256 of a token."""
     return sha256(token.encode(errors="surrogatepass") if isinstance(token, str) else token).digest()

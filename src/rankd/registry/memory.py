@@ -1,6 +1,6 @@
-"""What was read lately, of things that others may change meanwhile.
+"""Caches of rows that other processes may change.
 
-moment → read from the database → keep: not what was forgotten after that moment
+moment → read from the database → keep, except keys invalidated after that moment
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 FORGOTTEN_MAX = 10_000
-FRIENDS_PER_PROFILE = 4  # memory for ids of friends, against that for profiles
+FRIENDS_PER_PROFILE = 4  # cached ids of friends per cached profile
 
 
 class Memory(Generic[V]):
-    """A bounded dictionary; whoever read something before it changed cannot bring it back. For any thread.
+    """A bounded cache that never keeps a value read before its invalidation. From any thread.
 
-    The oldest leave first. `weigh` tells how much of `weight_max` a value takes.
+    The oldest entries leave first. `weigh` returns the share of `weight_max` that a value takes.
     """
 
     def __init__(self, weight_max: int, weigh: Callable[[V], int] = lambda _value: 1) -> None:
@@ -30,25 +30,25 @@ class Memory(Generic[V]):
         self._held: dict[str, V] = {}
         self._weight = 0
         self._moment = 0
-        self._forgotten: dict[str, int] = {}  # the last moment each was forgotten at, since `_blank`
+        self._forgotten: dict[str, int] = {}  # moment of the last invalidation by key, since `_blank`
         self._changing: Counter[str] = Counter()
-        self._blank = 0  # whoever read before this moment keeps nothing
+        self._blank = 0  # values read before this moment are not kept
 
     def __len__(self) -> int:
-        """Return how many are held."""
+        """Return the number of entries."""
         return len(self._held)
 
     def get(self, key: str, absent: V) -> V:
-        """Return what is held, or `absent`."""
+        """Return the cached value, or `absent`."""
         return self._held.get(key, absent)
 
     @property
     def moment(self) -> int:
-        """What to take before reading, for `keep`."""
+        """The current moment: take it before reading, for `keep`."""
         return self._moment
 
     def keep(self, moment: int, values: Mapping[str, V]) -> None:
-        """Hold what was read after `moment`, as far as there is room."""
+        """Cache values read after `moment`, as far as there is room."""
         with self._lock:
             if moment < self._blank:
                 return
@@ -63,7 +63,7 @@ class Memory(Generic[V]):
                 self._weight += weight
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Hold them no longer: they have changed."""
+        """Invalidate keys."""
         with self._lock:
             self._moment += 1
             for key in keys:
@@ -75,7 +75,7 @@ class Memory(Generic[V]):
 
     @contextmanager
     def changing(self, key: str) -> Iterator[None]:
-        """Hold something not before the block has ended: it changes meanwhile."""
+        """Do not cache a key during the block, which changes it."""
         self._count(key, 1)
         try:
             yield
@@ -90,7 +90,7 @@ class Memory(Generic[V]):
         self.forget([key])
 
     def forget_all(self) -> None:
-        """Hold nothing: anything may have changed."""
+        """Invalidate everything."""
         with self._lock:
             self._moment += 1
             self._blank = self._moment
@@ -104,18 +104,18 @@ class Memory(Generic[V]):
 
 
 class DerivedLists:
-    """Lists of ids that were worked out from a registry, until it changes. For any thread."""
+    """A cache of id lists derived from a registry, until it changes. From any thread."""
 
     def __init__(self, ids_max: int) -> None:
-        """`ids_max` are held together; a list more empties the memory."""
+        """Cache at most `ids_max` ids; one list more empties the cache."""
         self._ids_max = ids_max
         self._lock = Lock()
-        self._changes = -1  # of the registry, when these were worked out
+        self._changes = -1  # of the registry, when these lists were derived
         self._held: dict[str, tuple[str, ...]] = {}
         self._ids = 0
 
     def get(self, key: str, changes: int, find: Callable[[], Iterable[str]]) -> list[str]:
-        """Return a list, worked out by `find` where it is not held; `changes` is how often the registry changed."""
+        """Return a list, derived by `find` if not cached; `changes` is the registry's change count."""
         with self._lock:
             if changes != self._changes:
                 self._empty(changes)

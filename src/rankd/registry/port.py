@@ -1,19 +1,19 @@
-"""The registry: who the players are, beside the path of their scores.
+"""The registry: profiles and friends of players.
 
 Promises:
-- A profile or a list of friends is durable when the call returns, and replaces what was there.
-- `profiles` and `attributes` answer from memory for players asked about lately.
-- What another process changed holds here within about a second; `changes` moves when it does.
-- Where the store is away, `profiles` leaves out those it cannot tell, since ranks are answered without names too.
-  Everything else that memory does not answer is LedgerUnavailable: no profile, no friends or no attributes would be a
-  wrong answer, and what a score is counted by stays with it.
-- A search finds players by the start of their id (as it is written) or of their name (in any case), ids first. A player
-  is whoever scored or has a profile: an id in somebody's list of friends, or one that a list belongs to, is none.
-- All lists of friends together take no more than the bytes the registry was opened with; one that would be too many is
-  Overloaded. A list that takes no more than the one it replaces is always stored.
+- A profile or a list of friends is durable when the call returns, and replaces the former one.
+- `profiles` and `attributes` answer from memory for recently read players.
+- Changes of another process are visible within about a second, and advance `changes`.
+- While the store is away, `profiles` omits players that are not cached, since ranks are served without names too. All
+  other reads that are not cached are LedgerUnavailable: an empty profile, list or attribute would be a wrong answer,
+  and a score keeps its attributes for ever.
+- A search finds players by a prefix of their id (case-sensitive) or of their name (in any case), ids first. Players are
+  those who scored or have a profile, not ids that only occur in lists of friends.
+- All lists of friends together take at most the bytes the registry was opened with; one too many is Overloaded. A list
+  no longer than the one it replaces is always stored.
 
-Not promised: any order between a profile's change and scores that are under way: what a score is counted by is resolved
-when it is accepted and stored with it.
+Not promised: an order between a profile's change and scores being accepted: a score's attributes are resolved when it
+is accepted, and stored with it.
 
 May be imported by: the intake, the API's reads, adapters. It imports no adapter.
 """
@@ -31,7 +31,7 @@ COUNTRY = "country"  # a profile's country is an attribute of this name
 
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a player beside scores."""
+    """A player's profile."""
 
     player: str
     name: str | None = None
@@ -39,17 +39,22 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     country: str | None = None
     attributes: dict[str, str] = {}
 
+    @property
+    def all_attributes(self) -> Mapping[str, str]:
+        """The attributes, including the country."""
+        return self.attributes if self.country is None else {**self.attributes, COUNTRY: self.country}
+
 
 def too_many_friends(friends_bytes_max: int) -> Overloaded:
-    """Say that lists of friends take all the room they may."""
+    """Return the error for lists of friends that exceed their limit."""
     return Overloaded(
-        f"players: all lists of friends together take the {friends_bytes_max} bytes they may; store a shorter list, or "
-        "let whoever runs the server raise registry.friends_bytes_max"
+        f"players: all lists of friends together may take {friends_bytes_max} bytes and do; store a shorter list, or "
+        "let the operator raise registry.friends_bytes_max"
     )
 
 
 def filled(given: Profile, known: Profile) -> Profile:
-    """Return a profile with what was not given as it was."""
+    """Return the given profile, with missing fields of the known one."""
     return Profile(
         given.player,
         given.name if given.name is not None else known.name,
@@ -64,7 +69,7 @@ class Registry(Protocol):
 
     @property
     def changes(self) -> int:
-        """How often something was changed since the start."""
+        """The number of changes since the start."""
         ...
 
     def profile(self, player: str) -> Profile | None:
@@ -72,23 +77,23 @@ class Registry(Protocol):
         ...
 
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
-        """Return the profiles of those players who have one, as far as they can be told."""
+        """Return the available profiles of players."""
         ...
 
-    def attributes(self, player: str) -> Mapping[str, str]:
-        """Return a player's attributes, the country among them."""
+    def attributes(self, players: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the attributes, including the country, of players who have a profile."""
         ...
 
     def set_profile(self, profile: Profile, *, only_given: bool = False) -> Profile:
-        """Store a profile; `only_given` leaves what it does not say as it was. Return what is stored."""
+        """Store a profile and return it as stored; `only_given` keeps the stored values of missing fields."""
         ...
 
     def friends(self, player: str) -> list[str]:
-        """Return a player's friends in the order they were given; none when nothing was stored."""
+        """Return a player's friends in the order given; empty when none were stored."""
         ...
 
     def mutual_friends(self, player: str) -> list[str]:
-        """Return those of a player's friends in whose own list the player is, in the order they were given."""
+        """Return the friends whose own lists have the player, in the order given."""
         ...
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A draft as the arguments of `append_1`, and the answer as places of its events.
+"""Encodes a draft as the arguments of `append_1`, and decodes the places of its events from the answer.
 
 draft → partition of each event → sorted by partition → columns, packed → one call → sequences in the draft's order
 """
@@ -16,7 +16,7 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from rankd.domain.partition import partition_of
-from rankd.ledger.event import Stretch, encode_detail
+from rankd.ledger.event import EventRun, encode_column, encode_detail
 from rankd.ledger.port import (
     Appended,
     ControlEvent,
@@ -24,19 +24,22 @@ from rankd.ledger.port import (
     Draft,
     KeyedRequest,
     KeysTaken,
+    SourceMoved,
 )
 from rankd.ledger.postgres.packing import Bigints, Bytes, Integers, Smallints, SparseBigints, Texts
 
 TEAMS = -1  # the head that ordinals are taken from
 DEFINITIONS_CHANGED = "RK001"
 KEYS_TAKEN = "RK002"
+SOURCE_MOVED = "RK003"
 _ARGUMENTS = 27
-CALL_APPEND = f"SELECT bases, committed FROM append_1({', '.join(['%s'] * _ARGUMENTS)})"  # noqa: S608 - no value in it
+_CALL_APPEND = f"SELECT bases, committed FROM append_1({', '.join(['%s'] * _ARGUMENTS)})"  # noqa: S608 - no value in it
+_CALL_APPEND_READ = f"{_CALL_APPEND}, advance_sources_1(%s, %s, %s, %s)"
 CALL_APPEND_CONTROL = "SELECT ends, numbered, committed FROM append_control_1(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 class AppendedColumns(msgspec.Struct, frozen=True):
-    """Where the events of a draft stand, in its order."""
+    """The places of a draft's events, in the draft's order."""
 
     partition: array[int]  # "H"
     sequence: array[int]  # "q"
@@ -57,23 +60,23 @@ class AppendedColumns(msgspec.Struct, frozen=True):
         return dict(zip(self.partition[first:end], self.sequence[first:end], strict=True))
 
 
-class Arranged:
-    """The events of a draft in the order they are written in: by partition, and as they came within each."""
+class OrderedDraft:
+    """The events of a draft in write order: by partition, and in the draft's order within each."""
 
     def __init__(self, draft: Draft, partitions: int) -> None:
-        """Find every event's partition."""
+        """Compute every event's partition."""
         self.draft = draft
-        players = list(chain.from_iterable(stretch.players for stretch in draft.stretches))
+        players = list(chain.from_iterable(event_run.players for event_run in draft.event_runs))
         self.count = len(players)
         self.partition = array("H", [partition_of(player, partitions) for player in players])
         self.players = players
-        # A stable sort: within a partition, the draft's order is kept.
+        # The sort is stable: it keeps the draft's order within a partition.
         self.order = sorted(range(self.count), key=self.partition.__getitem__)
         self.counts = {part: self.partition.count(part) for part in sorted(set(self.partition))}
         self.place = self._places()
 
     def _places(self) -> array[int]:
-        """Return for each event, in the draft's order, which of its partition it is, from 1."""
+        """Return each event's number among those of its partition, from 1, in the draft's order."""
         place = array("q", bytes(8 * self.count))
         row = 0
         for count in self.counts.values():
@@ -82,15 +85,28 @@ class Arranged:
             row += count
         return place
 
-    def arguments(self) -> list[Any]:
-        """Return what `append_1` is called with."""
+    def call(self) -> tuple[str, list[Any]]:
+        """Return the statement that appends the draft, and its arguments."""
+        sources = self.draft.sources
+        if not sources:
+            return _CALL_APPEND, self._arguments()
+        columns = (
+            Texts([span.source.encode() for span in sources]),
+            Integers([span.partition for span in sources]),
+            Bigints([span.after for span in sources]),
+            Bigints([span.upto for span in sources]),
+        )
+        return _CALL_APPEND_READ, [*self._arguments(), *columns]
+
+    def _arguments(self) -> list[Any]:
+        """Return the arguments of `append_1`."""
         draft = self.draft
         ordinals = self._ordinals()
         counts = self.counts
         if ordinals is not None:
-            counts = {TEAMS: sum(one is not None for one in ordinals), **counts}
+            counts = {TEAMS: sum(ordinal is not None for ordinal in ordinals), **counts}
         elif not counts:
-            counts = {0: 0}  # a request without events: its time is the ledger's
+            counts = {0: 0}  # a request without events needs a head, for the ledger's time
         return [
             Int8(draft.seen),
             Int8(draft.at),
@@ -106,37 +122,37 @@ class Arranged:
         if not self.count:
             nothing = (Smallints, Integers, Bigints, Texts, Bigints, Bigints, Bigints, Texts)
             return [kind(None) for kind in nothing]
-        stretches = self.draft.stretches
+        event_runs = self.draft.event_runs
         pick = _picker(self.order)
-        details = _details(stretches)
+        details = _details(event_runs)
         return [
             Smallints(pick(self.partition)),
-            Integers(pick(_joined([array("q", [one.context]) * len(one) for one in stretches]))),
-            Bigints(pick(_joined([one.at for one in stretches]))),
+            Integers(pick(_joined([array("q", [run.context]) * len(run) for run in event_runs]))),
+            Bigints(pick(_joined([run.at for run in event_runs]))),
             Texts([player.encode() for player in pick(self.players)]),
-            Bigints(pick(_joined([one.score for one in stretches]))),
-            Bigints(pick(_joined([one.tiebreak for one in stretches]))),
+            Bigints(pick(_joined([run.score for run in event_runs]))),
+            Bigints(pick(_joined([run.tiebreak for run in event_runs]))),
             Bigints(None) if ordinals is None else SparseBigints(pick(ordinals)),
             Texts(None) if details is None else Texts(pick(details)),
         ]
 
     def _ordinals(self) -> list[int | None] | None:
-        """Return which of the commit's ordered events each is, from 1; None when there are none."""
+        """Return each event's number among the commit's ordered events, from 1; None when there are none."""
         ordered = self.draft.ordered
-        if not any(stretch.context in ordered for stretch in self.draft.stretches):
+        if not any(event_run.context in ordered for event_run in self.draft.event_runs):
             return None
-        found: list[int | None] = []
-        given = 0
-        for stretch in self.draft.stretches:
-            if stretch.context in ordered:
-                found.extend(range(given + 1, given + 1 + len(stretch)))
-                given += len(stretch)
+        ordinals: list[int | None] = []
+        last = 0
+        for event_run in self.draft.event_runs:
+            if event_run.context in ordered:
+                ordinals.extend(range(last + 1, last + 1 + len(event_run)))
+                last += len(event_run)
             else:
-                found.extend([None] * len(stretch))
-        return found if given else None
+                ordinals.extend([None] * len(event_run))
+        return ordinals if last else None
 
     def _requests(self) -> list[Any]:
-        # In the order of their keys, as everybody's are: so nobody waits for somebody who waits for him.
+        # Sorted by key: all writers lock keys in the same order, so they cannot deadlock.
         requests = sorted(self.draft.requests, key=itemgetter(0, 1))
         forgotten_before = Int8(self.draft.forgotten_before)
         if not requests:
@@ -158,7 +174,7 @@ class Arranged:
         ]
 
     def _span(self, first: int, count: int) -> dict[int, tuple[int, int]]:
-        """Return the first and the last place, in each partition, of some of the events; they are consecutive there."""
+        """Return the first and the last place of some events in each partition, where they are consecutive."""
         spans: dict[int, tuple[int, int]] = {}
         for index in range(first, first + count):
             partition, place = self.partition[index], self.place[index]
@@ -167,13 +183,13 @@ class Arranged:
         return spans
 
     def _metadata(self) -> list[Any]:
-        found = self.draft.metadata
-        if not found:
+        metadata = self.draft.metadata
+        if not metadata:
             return [Smallints(None), Bigints(None), Texts(None)]
         return [
-            Smallints([self.partition[index] for index in found]),
-            Bigints([self.place[index] for index in found]),
-            Texts([json.encode() for json in found.values()]),
+            Smallints([self.partition[index] for index in metadata]),
+            Bigints([self.place[index] for index in metadata]),
+            Texts([json.encode() for json in metadata.values()]),
         ]
 
     def _origins(self) -> list[Any]:
@@ -192,7 +208,7 @@ class Arranged:
         ]
 
     def appended(self, bases: Sequence[int], committed: int) -> Appended:
-        """Return where the events stand, from the answer of `append_1`."""
+        """Return the places of the events, from the answer of `append_1`."""
         sequence = array("q", [bases[part + 1] + place for part, place in zip(self.partition, self.place, strict=True)])
         return AppendedColumns(self.partition, sequence, committed)
 
@@ -206,7 +222,7 @@ def control_arguments(
     request: KeyedRequest | None,
     forgotten_before: int,
 ) -> list[Any]:
-    """Return what `append_control_1` is called with."""
+    """Return the arguments of `append_control_1`."""
     details = [None if event.detail is None else encode_detail(event.detail) for event in events]
     return [
         Int8(seen),
@@ -220,12 +236,14 @@ def control_arguments(
 
 
 def raise_refused(problem: psycopg.Error) -> None:
-    """Raise what a function of ours refused with; return when it was something else."""
+    """Raise the refusal of one of our SQL functions; return for other errors."""
     if problem.sqlstate == DEFINITIONS_CHANGED:
         raise DefinitionsChanged from None
     if problem.sqlstate == KEYS_TAKEN:
         taken = msgspec.json.decode(problem.diag.message_detail or "[]", type=list[tuple[str, str]])
         raise KeysTaken(taken) from None
+    if problem.sqlstate == SOURCE_MOVED:
+        raise SourceMoved(f"{problem.diag.message_detail}: another consumer has read on") from None
 
 
 def packed_keys(requests: Sequence[KeyedRequest] | None) -> list[Any]:
@@ -240,7 +258,7 @@ def packed_keys(requests: Sequence[KeyedRequest] | None) -> list[Any]:
 
 
 def _picker(order: list[int]) -> Any:
-    """Return what puts a column into the order of writing."""
+    """Return a function that puts a column into write order."""
     if len(order) == 1 or all(map(int.__eq__, order, range(len(order)))):
         return lambda column: column
     return itemgetter(*order)
@@ -255,12 +273,12 @@ def _joined(columns: list[array[int]]) -> array[int]:
     return joined
 
 
-def _details(stretches: Sequence[Stretch]) -> list[bytes | None] | None:
+def _details(event_runs: Sequence[EventRun]) -> list[bytes | None] | None:
     """Return the JSON of every event's detail, None for none; None when no event has any."""
-    if all(stretch.detail is None for stretch in stretches):
+    if all(event_run.detail is None for event_run in event_runs):
         return None
     encoded: list[bytes | None] = []
-    for stretch in stretches:
-        details = stretch.detail or [None] * len(stretch)
-        encoded.extend(None if detail is None else encode_detail(detail) for detail in details)
+    for event_run in event_runs:
+        details = event_run.detail or [None] * len(event_run)
+        encoded.extend(detail or None for detail in encode_column(details))
     return encoded

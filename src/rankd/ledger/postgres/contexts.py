@@ -1,4 +1,4 @@
-"""The contexts of a ledger that many processes append to: numbered by the database, remembered here."""
+"""The contexts of a shared ledger: numbered by the database, cached here."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _HASH_BYTES = 16
 
 
 class Contexts:
-    """Both ways between contexts and their numbers, which never change. May be used by any thread."""
+    """Maps contexts to their numbers and back, which never change; from any thread."""
 
     def __init__(self, connections: Connections) -> None:
-        """Nothing is known yet."""
+        """Begin with an empty cache."""
         self._connections = connections
         self._lock = threading.Lock()
         self._numbers: dict[bytes, int] = {}
         self._contexts: dict[int, Context] = {}
 
     def number(self, context: Context) -> int:
-        """Return the number of a context; a new one is durable, and known to all, when this returns."""
+        """Return the number of a context; a new number is durable and visible to all when this returns."""
         key = context.key
         known = self._numbers.get(key)
         if known is not None:
             return known
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         with self._connections.using() as connection:
-            # Two statements in place of one that changes nothing: a row that is there is not written again.
+            # Select first: an upsert would write the row again.
             row = connection.execute("SELECT number FROM contexts WHERE hash = %s", (digest,)).fetchone()
             if row is None:
                 row = connection.execute(
@@ -41,10 +41,10 @@ class Contexts:
                     " ON CONFLICT (hash) DO NOTHING RETURNING number",
                     (digest, context.kind.value, context.board, key.decode()),
                 ).fetchone()
-            if row is None:  # somebody else was quicker, and has committed
+            if row is None:  # another process has just inserted it
                 row = connection.execute("SELECT number FROM contexts WHERE hash = %s", (digest,)).fetchone()
         if row is None:
-            raise LedgerDamaged("a context was numbered and is not there; restore a backup of the database")
+            raise LedgerDamaged("a numbered context is missing; restore a backup of the database")
         number: int = row[0]
         with self._lock:
             self._numbers[key] = number
@@ -53,14 +53,14 @@ class Contexts:
 
     def context(self, number: int) -> Context:
         """Return a context by number."""
-        found = self._contexts.get(number)
-        if found is None:
+        context = self._contexts.get(number)
+        if context is None:
             self.load([number])
-            found = self._contexts[number]
-        return found
+            context = self._contexts[number]
+        return context
 
     def load(self, numbers: Iterable[int]) -> None:
-        """Have contexts at hand; LedgerDamaged when one is missing, LedgerNewer when a newer version wrote one."""
+        """Load contexts into the cache; LedgerDamaged when one is missing, LedgerNewer when one is too new."""
         missing = {number for number in numbers if number not in self._contexts}
         if not missing:
             return

@@ -1,10 +1,9 @@
-"""The ledger on PostgreSQL; see ledger/port.py for what it promises.
+"""The ledger on PostgreSQL; ledger/port.py has its promises.
 
     draft → one call of `append_1`: heads locked in ascending order, numbers given, everything inserted → committed
 
-A call is a transaction of its own, so heads are locked for as long as PostgreSQL needs, and never while something is on
-its way over the network. Nobody can wait in a circle: everybody locks heads in ascending order, then keys in ascending
-order, and nothing else.
+Each call is its own transaction, so heads are never locked during a network round trip. Writers cannot deadlock: all
+lock heads in ascending order, then keys in ascending order, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import psycopg
 
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
-from rankd.ledger.event import Context, Stretch, decode_detail
+from rankd.ledger.event import Context, EventRun, decode_detail
 from rankd.ledger.port import (
     CONTROLS_MAX,
     Appended,
@@ -31,22 +30,21 @@ from rankd.ledger.port import (
     KeyedRequest,
     Part,
     PastEvent,
-    Request,
+    StoredRequest,
 )
 from rankd.ledger.postgres.appending import (
-    CALL_APPEND,
     CALL_APPEND_CONTROL,
     TEAMS,
-    Arranged,
+    OrderedDraft,
     control_arguments,
     raise_refused,
 )
 from rankd.ledger.postgres.connections import (
     ANSWER_WAIT_S,
     CONNECTIONS_MAX,
-    Connection,
     Connections,
-    ImpatientConnections,
+    FailFastConnections,
+    PostgresConnection,
 )
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
@@ -55,40 +53,41 @@ from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_
 
 COMPONENT = "ledger"
 PARTITIONS = 8
-MONTHS_AHEAD = 4  # that of now included
-READERS_MAX = 4  # connections for what people want to see
-LARGE_EVENTS = 20_000  # of one append; it may take longer than others do,
-EVENT_WAIT_S = 0.0002  # by so much for each
-LOOK_EVERY_S = 0.01  # whether something was appended
+MONTHS_AHEAD = 4  # the current one included
+READERS_MAX = 4  # connections for optional reads
+LARGE_EVENTS = 20_000  # an append of more may take longer,
+EVENT_WAIT_S = 0.0002  # by so much per event
+POLL_FIRST_S = 0.01  # doubled while nothing is appended, so that an idle node leaves the processor to reads
+POLL_MAX_S = 0.04
 _APPEND_ATTEMPTS_MAX = 3
 _SEQUENCE_MAX = 2**63 - 1
-# Every statement finds its rows by index, whatever is known of a month's table, which was empty when it was planned.
+# Every statement uses an index, even if its plan was made while the month's table was empty.
 _SETTINGS = {"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan"}
 
 
 def migrate(url: str, partitions: int | None = None, *, now: int = 0) -> int:
-    """Make the ledger or bring it up to date; return the version it had, 0 when it was not there.
+    """Create or update the ledger; return its former version, 0 for a new one.
 
-    `partitions` are fixed when it is made (8 unless given); `now`, in ms, is from when on months are made, the server's
-    own time unless given. May be run twice, and from several places at once.
+    `partitions` are fixed at creation (8 by default); `now`, in ms, is when monthly tables begin, by default the
+    server's time. Safe to run twice and concurrently.
     """
     if partitions is not None and not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidValue("partitions", f"must be from 1 to {PARTITIONS_MAX}; got {partitions}")
 
-    def finish(connection: Connection) -> None:
+    def finish(connection: PostgresConnection) -> None:
         connection.execute(
             "INSERT INTO ledger (one, identity, partitions) VALUES (1, gen_random_uuid(), %s) ON CONFLICT DO NOTHING",
             (partitions or PARTITIONS,),
         )
-        (found,) = connection.execute("SELECT partitions FROM ledger").fetchone() or (0,)
-        if partitions not in (None, found):
+        (stored,) = connection.execute("SELECT partitions FROM ledger").fetchone() or (0,)
+        if partitions not in (None, stored):
             raise InvalidValue(
-                "partitions", f"is {found} in this ledger and cannot be changed; to have {partitions}, make another one"
+                "partitions", f"is {stored} in this ledger and cannot be changed; for {partitions}, create another one"
             )
         connection.execute(
             "INSERT INTO heads (partition, sequence, control, at)"
             " SELECT generate_series(%s, %s - 1), 0, 0, 0 ON CONFLICT DO NOTHING",
-            (TEAMS, found),
+            (TEAMS, stored),
         )
         connection.execute(
             "SELECT make_months(coalesce(nullif(%s::bigint, 0), extract(epoch FROM now())::bigint * 1000), %s)",
@@ -99,21 +98,21 @@ def migrate(url: str, partitions: int | None = None, *, now: int = 0) -> int:
 
 
 def known_scripts() -> list[str]:
-    """Return the scripts that bring a database from each version of the ledger to the next."""
+    """Return the migration scripts of the ledger, one per version."""
     return scripts_of(__package__)
 
 
 class PostgresLedger:
-    """A ledger in a database that was migrated. May be used by any thread."""
+    """A ledger in a migrated database; from any thread."""
 
     def __init__(self, url: str, *, pool_max: int = CONNECTIONS_MAX, answer_wait_s: float = ANSWER_WAIT_S) -> None:
-        """Connect, and refuse a schema that is behind or beyond what this rankd knows."""
+        """Connect, and refuse a schema that is older or newer than this rankd supports."""
         self._connections = Connections(url, pool_max, answer_wait_s=answer_wait_s, settings=_SETTINGS)
-        self._readers = ImpatientConnections(url, READERS_MAX, settings=_SETTINGS)
+        self._readers = FailFastConnections(url, READERS_MAX, settings=_SETTINGS)
         self._contexts = Contexts(self._connections)
-        # A sequence of each partition with the time of its commit: what comes behind it was not committed earlier.
+        # By partition: the last sequence read and its commit time. Later events have no earlier commit time.
         self._read_upto: dict[int, tuple[int, int]] = {}
-        self._ends_read: tuple[int, ...] | None = None  # the heads at the last `read`
+        self._heads_read: tuple[int, ...] | None = None  # at the last `read`
         try:
             with self._connections.using() as connection:
                 check_component(connection, COMPONENT, len(known_scripts()))
@@ -122,37 +121,37 @@ class PostgresLedger:
             self._connections.close()
             raise
         if row is None:
-            raise LedgerUnavailable("the ledger was not made to its end: run `rankd migrate`")
+            raise LedgerUnavailable("the ledger's creation is incomplete: run `rankd migrate`")
         self._partitions, self._identity = int(row[0]), str(row[1])
 
     capabilities = Capabilities(is_sole_writer=False, stores_answers=False)
 
     def stamp(self, _positions: Sequence[int]) -> str:
-        """Return what tells this ledger from every other: numbers are given once."""
+        """Return the ledger's identity: its sequences are never reused."""
         return self._identity
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are; fixed when the ledger was made."""
+        """The number of partitions, fixed when the ledger is created."""
         return self._partitions
 
     @property
     def identity(self) -> str:
-        """What tells this ledger from every other; made with it."""
+        """The unique identity of this ledger."""
         return self._identity
 
     @property
     def connections(self) -> Connections:
-        """The connections, for what else is in the same database."""
+        """The connections, for other tables in the same database."""
         return self._connections
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._readers.close()
         self._connections.close()
 
     def heads(self) -> Heads:
-        """Return the ends as they are committed now."""
+        """Return the committed heads."""
         rows = self._fetch("SELECT sequence, control, at FROM heads ORDER BY partition")
         if len(rows) != self._partitions + 1:
             raise LedgerDamaged("heads of partitions are missing; restore a backup of the database")
@@ -163,8 +162,9 @@ class PostgresLedger:
 
     def append(self, draft: Draft) -> Appended:
         """Make a draft durable."""
-        arranged = Arranged(draft, self._partitions)
-        bases, committed = self._call(CALL_APPEND, arranged.arguments(), arranged.count)
+        arranged = OrderedDraft(draft, self._partitions)
+        statement, arguments = arranged.call()
+        bases, committed = self._call(statement, arguments, arranged.count)
         return arranged.appended(bases, committed)
 
     def append_control(
@@ -182,38 +182,39 @@ class PostgresLedger:
             events, contexts, seen=seen, at=at, request=request, forgotten_before=forgotten_before
         )
         ends, numbered, _ = self._call(CALL_APPEND_CONTROL, arguments)
-        behind = range(len(events) - 1, -1, -1)  # how many of them follow each
         return [
-            msgspec.structs.replace(event, number=numbered - more, sequences=tuple(end - more for end in ends))
-            for event, more in zip(events, behind, strict=True)
+            msgspec.structs.replace(event, number=numbered - later, sequences=tuple(end - later for end in ends))
+            for later, event in zip(range(len(events) - 1, -1, -1), events, strict=True)
         ]
 
     def _call(self, statement: str, arguments: Sequence[Any], events: int = 0) -> Any:
-        at = int(arguments[1])
+        at, cause = int(arguments[1]), ""
         for _ in range(_APPEND_ATTEMPTS_MAX):
             with self._connections.using() as connection, ExitStack() as stack:
                 if events > LARGE_EVENTS:
                     stack.enter_context(connection.waiting_longer(events * EVENT_WAIT_S))
                 try:
                     return connection.execute(statement, arguments, prepare=True, binary=True).fetchone()
-                except psycopg.errors.CheckViolation:
-                    pass  # there is no table for this month yet, so nothing was written
+                except psycopg.errors.CheckViolation as violation:
+                    cause = str(violation).partition("\n")[0]  # the month has no table yet, and nothing was written
+                    # A server process that saw the month begin beside others may miss its table for ever.
+                    connection.close()
                 except psycopg.Error as problem:
                     raise_refused(problem)
                     raise
             self.make_months(max(at, self.heads().at))
-        raise LedgerUnavailable("the tables of this month could not be made; run `rankd migrate`")
+        raise LedgerUnavailable(f"the tables of this month could not be created ({cause}); run `rankd migrate`")
 
     def make_months(self, now: int) -> None:
-        """Have the tables of the month of an instant, and of some months behind it."""
+        """Create the tables of an instant's month and of the next months."""
         self._fetch("SELECT make_months(%s, %s)", (now, MONTHS_AHEAD))
 
     def number_context(self, context: Context) -> int:
-        """Return the number of a context; a new one gets one that every process will see."""
+        """Return the number of a context; a new context gets a number that every process will see."""
         return self._contexts.number(context)
 
     def forget_requests(self, before: int, count_max: int) -> int:
-        """Forget some of the requests that came before an instant; return how many."""
+        """Delete at most `count_max` requests older than an instant; return their number."""
         with self._connections.using() as connection:
             return connection.execute(
                 "DELETE FROM requests USING ("
@@ -226,7 +227,7 @@ class PostgresLedger:
     # Reading
 
     def controls(self, after: int, count_max: int = CONTROLS_MAX) -> Sequence[ControlEvent]:
-        """Return the control events behind a number, in order; the first so many of them."""
+        """Return the first `count_max` control events behind a number, in order."""
         rows = self._fetch(
             "SELECT number, context, at, detail, sequences FROM controls WHERE number > %s ORDER BY number LIMIT %s",
             (after, count_max),
@@ -240,11 +241,11 @@ class PostgresLedger:
         ]
 
     def read(self, after: Sequence[int], events_max: int, skipping: Collection[int] = ()) -> Sequence[Part]:
-        """Return committed events behind a sequence of each partition: in order within each, at most about so many.
+        """Return committed events behind a sequence of each partition, in order within each, about `events_max` in all.
 
-        Heads change with the events they count. So what they count at one instant can be read at any later one.
+        Heads change in the same transaction as their events, so events up to a head can be read at any later time.
         """
-        heads = self._ends_read = self.heads().sequences
+        heads = self._heads_read = self.heads().sequences
         waiting = [head - begun for head, begun in zip(heads, after, strict=True)]
         if min(waiting) < 0:
             partition = next(index for index, count in enumerate(waiting) if count < 0)
@@ -277,17 +278,18 @@ class PostgresLedger:
         return parts
 
     def wait(self, timeout_s: float) -> None:
-        """Return when something was appended since the last `read`, and at the latest after so long.
+        """Return when something was appended since the last `read`, at the latest after `timeout_s`.
 
-        Heads are looked at again and again: to be notified, every commit would wait for a lock that all commits share.
+        It polls the heads: NOTIFY takes a lock that all commits share.
         """
         deadline = time.monotonic() + timeout_s
-        pause = threading.Event()
-        while self._ends_read is not None and self.heads().sequences == self._ends_read:
+        pause, pause_s = threading.Event(), POLL_FIRST_S
+        while self._heads_read is not None and self.heads().sequences == self._heads_read:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return
-            pause.wait(min(LOOK_EVERY_S, left_s))
+            pause.wait(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, POLL_MAX_S)
 
     def _committed_since(self, partition: int, after: int) -> int:
         sequence, committed = self._read_upto.get(partition, (0, 0))
@@ -297,8 +299,8 @@ class PostgresLedger:
         """Return a context by number."""
         return self._contexts.context(number)
 
-    def event(self, partition: int, sequence: int) -> Stretch:
-        """Return one event as a stretch of its own."""
+    def event(self, partition: int, sequence: int) -> EventRun:
+        """Return one event as a run of one."""
         rows = self._fetch(
             SELECT_EVENTS,
             (Smallints([partition]), Bigints([sequence - 1]), Bigints([sequence]), Bigints([0])),
@@ -307,28 +309,32 @@ class PostgresLedger:
             raise LedgerDamaged(f"event {sequence} of partition {partition} is missing; restore a backup")
         self._contexts.load({rows[0][2]})
         (part,) = parts_of(rows, {partition: sequence - 1}, self.context)
-        return part.stretch
+        return part.event_run
 
-    def request(self, sender: str, key: str) -> Request | None:
-        """Return the request that came under a key, while it is remembered."""
+    def request(self, sender: str, key: str) -> StoredRequest | None:
+        """Return the request stored under a key, until it expires."""
         return self.requests([(sender, key)]).get((sender, key))
 
-    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Request]:
-        """Return the requests that came under any of these (sender, key), while they are remembered."""
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
+        """Return the requests stored under any of these (sender, key)."""
         if not keys:
             return {}
         rows = self._fetch(
             SELECT_REQUESTS, (Texts([sender.encode() for sender, _ in keys]), Texts([key.encode() for _, key in keys]))
         )
         return {
-            (sender, key): Request(
+            (sender, key): StoredRequest(
                 sender, key, bytes(fingerprint), at, events, dict(zip(partitions, sequences, strict=True))
             )
             for sender, key, fingerprint, at, events, partitions, sequences in rows
         }
 
+    def source_offsets(self, source: str) -> dict[int, int]:
+        """Return the offsets to read next of a source, by partition; without those never read."""
+        return dict(self._fetch("SELECT partition, upto FROM sources WHERE source = %s", (source,)))
+
     def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
-        """Return the metadata (JSON) of those events, by partition and sequence, that have some."""
+        """Return the metadata (JSON) of events, by partition and sequence, that have some."""
         if not events:
             return {}
         rows = self._look_up(
@@ -339,19 +345,19 @@ class PostgresLedger:
         return {(partition, sequence): json for partition, sequence, json in rows}
 
     def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
-        """Return a player's own events, the newest first; sequences are those of the player's partition."""
-        asked = {
+        """Return a player's own events, the newest first, with sequences of the player's partition."""
+        values = {
             "player": player,
             "before": _SEQUENCE_MAX if before is None else before,
             "board": board,
             "limit": limit,
         }
-        rows = self._look_up(SELECT_HISTORY, asked)
+        rows = self._look_up(SELECT_HISTORY, values)
         self._contexts.load({row[2] for row in rows})
         return [past_event(row, self.context(row[2])) for row in rows]
 
     def _look_up(self, statement: str, values: Any) -> list[Any]:
-        """Read what somebody wants to see, who is rather told that it cannot be seen than left waiting."""
+        """Run an optional read, which fails fast while PostgreSQL is away."""
         with self._readers.using() as connection:
             return connection.execute(statement, values, prepare=True, binary=True).fetchall()
 

@@ -1,9 +1,9 @@
-"""Brings a database to the schema this rankd knows: numbered scripts, once each, whoever runs them and how often.
+"""Migrates a database to the schema of this rankd: numbered scripts, each run once.
 
-    advisory lock → which version is there → the scripts behind it → its number, all in one transaction
+    advisory lock → read the stored version → run the later scripts → store the new version, all in one transaction
 
-A script says in its first line which versions of rankd may go on beside it: `-- usable from version 3` means that one
-which knows version 3 works on it too. So servers one version apart serve side by side while the newer ones come.
+The first line of a script names the oldest rankd that works with it: `-- usable from version 3` means one that knows
+version 3. So servers one version apart run side by side during an upgrade.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rankd.errors import LedgerNewer, LedgerUnavailable
 from rankd.ledger.postgres.connections import (
     MIGRATE_HINT,
     SCHEMA,
-    Connection,
+    PostgresConnection,
     connected,
     raise_translated,
     with_limits,
 )
 
-MIGRATE_WAIT_S = 600.0  # for others who migrate, and for a script
+MIGRATE_WAIT_S = 600.0  # for the lock, and for a script
 _USABLE = re.compile(r"-- usable from version (\d+)\s")
 _VERSIONS = """
 CREATE TABLE IF NOT EXISTS versions (
@@ -37,16 +37,16 @@ CREATE TABLE IF NOT EXISTS versions (
 
 def scripts_of(package: str, folder: str = "schema") -> list[str]:
     """Return the numbered scripts in a package's folder, in order."""
-    found = [script for script in files(package).joinpath(folder).iterdir() if script.name.endswith(".sql")]
-    return [script.read_text() for script in sorted(found, key=lambda script: script.name)]
+    scripts = [script for script in files(package).joinpath(folder).iterdir() if script.name.endswith(".sql")]
+    return [script.read_text() for script in sorted(scripts, key=lambda script: script.name)]
 
 
 def migrate_component(
-    url: str, component: str, scripts: Sequence[str], finish: Callable[[Connection], None] | None = None
+    url: str, component: str, scripts: Sequence[str], finish: Callable[[PostgresConnection], None] | None = None
 ) -> int:
-    """Run the scripts of a component that were not run yet; return its version before.
+    """Run the scripts of a component that were not run yet; return its former version.
 
-    `finish` runs in the same transaction, every time. LedgerNewer when the database is beyond these scripts.
+    `finish` runs in the same transaction, every time. LedgerNewer when the database is newer than these scripts.
     """
     connection = connected(with_limits(url), MIGRATE_WAIT_S)
     try:
@@ -62,8 +62,8 @@ def migrate_component(
                 return before
             for number, script in enumerate(scripts[before:], start=before + 1):
                 connection.execute(script.encode())
-                said = _USABLE.match(script)
-                usable_from = number if said is None else int(said.group(1))
+                usable = _USABLE.match(script)
+                usable_from = number if usable is None else int(usable.group(1))
             if before < len(scripts):
                 connection.execute(
                     "INSERT INTO versions (component, version, usable_from) VALUES (%s, %s, %s) ON CONFLICT (component)"
@@ -77,15 +77,15 @@ def migrate_component(
         raise_translated(problem)
 
 
-def check_component(connection: Connection, component: str, known: int) -> None:
-    """Refuse a database whose schema is behind or beyond what this rankd knows."""
+def check_component(connection: PostgresConnection, component: str, known: int) -> None:
+    """Refuse a database whose schema is older or newer than this rankd supports."""
     try:
-        found = _version(connection, component)
+        stored = _version(connection, component)
     except psycopg.errors.UndefinedTable:
-        found = None
-    if found is None:
+        stored = None
+    if stored is None:
         raise LedgerUnavailable(f"the database has no {component} of rankd yet: {MIGRATE_HINT}")
-    version, usable_from = found
+    version, usable_from = stored
     if version < known:
         raise LedgerUnavailable(
             f"the {component} in the database has version {version}, and this rankd needs {known}: {MIGRATE_HINT}"
@@ -93,7 +93,7 @@ def check_component(connection: Connection, component: str, known: int) -> None:
     _check_usable(component, version, usable_from, known)
 
 
-def _version(connection: Connection, component: str) -> tuple[int, int] | None:
+def _version(connection: PostgresConnection, component: str) -> tuple[int, int] | None:
     row = connection.execute("SELECT version, usable_from FROM versions WHERE component = %s", (component,)).fetchone()
     return None if row is None else (row[0], row[1])
 

@@ -1,6 +1,6 @@
-"""Columns as PostgreSQL's binary arrays: ten thousand numbers are packed at once and not one by one.
+"""Encodes columns as PostgreSQL's binary arrays, a whole column at once.
 
-Null has a type too: so a statement has the same types whatever it is called with, and is prepared once.
+Null is typed too, so that a statement always has the same argument types and is prepared once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from psycopg import adapters
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 
-_HEADER = Struct(">iiI")  # dimensions, whether there are nulls, the elements' type
-_DIMENSION = Struct(">ii")  # how many, and the first's index
+_HEADER = Struct(">iiI")  # dimensions, has nulls, element type
+_DIMENSION = Struct(">ii")  # length, index of the first element
 _NULL = b"\xff\xff\xff\xff"
 
 
 class Packed:
-    """An array as it goes over the wire, or null; which type it has is said by the class."""
+    """An encoded array or null; the class has its type."""
 
     __slots__ = ("data",)
 
@@ -28,10 +28,10 @@ class Packed:
     array_oid = 0
 
     def __init__(self, body: bytes | None, count: int = 0, has_nulls: bool = False) -> None:
-        """`body` are the elements, each with its length; None is no array at all."""
+        """`body` is the elements, each with its length; None is null."""
         self.data = None
         if body is not None:
-            # One without elements has no dimensions either.
+            # An empty array has no dimensions.
             dimensions = _DIMENSION.pack(count, 1) if count else b""
             self.data = _HEADER.pack(bool(count), has_nulls, self.element_oid) + dimensions + body
 
@@ -104,7 +104,7 @@ class Bytes(Packed):
 
 
 def _numbers(values: Sequence[int] | None, code: str) -> bytes | None:
-    """Return numbers with their sizes between: byte by byte for all of them, which is a few copies and no loop."""
+    """Return numbers, each after its size; it copies one byte column at a time, without a loop over values."""
     if values is None:
         return None
     column = array(code, values)
@@ -135,7 +135,7 @@ class _PackedDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: Packed) -> bytes | None:
-        """Return it as it is."""
+        """Return the encoded array."""
         return obj.data
 
 

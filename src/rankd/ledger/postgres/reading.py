@@ -1,4 +1,4 @@
-"""What is committed, partition by partition, as stretches of columns."""
+"""Reads committed events, partition by partition, as runs of columns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 
 from rankd.errors import LedgerDamaged
-from rankd.ledger.event import NO_DETAIL, Context, Kind, Stretch, decode_detail
+from rankd.ledger.event import NO_DETAIL, Context, EventKind, EventRun, decode_column, decode_detail
 from rankd.ledger.port import NOT_ORDERED, Part, PastEvent
 
 Row = tuple[int, int, int, int, str, int, int, int | None, str | None, int]
 """partition, sequence, context, at, player, score, tiebreak, ordinal, detail, committed"""
 
-# The inner query sorts, so its rows come in order. What was committed before `since` is not looked at: so the tables of
-# the months before are not opened.
+# The inner query sorts, so its rows come in order. `since` prunes the tables of earlier months.
 SELECT_EVENTS = """
 SELECT e.partition, e.sequence, e.context, e.at, e.player, e.score, e.tiebreak, e.ordinal, e.detail, e.committed
 FROM unnest(%s, %s, %s, %s) AS range (partition, after, upto, since)
@@ -43,7 +42,7 @@ WHERE e.player = %(player)s AND e.sequence < %(before)s
 ORDER BY e.sequence DESC LIMIT %(limit)s
 """
 
-# Each key is looked up by itself, in the one table that can have it, whatever is thought of how many there are.
+# OFFSET 0 keeps the planner from joining: each key is one index lookup.
 SELECT_REQUESTS = """
 SELECT asked.sender, asked.key, r.fingerprint, r.at, r.events, r.partitions, r.sequences
 FROM unnest(%s, %s) AS asked (sender, key)
@@ -52,11 +51,11 @@ CROSS JOIN LATERAL (
 ) AS r
 """
 
-_OF_PLAYERS = frozenset({Kind.SCORE, Kind.REMOVE})
+_OF_PLAYERS = frozenset({EventKind.SCORE, EventKind.REMOVE})
 
 
 def shares(waiting: Sequence[int], total_max: int) -> list[int]:
-    """Return how many events to take of each partition, so that all get a turn and none more than it has.
+    """Return the number of events to take of each partition: fair shares of `total_max`.
 
     >>> shares([5, 100, 100], 65)
     [5, 30, 30]
@@ -77,7 +76,7 @@ def shares(waiting: Sequence[int], total_max: int) -> list[int]:
 def parts_of(
     rows: Sequence[Row], after: Sequence[int] | Mapping[int, int], context: Callable[[int], Context]
 ) -> Iterator[Part]:
-    """Make parts of rows in order; LedgerDamaged where one is missing."""
+    """Group ordered rows into parts; LedgerDamaged where a row is missing."""
     for partition, of_partition in groupby(rows, itemgetter(0)):
         expected = after[partition] + 1
         for number, group in groupby(of_partition, itemgetter(2)):
@@ -95,26 +94,26 @@ def parts_of(
 
 def _part(partition: int, context: int, run: Sequence[Row]) -> Part:
     _, _, _, at, players, score, tiebreak, ordinals, details, _ = zip(*run, strict=True)
-    stretch = Stretch(
+    event_run = EventRun(
         context,
         array("q", at),
         array("q", bytes(8 * len(run))),
         array("q", score),
         array("q", tiebreak),
         players,
-        [decode_detail(detail) if detail else None for detail in details] if any(details) else None,
+        decode_column(details) if any(details) else None,
         run[0][1],
         partition,
     )
-    given = array("q", [NOT_ORDERED if one is None else one for one in ordinals]) if any(ordinals) else None
-    return Part(partition, stretch, given)
+    if not any(ordinals):
+        return Part(partition, event_run, None)
+    return Part(partition, event_run, array("q", [NOT_ORDERED if ordinal is None else ordinal for ordinal in ordinals]))
 
 
 def past_event(row: Sequence[Any], context: Context) -> PastEvent:
-    """Return a row of a player's history for people."""
+    """Return a row of a player's history."""
     _, sequence, _, at, _, score, tiebreak, _, detail, _, metadata, origin = row
-    said = decode_detail(detail) if detail else NO_DETAIL
-    is_score = context.kind is Kind.SCORE
+    is_score = context.kind is EventKind.SCORE
     return PastEvent(
         sequence=sequence,
         kind=context.kind,
@@ -122,7 +121,7 @@ def past_event(row: Sequence[Any], context: Context) -> PastEvent:
         at=at,
         score=score if is_score else None,
         tiebreak=tiebreak if is_score else None,
-        attributes=said.attributes,
+        attributes=(decode_detail(detail) if detail else NO_DETAIL).attributes,
         metadata=None if metadata is None else msgspec.json.decode(metadata, type=dict[str, object]),
         sender=context.sender,
         origin=origin,

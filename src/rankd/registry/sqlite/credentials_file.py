@@ -1,9 +1,9 @@
-"""The file of the credentials: its owner's alone, of a known version, its errors translated.
+"""The file of the credentials: private to its owner, migrated, its errors translated.
 
     credentials.db, mode 0600: WAL, synchronous FULL → migrations in order
 
-It is not locked as the ledger's is: keys are made and revoked while a server uses the folder. A full or failing disk is
-LedgerUnavailable, a file that contradicts itself is LedgerDamaged.
+It has no exclusive lock as the ledger has: keys are created and revoked while a server uses the folder. A full or
+failing disk is LedgerUnavailable, an inconsistent file is LedgerDamaged.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import apsw
 
 from rankd.errors import LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.folder import check_private_file, make_private_folder, private_opener
-from rankd.ledger.database import check_sqlite_version
+from rankd.ledger.sqlite.database import check_sqlite_version
 
 FILE_NAME = "credentials.db"
 APPLICATION_ID = 0x524B4559  # "RKEY"
 BUSY_MS = 10_000
 _RETRY_S = 0.01
 _opening = threading.Lock()
-_WAY_OUT = "restore a copy of it, or move it away and make new keys"
+_REMEDY = "restore a copy of it, or move it away and make new keys"
 
 
 def open_file(folder: Path) -> apsw.Connection:
-    """Open or create the file in a folder, readable by its owner only, and bring it up to date."""
+    """Open or create the file in a folder, readable by its owner only, and migrate it."""
     check_sqlite_version(apsw.sqlite_lib_version())
     path = folder / FILE_NAME
     with _opening, translated():
@@ -48,7 +48,7 @@ def open_file(folder: Path) -> apsw.Connection:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, in place of any of that name; it is on disk afterwards."""
+    """Write and sync a file that only its owner may read, replacing any former one."""
     try:
         path.unlink(missing_ok=True)
         with open(path, "x", encoding="ascii", opener=private_opener) as file:
@@ -62,12 +62,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Let nobody but the owner read the file and its log, whatever copied it here; refuse links in their place."""
+    """Make the file and its log private to the owner; refuse links in their place."""
     make_private_folder(path.parent)
     for part in ("", "-wal", "-shm", "-journal"):
         check_private_file(Path(f"{path}{part}"))
     try:
-        # Closing a handle of a file lets go all locks this process has on it, so only a new one is opened here.
+        # Closing any handle of a file releases all locks of this process on it, so only a new file is opened here.
         with suppress(FileExistsError):
             os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as problem:
@@ -78,7 +78,7 @@ def _make_private(path: Path) -> None:
 
 def _prepare(connection: apsw.Connection) -> None:
     scripts = migrations()
-    with connection:  # one moment of the file, since another process may be creating it
+    with connection:  # a transaction, since another process may be creating the file
         _check_ours(connection, len(scripts))
     _use_log(connection)
     connection.pragma("synchronous", "full")
@@ -100,8 +100,8 @@ def _prepare(connection: apsw.Connection) -> None:
 
 def _check_ours(connection: apsw.Connection, known: int) -> int:
     has_tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").get is not None
-    found = connection.pragma("application_id")
-    if found != APPLICATION_ID and (found != 0 or has_tables):
+    application_id = connection.pragma("application_id")
+    if application_id != APPLICATION_ID and (application_id != 0 or has_tables):
         raise LedgerDamaged(f"{FILE_NAME} is a database of another program; choose another data folder")
     version: int = connection.pragma("user_version")
     if version > known:
@@ -112,7 +112,7 @@ def _check_ours(connection: apsw.Connection, known: int) -> int:
 
 
 def _use_log(connection: apsw.Connection) -> None:
-    # SQLite does not wait for others here, though another process may be creating the same file.
+    # SQLite has no busy timeout here, and another process may be creating the same file.
     deadline = time.monotonic() + BUSY_MS / 1_000
     while True:
         try:
@@ -126,14 +126,14 @@ def _use_log(connection: apsw.Connection) -> None:
 
 
 def migrations() -> list[str]:
-    """Return the scripts that bring a file from each version to the next, the first from nothing to 1."""
+    """Return the migration scripts, one per version."""
     scripts = [script for script in files(__package__).joinpath("schema").iterdir() if script.name.endswith(".sql")]
     return [script.read_text() for script in sorted(scripts, key=lambda script: script.name)]
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+    """Translate driver errors."""
     try:
         yield
     except (apsw.Error, UnicodeDecodeError) as problem:
@@ -143,9 +143,9 @@ def translated() -> Iterator[None]:
 def _raise_translated(problem: Exception) -> NoReturn:
     match problem:
         case apsw.CorruptError() | apsw.NotADBError() | UnicodeDecodeError():
-            raise LedgerDamaged(f"{FILE_NAME} is damaged; {_WAY_OUT}") from problem
-        case apsw.SQLError():  # our statements are right, so what they speak of is not there
-            raise LedgerDamaged(f"{FILE_NAME} lacks a part; {_WAY_OUT}") from problem
+            raise LedgerDamaged(f"{FILE_NAME} is damaged; {_REMEDY}") from problem
+        case apsw.SQLError():  # our statements are correct, so a table or column is missing
+            raise LedgerDamaged(f"{FILE_NAME} lacks a part; {_REMEDY}") from problem
         case apsw.FullError():
             raise LedgerUnavailable("the disk is full; make room, then try again: no key was changed") from problem
         case apsw.BusyError():

@@ -1,4 +1,4 @@
-"""Checksums of rows that no seal covers: what is not a log, or may have to be overwritten."""
+"""Checksums of rows that no seal covers: those outside the log, or that may be overwritten."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def checksum(*values: object) -> int:
 
 
 def check(what: str, stored: object, *values: object) -> None:
-    """Refuse a row whose checksum does not hold."""
+    """Refuse a row whose checksum does not match."""
     if stored != checksum(*values):
         raise LedgerDamaged(f"{what} is damaged; restore a copy of the data folder")
 
 
 def with_checksum(packed: bytes) -> bytes:
-    """Return bytes with their checksum behind them."""
+    """Return bytes followed by their checksum."""
     return packed + crc32(packed).to_bytes(_BYTES, "little")
 
 
 def without_checksum(what: str, stored: bytes) -> bytes:
-    """Return what `with_checksum` was given."""
+    """Return the bytes without their checksum, or refuse them."""
     packed = stored[:-_BYTES]
     if stored != with_checksum(packed):
         raise LedgerDamaged(f"{what} is damaged; restore a copy of the data folder")

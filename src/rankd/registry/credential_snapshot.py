@@ -1,4 +1,4 @@
-"""What the stores of credentials share: all that lives, in memory, and how tokens and secrets are made."""
+"""The common part of the credential stores: the snapshot in memory, and the making of tokens and secrets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SECRET_BYTES = 32
 _ID_BYTES = 8
 
 
-class Living:
-    """All that lives, as of one moment; never changed. A class without a repr, since it holds secrets."""
+class CredentialSnapshot:
+    """All active credentials as of one moment; immutable. It has no repr, since it holds secrets."""
 
     __slots__ = ("known", "secrets", "signing_keys")
 
@@ -55,23 +55,23 @@ def _secret_text() -> str:
 
 
 def scopes_text(scopes: Collection[Scope]) -> str:
-    """Return scopes as they are stored."""
+    """Return scopes in their stored form."""
     return " ".join(sorted(scopes))
 
 
 def read_scopes(stored: str, where: str) -> frozenset[Scope]:
-    """Return scopes that were stored in `where`."""
+    """Parse stored scopes; `where` is the store's name for errors."""
     try:
         return frozenset(map(Scope, stored.split()))
     except ValueError:
-        raise LedgerNewer(f"{where} speaks of scopes this rankd does not know: upgrade rankd") from None
+        raise LedgerNewer(f"{where} has scopes that this rankd does not know: upgrade rankd") from None
 
 
 def name_taken(name: str) -> InvalidValue:
-    """Say that an API key has this name already."""
+    """Return the error for a name that another API key has."""
     return InvalidValue("name", f"{name!r} is the name of another API key; revoke that one first, or choose another")
 
 
 def signing_name_taken(name: str) -> InvalidValue:
-    """Say that a signing key has this name already."""
+    """Return the error for a name that another signing key has."""
     return InvalidValue("name", f"{name!r} is a signing key already; revoke that first, or choose another")

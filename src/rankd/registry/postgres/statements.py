@@ -1,8 +1,8 @@
 """The registry's statements on PostgreSQL.
 
-A change is one statement, so that it is one round trip and one transaction: whoever has a profile can be found by id
-(`met`), and other processes hear whose memory to forget (`noted`). Players are met in the order of their ids: two
-statements that meet the same newcomers wait for each other, and never both.
+A change is one statement, so one round trip and one transaction: it registers the player for search by id (`met`), and
+records the change for other processes' caches (`recorded`). Players are registered in the order of their ids, so that
+no two statements deadlock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ON CONFLICT DO NOTHING
 
 SET_PROFILE = """
 WITH met AS (INSERT INTO registry_players (id) VALUES (%(player)s) ON CONFLICT DO NOTHING),
-     noted AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
+     recorded AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
 INSERT INTO registry_profiles (player, name, name_key, avatar_url, country, attributes)
 VALUES (%(player)s, %(name)s, %(name_key)s, %(avatar_url)s, %(country)s, %(attributes)s)
 ON CONFLICT (player) DO UPDATE
@@ -53,7 +53,7 @@ RETURNING player, name, avatar_url, country, attributes
 
 FILL_PROFILE = """
 WITH met AS (INSERT INTO registry_players (id) VALUES (%(player)s) ON CONFLICT DO NOTHING),
-     noted AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
+     recorded AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
 INSERT INTO registry_profiles AS held (player, name, name_key, avatar_url, country, attributes)
 VALUES (%(player)s, %(name)s, %(name_key)s, %(avatar_url)s, %(country)s, %(attributes)s)
 ON CONFLICT (player) DO UPDATE
@@ -65,13 +65,13 @@ SET name = coalesce(excluded.name, held.name),
 RETURNING player, name, avatar_url, country, attributes
 """
 
-# Of all lists together only the table's size is known: what vacuum has not given back yet counts.
+# The limit applies to the table's size, including space that vacuum has not freed yet.
 SET_FRIENDS = """
 WITH room AS (SELECT pg_table_size('registry_friends') < %(bytes_max)s
                   OR EXISTS (SELECT FROM registry_friends
                              WHERE player = %(player)s AND cardinality(friends) >= cardinality(%(friends)s::text[]))
                   AS is_left),
-     noted AS (INSERT INTO registry_changes (player) SELECT %(player)s FROM room WHERE is_left)
+     recorded AS (INSERT INTO registry_changes (player) SELECT %(player)s FROM room WHERE is_left)
 INSERT INTO registry_friends (player, friends)
 SELECT %(player)s, %(friends)s FROM room WHERE is_left
 ON CONFLICT (player) DO UPDATE
@@ -79,12 +79,12 @@ SET friends = excluded.friends
 """
 
 CLEAR_FRIENDS = """
-WITH noted AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
+WITH recorded AS (INSERT INTO registry_changes (player) VALUES (%(player)s))
 DELETE FROM registry_friends WHERE player = %(player)s
 """
 
-# The start of the server tells it from one that was promoted, where the same transaction ids may mean others.
-LOOK = """
+# The server's start time identifies it: on a promoted server, the same transaction ids may mean other transactions.
+POLL = """
 SELECT pg_current_snapshot()::text,
        pg_postmaster_start_time()::text,
        now()::text,

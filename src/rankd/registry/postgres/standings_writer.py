@@ -1,9 +1,9 @@
-"""Writes standings: what the projector's engine keeps, in batches; see standings.py.
+"""Writes stored standings from the projector's engine, in batches; see standings.py.
 
-    what changed → one transaction: positions checked, rows set and taken away, positions moved
+    changes → one transaction: check positions, upsert and delete rows, advance positions
 
-Rows say what is kept now, so that sending them again changes nothing. There may be several projectors for a moment: a
-write waits for the one under way, and one that does not go on from what is stored writes nothing.
+Rows are states, so writing them again changes nothing. Several projectors may write for a moment: writes are
+serialized, and one that does not continue from the stored positions changes nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from psycopg import Cursor, IsolationLevel
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules, score_keys, tie_keys
-from rankd.ledger.postgres.connections import Connection, Connections
+from rankd.ledger.postgres.connections import Connections, PostgresConnection
 from rankd.ledger.postgres.migrations import check_component
 from rankd.ledger.postgres.packing import Bigints, Integers, Texts
-from rankd.registry.standings import COMPONENT, POSITIONS, AsOf, read_positions, standings_scripts
+from rankd.registry.postgres.standings import COMPONENT, POSITIONS, AsOf, read_positions, standings_scripts
 
 ANSWER_WAIT_S = 60.0
-ROWS_MAX = 20_000  # of one statement
+ROWS_MAX = 20_000  # per statement
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('rankd.standings', 0))"
 _INSTANCES = "SELECT instance, number, ordering, ties FROM standings_instances WHERE instance = ANY (%s)"
 _ADD_INSTANCES = """
@@ -40,7 +40,7 @@ _LEAVE_ALL = """
 WITH emptied AS (DELETE FROM standings_instances RETURNING number)
 INSERT INTO standings_left (number) SELECT number FROM emptied
 """
-# A row that this statement has made was never deleted or locked by anybody: its xmax is 0.
+# A row inserted by this statement was never deleted or locked: its xmax is 0.
 _SET = """
 WITH written AS (
   INSERT INTO standings AS held (instance, player, score_key, tie_key)
@@ -81,8 +81,8 @@ WHERE ctid = ANY (ARRAY(SELECT ctid FROM standings WHERE instance = %s LIMIT %s)
 """
 
 
-class Move(NamedTuple):
-    """How far a write takes a partition: from the event after `after` to `upto`, by a projector of an epoch."""
+class StandingsMove(NamedTuple):
+    """The advance of a partition by a write of a projector: from `after` (exclusive) to `upto` (inclusive)."""
 
     partition: int
     epoch: int
@@ -90,34 +90,34 @@ class Move(NamedTuple):
     upto: int
 
 
-class Verdict(StrEnum):
-    """What became of a write."""
+class StandingsVerdict(StrEnum):
+    """The outcome of a write."""
 
     WRITTEN = "written"
-    DUP = "dup"  # it begins before what is stored
-    GAP = "gap"  # it begins behind what is stored: `rewrite` puts everything in place
-    FENCED = "fenced"  # a projector of a later epoch has written
+    DUP = "dup"  # it begins before the stored position
+    GAP = "gap"  # it begins behind the stored position: `rewrite` is needed
+    FENCED = "fenced"  # a projector of a higher epoch has written
 
 
-class Changed(NamedTuple):
-    """What changed in one instance; a player is named once."""
+class ChangedStandings(NamedTuple):
+    """The changes of one instance, each player once."""
 
     key: InstanceKey
     rules: Rules
-    players: Sequence[str] = ()  # of whom this is kept now
+    players: Sequence[str] = ()
     scores: Sequence[int] = ()
     ties: Sequence[int] = ()
-    gone: Sequence[str] = ()  # who stands there no longer
-    cleared: bool = False  # nobody else stands there any more
+    gone: Sequence[str] = ()  # removed players
+    cleared: bool = False  # all earlier entries were removed
 
 
-class Rest(NamedTuple):
-    """What changed while everything was read, and what all of it is of."""
+class StandingsRemainder(NamedTuple):
+    """The changes during a rewrite; the last part has the positions of the whole."""
 
-    changes: Sequence[Changed]
-    moves: Sequence[Move] = ()
+    changes: Sequence[ChangedStandings]
+    moves: Sequence[StandingsMove] = ()
     at: int = 0
-    is_last: bool = True  # else more has changed, and is asked for
+    is_last: bool = True  # else another part follows
 
 
 class _Rows:
@@ -129,7 +129,7 @@ class _Rows:
         self.score_keys: list[int] = []
         self.tie_keys: list[int] = []
 
-    def add(self, number: int, change: Changed) -> None:
+    def add(self, number: int, change: ChangedStandings) -> None:
         rules = change.rules
         self.instances += [number] * len(change.players)
         self.players += change.players
@@ -137,7 +137,7 @@ class _Rows:
         self.tie_keys += tie_keys(rules, change.ties)
 
     def parts(self) -> Iterator[tuple[Integers, Texts, Bigints, Bigints]]:
-        """Return them in parts that one statement takes."""
+        """Iterate over parts of at most ROWS_MAX rows."""
         for first in range(0, len(self.players), ROWS_MAX):
             part = slice(first, first + ROWS_MAX)
             yield (
@@ -152,7 +152,7 @@ class StandingsWriter:
     """Writes standings for one projector."""
 
     def __init__(self, url: str) -> None:
-        """The database has to be migrated."""
+        """Connect; the database must be migrated."""
         self._connections = Connections(url, 1, answer_wait_s=ANSWER_WAIT_S)
         try:
             with self._connections.using() as connection:
@@ -162,69 +162,69 @@ class StandingsWriter:
             raise
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connections.close()
 
     def positions(self) -> AsOf | None:
-        """Return what the standings are of; None when nothing was written yet."""
+        """Return the positions of the standings; None before the first write."""
         with self._connections.using() as connection:
             return read_positions(connection)
 
-    def write(self, changes: Sequence[Changed], moves: Sequence[Move], at: int) -> Verdict:
-        """Write what changed between some positions, all of it or nothing; `at` is the ledger's time at their end."""
+    def write(self, changes: Sequence[ChangedStandings], moves: Sequence[StandingsMove], at: int) -> StandingsVerdict:
+        """Write the changes between positions, atomically; `at` is the ledger's time at their end."""
         with self._writing() as connection:
             stored = {partition: (epoch, sequence) for partition, epoch, sequence, _ in connection.execute(POSITIONS)}
             for move in moves:
                 epoch, sequence = stored.get(move.partition, (0, 0))
                 if move.epoch < epoch:
-                    return Verdict.FENCED
+                    return StandingsVerdict.FENCED
                 if move.after != sequence:
-                    return Verdict.DUP if move.after < sequence else Verdict.GAP
+                    return StandingsVerdict.DUP if move.after < sequence else StandingsVerdict.GAP
             _apply(connection, changes)
             _move(connection, moves, at)
-        return Verdict.WRITTEN
+        return StandingsVerdict.WRITTEN
 
     def rewrite(
         self,
-        everything: Iterable[Changed],
-        moves: Sequence[Move],
+        everything: Iterable[ChangedStandings],
+        moves: Sequence[StandingsMove],
         at: int,
-        rest: Callable[[], Rest] | None = None,
-    ) -> Verdict:
-        """Write all there is in place of what was written; readers see what was there until that is done.
+        rest: Callable[[], StandingsRemainder] | None = None,
+    ) -> StandingsVerdict:
+        """Replace all standings in one transaction; readers see the former ones until it commits.
 
-        An instance may come in several parts, and a player twice, of which the later counts. `after` of the moves does
-        not matter, and nobody is `gone`. What changes while everything is read is the `rest`, asked for at the end with
-        the positions and the time that all of it is of then.
+        An instance may come in several parts, and a player twice, where the later row counts. `after` of the moves is
+        ignored, and no player is `gone`. `rest` returns, at the end, the changes made while everything was read, with
+        the positions and the time of the whole.
         """
         with self._writing() as connection:
             known = read_positions(connection)
             if known is not None and any(move.epoch < known.epoch for move in moves):
-                return Verdict.FENCED
+                return StandingsVerdict.FENCED
             connection.execute(_LEAVE_ALL)
             connection.execute("DELETE FROM standings_positions")
-            for part in _gathered(everything):
+            for part in _batches(everything):
                 _apply(connection, part)
             is_last = rest is None
             while rest is not None and not is_last:
                 changes, moves, at, is_last = rest()
                 _apply(connection, changes)
             _move(connection, moves, at)
-        return Verdict.WRITTEN
+        return StandingsVerdict.WRITTEN
 
     def sweep(self, rows_max: int = ROWS_MAX) -> bool:
-        """Delete some of what nobody sees any more; return whether there may be more of it."""
+        """Delete some rows of removed instances; return whether there may be more."""
         with self._connections.using() as connection:
-            found = connection.execute("SELECT number FROM standings_left LIMIT 1").fetchone()
-            if found is None:
+            instance = connection.execute("SELECT number FROM standings_left LIMIT 1").fetchone()
+            if instance is None:
                 return False
-            if connection.execute(_SWEEP, (*found, rows_max)).rowcount < rows_max:
-                connection.execute("DELETE FROM standings_left WHERE number = %s", found)
+            if connection.execute(_SWEEP, (*instance, rows_max)).rowcount < rows_max:
+                connection.execute("DELETE FROM standings_left WHERE number = %s", instance)
             return True
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        """Write in one transaction, while no other projector does."""
+    def _writing(self) -> Iterator[PostgresConnection]:
+        """Write in one transaction, which holds the lock of all projectors."""
         with self._connections.using() as connection:
             connection.isolation_level = IsolationLevel.READ_COMMITTED
             with connection.transaction():
@@ -232,22 +232,22 @@ class StandingsWriter:
                 yield connection
 
 
-def _gathered(everything: Iterable[Changed]) -> Iterator[list[Changed]]:
-    """Return pages together, as many as one statement takes; no player twice in the same instance."""
-    part: list[Changed] = []
-    seen: set[tuple[str, str]] = set()
+def _batches(everything: Iterable[ChangedStandings]) -> Iterator[list[ChangedStandings]]:
+    """Batch pages up to ROWS_MAX rows, with no player twice in the same instance."""
+    part: list[ChangedStandings] = []
+    batched: set[tuple[str, str]] = set()
     for change in everything:
         names = {(change.key.text, player) for player in change.players}
-        if part and (len(seen) + len(names) > ROWS_MAX or not seen.isdisjoint(names)):
+        if part and (len(batched) + len(names) > ROWS_MAX or not batched.isdisjoint(names)):
             yield part
-            part, seen = [], set()
+            part, batched = [], set()
         part.append(change)
-        seen |= names
+        batched |= names
     if part:
         yield part
 
 
-def _apply(connection: Connection, changes: Sequence[Changed]) -> None:
+def _apply(connection: PostgresConnection, changes: Sequence[ChangedStandings]) -> None:
     cleared = [change.key.text for change in changes if change.cleared]
     if cleared:
         connection.execute(_LEAVE, (cleared,))
@@ -274,8 +274,8 @@ def _counts(cursor: Cursor[tuple[Any, ...]]) -> dict[int, int]:
     return dict(cursor.fetchall())
 
 
-def _numbers(connection: Connection, changes: Sequence[Changed]) -> dict[str, int]:
-    """Return the numbers of the instances that are there, and of those that begin now."""
+def _numbers(connection: PostgresConnection, changes: Sequence[ChangedStandings]) -> dict[str, int]:
+    """Return the numbers of the changed instances, adding new ones."""
     keys = list({change.key.text for change in changes})
     numbers: dict[str, int] = {}
     orders: dict[str, tuple[str, str]] = {}
@@ -283,14 +283,14 @@ def _numbers(connection: Connection, changes: Sequence[Changed]) -> dict[str, in
         numbers[key] = number
         orders[key] = order, ties
     for change in changes:
-        asked = change.rules.order.value, change.rules.ties.value
-        if change.players and orders.get(change.key.text, asked) != asked:
-            raise AssertionError(f"{change.key.text} is ordered otherwise: it has to be cleared first")
+        order_now = change.rules.order.value, change.rules.ties.value
+        if change.players and orders.get(change.key.text, order_now) != order_now:
+            raise AssertionError(f"{change.key.text} has another order: it has to be cleared first")
     new = {change.key.text: change for change in changes if change.players and change.key.text not in numbers}
     return numbers | _add_instances(connection, list(new.values()))
 
 
-def _add_instances(connection: Connection, changes: Sequence[Changed]) -> dict[str, int]:
+def _add_instances(connection: PostgresConnection, changes: Sequence[ChangedStandings]) -> dict[str, int]:
     if not changes:
         return {}
     columns = (
@@ -301,6 +301,6 @@ def _add_instances(connection: Connection, changes: Sequence[Changed]) -> dict[s
     return dict(connection.execute(_ADD_INSTANCES, columns).fetchall())
 
 
-def _move(connection: Connection, moves: Sequence[Move], at: int) -> None:
+def _move(connection: PostgresConnection, moves: Sequence[StandingsMove], at: int) -> None:
     columns = [move.partition for move in moves], [move.epoch for move in moves], [move.upto for move in moves]
     connection.execute(_MOVE, (at, *columns))

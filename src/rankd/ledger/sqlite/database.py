@@ -1,10 +1,10 @@
-"""One SQLite file: opened so that a commit survives a power cut, brought up to date, its errors translated.
+"""One SQLite file: commits survive a power cut, migrations run at open, driver errors are translated.
 
     lock file (one process) → ledger.db: WAL, synchronous FULL → migrations in order
 
-One connection writes, under a lock; as many read as there are reads at once. Driver errors never leave this package: a
-full or failing disk is LedgerUnavailable, a file that contradicts itself is LedgerDamaged. A file that was moved while
-it was open is not written to any more: whoever opens its path next would not find what was written.
+One connection writes, under a lock; concurrent reads have a connection each. Driver errors never leave this package: a
+full or failing disk is LedgerUnavailable, an inconsistent file is LedgerDamaged. A file that was moved while it was
+open is not written any more: the next process to open its path would not find those commits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from time import sleep
@@ -25,12 +25,12 @@ import apsw
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.folder import LEDGER_FILE
-from rankd.ledger.checksum import checksum
-from rankd.ledger.place import Place
+from rankd.ledger.sqlite.checksum import checksum
+from rankd.ledger.sqlite.place import LedgerPath
 
 FILE_NAME = LEDGER_FILE
 APPLICATION_ID = 0x52414E4B  # "RANK"
-# Below it, two connections that write and checkpoint at the same moment can lose a commit.
+# In older versions, a concurrent write and checkpoint can lose a commit.
 SQLITE_VERSION_MIN = 3_051_003
 CACHE_KIB = 65_536
 READER_CACHE_KIB = 8_192
@@ -38,46 +38,132 @@ BUSY_MS = 10_000
 FRAME_BYTES = 4_096 + 24  # of a page in the log
 CHECKPOINT_TRIES_MAX = 50
 CHECKPOINT_RETRY_S = 0.001
+GIVE_WAY_S = 0.001
 LOG_AHEAD_BYTES = 4 * 1024 * 1024
-_ZEROS = bytes(256 * 1024)  # written before a commit may go on
+_ZEROS = bytes(256 * 1024)  # per step of extending the log
 MIGRATIONS = "schema"
-STATEMENTS_CACHED = 256  # a commit of each size up to a hundred rows has its own
+NOT_WRITTEN_HERE = "this process reads the ledger, and another one writes it; send it there"
+STATEMENTS_CACHED = 256  # commits of each size up to a hundred rows have their own
 _log = logging.getLogger("rankd")
 
 
-class Database:
-    """The file with its one writing connection and its readers."""
+class ReadOnlyDatabase:
+    """The file and the connections that read it, for a process beside the one that writes."""
+
+    _flags = apsw.SQLITE_OPEN_READONLY
 
     def __init__(self, folder: Path, vfs: str | None = None) -> None:
-        """Open or create the file in a folder and bring it up to date."""
+        """The file exists, and its writer has migrated it; `open` connects to it."""
         check_sqlite_version(apsw.sqlite_lib_version())
         self._path = str(folder / FILE_NAME)
         self._vfs = vfs
         self._lock = threading.RLock()
         self._idle_readers: deque[apsw.Connection] = deque()
         self._closed = False
+        self._place = LedgerPath(self._path)
+
+    def open(self) -> None:
+        """Connect once; the files at the path stay the ones that later connections are checked against."""
+        with translated():
+            reader = self._connect(READER_CACHE_KIB)
+            self._idle_readers.append(reader)
+            version = reader.pragma("user_version")
+        if version != len(migrations()):
+            raise LedgerNewer(f"{FILE_NAME} has version {version}, and this rankd knows others: upgrade all workers")
+        self._place.remember()
+
+    def _connect(self, cache_kib: int) -> apsw.Connection:
+        # No SQLITE_OPEN_CREATE: a new file would not be the ledger.
+        connection = apsw.Connection(self._path, self._flags, vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
+        connection.set_busy_timeout(BUSY_MS)
+        connection.pragma("cache_size", -cache_kib)
+        return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Read committed data, on an exclusive connection."""
+        with translated():
+            self._check_open()
+            try:
+                reader = self._idle_readers.pop()
+            except IndexError:
+                reader = self._connect_reader()
+            try:
+                yield reader
+            finally:
+                if self._closed:
+                    reader.close()
+                else:
+                    self._idle_readers.append(reader)
+
+    def _connect_reader(self) -> apsw.Connection:
+        reader = self._connect(READER_CACHE_KIB)
+        if not self._place.is_same():  # after connecting: the file at the path may be another by now
+            reader.close()
+            raise self._place.moved()
+        return reader
+
+    def check_place(self) -> None:
+        """Raise LedgerUnavailable when the files at the path are no longer the open ones."""
+        if not self._place.is_same():
+            raise self._place.moved()
+
+    def writing(self) -> AbstractContextManager[apsw.Connection]:
+        """Refuse: another process writes."""
+        raise LedgerUnavailable(NOT_WRITTEN_HERE)
+
+    def give_way(self) -> None:
+        """Let a commit that waits go first: who asks again at once has the lock before the other is awake."""
+        sleep(GIVE_WAY_S)
+
+    def check(self) -> None:
+        """Check the file's structure, indexes included; LedgerDamaged when it is inconsistent."""
+        with self.reading() as reader:
+            result = reader.execute("PRAGMA integrity_check(1)").get
+        if result != "ok":
+            raise LedgerDamaged(f"{FILE_NAME} is damaged ({result}); restore a copy of the data folder")
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock, translated():
+            self._closed = True
+            while self._idle_readers:
+                self._idle_readers.pop().close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the boards were closed; open them again with rankd.open")
+
+
+class Database(ReadOnlyDatabase):
+    """The file with its one writing connection and its readers."""
+
+    _flags = apsw.SQLITE_OPEN_READWRITE
+
+    def __init__(self, folder: Path, vfs: str | None = None) -> None:
+        """Open or create the file in a folder, and migrate it."""
+        super().__init__(folder, vfs)
         self.is_moved = False
         self._is_written = True  # until it is closed or moved
         self._log_kept = False
         self._log_pages_known = 0
-        self._place = Place(self._path)
         with translated():
             self._writer = self._connect(CACHE_KIB)
-            self._single = self._writer.cursor()  # made once: a cursor costs as much as the call it is made for
+            self._single = self._writer.cursor()  # reused: making a cursor costs as much as the call
             try:
                 self._prepare()
                 self._place.remember()
-                with suppress(OSError):  # it only makes commits faster
+                with suppress(OSError):  # an optimization
                     self.extend_log(LOG_AHEAD_BYTES)
             except BaseException:
                 self._writer.close()
                 raise
 
     def check_place(self) -> None:
-        """Stop writing for good when the files at the path are no longer those that are open; LedgerUnavailable then.
+        """Stop writing for good, with LedgerUnavailable, when the files at the path are no longer the open ones.
 
-        What was committed is in the files that are open, wherever they are now. It is moved from the log into the file
-        itself, since the log may have been left behind, or removed.
+        The commits are in the open files, wherever those are now. They are moved from the log into the file, since the
+        log may have been left behind or removed.
         """
         if self._is_written and not self._place.is_same():
             with self._lock:
@@ -86,21 +172,13 @@ class Database:
 
     def _stop_writing_if_moved(self) -> None:
         if not self._is_written or self._place.is_same():
-            return  # closed meanwhile, or found by another thread
+            return  # closed meanwhile, or stopped by another thread
         self.is_moved, self._is_written = True, False
         _log.error("%s", self._place.moved())
         if not self._log_kept:
             with suppress(apsw.Error):
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        self._log_kept = True  # at a close, SQLite would delete it by its name, which may be another's now
-
-    def _connect(self, cache_kib: int) -> apsw.Connection:
-        # Without leave to create one: the file is there, and another one would not be the ledger.
-        flags = apsw.SQLITE_OPEN_READWRITE
-        connection = apsw.Connection(self._path, flags, vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
-        connection.set_busy_timeout(BUSY_MS)
-        connection.pragma("cache_size", -cache_kib)
-        return connection
+        self._log_kept = True  # at close, SQLite would delete it by its path, where another file may be now
 
     def _prepare(self) -> None:
         writer = self._writer
@@ -128,18 +206,17 @@ class Database:
 
     @property
     def log_pages(self) -> int:
-        """How many pages are in the log, moved into the file or not.
+        """The number of pages in the log, moved into the file or not.
 
-        Asked when it is wanted: a hook that is told at each commit would make every commit longer.
+        Read on demand: a commit hook would slow every commit.
         """
         return self._checkpoint_beside_writer(apsw.SQLITE_CHECKPOINT_NOOP)[0]
 
     def _checkpoint_beside_writer(self, mode: int) -> tuple[int, int]:
-        """Return how many pages are in the log, and how many of them are in the file after a checkpoint.
+        """Return the number of pages in the log, and how many of them are in the file after a checkpoint.
 
-        SQLite answers that the database is locked when it meets the log's head half written, which is so for
-        microseconds of each commit, or another program's checkpoint. The first is tried again; where it lasts, nothing
-        is moved now, and the figure is the last one known.
+        SQLite reports a locked database while a commit writes the log's head, for microseconds, or while another
+        program checkpoints. It is retried; if it lasts, nothing is moved and the last known number is returned.
         """
         with self.reading() as reader:
             for _ in range(CHECKPOINT_TRIES_MAX):
@@ -157,7 +234,7 @@ class Database:
         return Transaction(self)
 
     def write_one(self, statement: str, values: Sequence[object]) -> None:
-        """Run one statement as a transaction of its own: on disk when this returns, or not at all when it raises."""
+        """Run one statement in its own transaction: on disk when this returns, or not at all when it raises."""
         with self._lock:
             try:
                 if not self._is_written:
@@ -167,9 +244,9 @@ class Database:
                 raise_translated(problem)
 
     def extend_log(self, ahead_bytes: int) -> None:
-        """Let the log's file be longer than the log, by zeros: a commit that does not grow its file syncs faster.
+        """Extend the log's file by zeros: a commit that does not grow its file syncs faster.
 
-        What lies behind the last commit is no part of the log, whoever reads it. Nobody writes to it meanwhile.
+        Bytes behind the last commit are no part of the log. Commits wait during each step.
         """
         self.check_place()
         path = f"{self._path}-wal"
@@ -180,41 +257,24 @@ class Database:
                 with self.writing():
                     log.seek(0, os.SEEK_END)
                     log.write(_ZEROS)
-                os.fdatasync(log.fileno())  # in steps and beside commits: nobody waits for megabytes
-
-    @contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
-        """Read what is committed, on a connection that nobody else uses meanwhile."""
-        with translated():
-            self._check_open()
-            try:
-                reader = self._idle_readers.pop()
-            except IndexError:
-                reader = self._connect_reader()
-            try:
-                yield reader
-            finally:
-                if self._closed:
-                    reader.close()
-                else:
-                    self._idle_readers.append(reader)
+                os.fdatasync(log.fileno())  # per step, outside the lock: no commit waits for megabytes
 
     def _connect_reader(self) -> apsw.Connection:
         if self.is_moved:
             raise self._place.moved()
         reader = self._connect(READER_CACHE_KIB)
         try:
-            self.check_place()  # by now: a file that came to the path since is another one
+            self.check_place()  # after connecting: the file at the path may be another by now
         except LedgerUnavailable:
             reader.close()
             raise
         return reader
 
     def checkpoint(self, restart: bool = False) -> int:
-        """Move the log into the file, and return how many pages of it are left.
+        """Move the log into the file, and return the number of pages left.
 
-        After a sync of the file has failed, nobody knows which of its pages are on disk, and SQLite would not write
-        those again that it moved before. So the log is kept from then on: opened again, all of it is moved anew.
+        After a failed sync of the file it is unknown which pages are on disk, and SQLite would not write them again. So
+        the log is kept from then on, and moved again at the next open.
 
         With `restart` the next commit begins the log anew: commits wait until all is moved, so little should be left.
         """
@@ -233,7 +293,7 @@ class Database:
 
     def _restart_log(self) -> int:
         with self.exclusive() as writer:
-            writer.set_busy_timeout(0)  # another program may be reading for long: then the log goes on growing
+            writer.set_busy_timeout(0)  # while another program reads, the log keeps growing
             try:
                 logged, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
             except apsw.BusyError:
@@ -244,17 +304,10 @@ class Database:
 
     @contextmanager
     def exclusive(self) -> Iterator[apsw.Connection]:
-        """Use the writing connection outside a transaction, while nobody else does."""
+        """Use the writing connection exclusively, outside a transaction."""
         with self._lock, translated():
             self._check_open()
             yield self._writer
-
-    def check(self) -> None:
-        """Look through the file's own structure, indexes included; LedgerDamaged when it does not hold."""
-        with self.reading() as reader:
-            found = reader.execute("PRAGMA integrity_check(1)").get
-        if found != "ok":
-            raise LedgerDamaged(f"{FILE_NAME} is damaged ({found}); restore a copy of the data folder")
 
     def close(self) -> None:
         """Close every connection; the last one moves the log into the file."""
@@ -264,15 +317,11 @@ class Database:
             self._closed, self._is_written = True, False
             connections = [*self._idle_readers, self._writer]
             self._idle_readers.clear()
-            with ExitStack() as closing:  # all of them, whatever one of them says
+            with ExitStack() as closing:  # closes the others when one fails
                 for connection in connections:
                     if self._log_kept:
                         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                     closing.callback(connection.close)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("the boards were closed; open them again with rankd.open")
 
     def _check_written(self) -> None:
         self._check_open()
@@ -281,30 +330,30 @@ class Database:
 
 
 def migrations() -> list[str]:
-    """Return the scripts that bring a file from each version to the next, the first from nothing to 1."""
+    """Return the migration scripts, one per version."""
     scripts = [script for script in files(__package__).joinpath(MIGRATIONS).iterdir() if script.name.endswith(".sql")]
     return [script.read_text() for script in sorted(scripts, key=lambda script: script.name)]
 
 
 def add_functions(connection: apsw.Connection) -> None:
-    """Let scripts compute what a row's checksum is."""
+    """Add the SQL function `row_checksum`, for migrations."""
     connection.create_scalar_function("row_checksum", checksum, deterministic=True)
 
 
 def check_sqlite_version(found: str) -> None:
-    """Refuse an SQLite that can lose what it committed."""
+    """Refuse an SQLite that can lose commits."""
     major, minor, patch = (int(part) for part in found.split("."))
     if major * 1_000_000 + minor * 1_000 + patch < SQLITE_VERSION_MIN:
         raise LedgerUnavailable(f"SQLite {found} can lose commits in WAL mode; install apsw 3.51.3 or newer")
 
 
 class Transaction:
-    """One transaction of the writing connection; nobody else writes until it ends."""
+    """One transaction of the writing connection, which holds the write lock."""
 
     __slots__ = ("_database",)
 
     def __init__(self, database: Database) -> None:
-        """Nothing begins before the block does."""
+        """The block begins the transaction."""
         self._database = database
 
     def __enter__(self) -> apsw.Connection:
@@ -322,7 +371,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Commit, or take everything back."""
+        """Commit, or roll back."""
         writer = self._database._writer
         try:
             if problem is None:
@@ -340,7 +389,7 @@ class Transaction:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+    """Translate driver errors."""
     try:
         yield
     except (apsw.Error, UnicodeDecodeError) as problem:
@@ -348,11 +397,11 @@ def translated() -> Iterator[None]:
 
 
 def raise_translated(problem: BaseException) -> NoReturn:
-    """Raise what an error of the driver means; any other as it is."""
+    """Raise our error for a driver error; raise any other error as it is."""
     match problem:
         case apsw.CorruptError() | apsw.NotADBError() | UnicodeDecodeError():
             raise LedgerDamaged(f"{FILE_NAME} is damaged ({problem}); restore a copy of the data folder") from problem
-        case apsw.SQLError():  # our statements are right, so what they speak of is not there
+        case apsw.SQLError():  # our statements are correct, so a table or column is missing
             raise LedgerDamaged(f"{FILE_NAME} lacks a part ({problem}); restore a copy of the data folder") from problem
         case apsw.FullError():
             raise LedgerUnavailable(

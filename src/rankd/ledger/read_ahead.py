@@ -1,4 +1,4 @@
-"""Reading ahead: the next events are fetched while the last ones are ranked."""
+"""Read-ahead: fetches the next events while the last ones are applied."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def ahead(source: Iterator[Item]) -> Iterator[Item]:
-    """Go through an iterator, one item ahead in a thread of its own.
+def read_ahead(source: Iterator[Item]) -> Iterator[Item]:
+    """Iterate over `source`, one item ahead in a thread.
 
-    >>> list(ahead(iter("abc")))
+    >>> list(read_ahead(iter("abc")))
     ['a', 'b', 'c']
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="rankd-ahead") as thread:

@@ -1,5 +1,5 @@
 -- Lists of friends hold ids in place of numbers: naming somebody in a list makes no player of them. `row_checksum` is that
--- of ledger/checksum.py; -1 is no CRC-32, so a list that was damaged before stays so.
+-- of ledger/sqlite/checksum.py; -1 is no CRC-32, so a list that was damaged before stays so.
 
 CREATE TABLE friend_lists (
   player   TEXT NOT NULL UNIQUE,          -- an id; whoever has a list need not be a player yet

@@ -1,9 +1,9 @@
-"""The registry on PostgreSQL, shared by every API process; see port.py for what it promises.
+"""The registry on PostgreSQL, shared by every API process; registry/port.py has its promises.
 
-    profiles → memory → PostgreSQL          set_profile → PostgreSQL → own memory forgets → others' within a second
+    profiles → cache → PostgreSQL     set_profile → PostgreSQL → own cache invalidated → others' within a second
 
-While PostgreSQL is away, what is in memory is answered. Names beside ranks are left out where they are not; whatever
-else would be wrong or lost without an answer is LedgerUnavailable.
+While PostgreSQL is away, cached values are served. Names beside ranks are omitted; everything else is
+LedgerUnavailable.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from rankd.errors import LedgerUnavailable
-from rankd.ledger.postgres.connections import Connection, Connections
+from rankd.ledger.postgres.connections import Connections, PostgresConnection
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.registry.memory import FRIENDS_PER_PROFILE, DerivedLists, Memory
-from rankd.registry.port import COUNTRY, Profile, too_many_friends
-from rankd.registry.postgres_statements import (
+from rankd.registry.port import Profile, too_many_friends
+from rankd.registry.postgres.statements import (
     BY_ID,
     BY_NAME,
     CLEAR_FRIENDS,
@@ -33,45 +33,44 @@ from rankd.registry.postgres_statements import (
     SET_FRIENDS,
     SET_PROFILE,
 )
-from rankd.registry.postgres_watch import Watch
+from rankd.registry.postgres.watch import Watch
 from rankd.settings import FRIENDS_BYTES_MAX
 
-LOOK_EVERY_MS = 1_000
+POLL_EVERY_MS = 1_000
 READ_WAIT_S = 2.0  # for PostgreSQL to answer
 WRITE_WAIT_S = 10.0
 COMPONENT = "registry"
-MEET_MAX = 10_000  # players of one statement
+MEET_MAX = 10_000  # players per statement
 _WARN_EVERY_S = 1.0
 _LAST = "\U0010ffff"
 
 _log = logging.getLogger(__name__)
 
-_NOBODY: Mapping[str, str] = {}
 _NO_PROFILES: Mapping[str, Profile] = {}
 _UNKNOWN = Profile("")
-_NO_ANSWER = ("",)  # friends that nobody can have
+_NO_ANSWER = ("",)  # not a valid list of friends
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class PostgresRegistry:
-    """Profiles and friends; those asked for lately are in memory, also that somebody has none."""
+    """Profiles and friends, cached, including their absence."""
 
     def __init__(
         self,
         url: str,
         profiles_cached_max: int,
-        look_every_ms: int = LOOK_EVERY_MS,
+        poll_every_ms: int = POLL_EVERY_MS,
         friends_bytes_max: int = FRIENDS_BYTES_MAX,
     ) -> None:
-        """Begin with nothing in memory, and to look for the changes of others; the database has to be migrated."""
+        """Start with empty caches, and watch for changes; the database must be migrated."""
         self._friends_bytes_max = friends_bytes_max
         self.changes = 0
         self._changes_lock = threading.Lock()
         self._has_profiles = False
-        self._is_away = False  # since a read failed; until the next look
-        self._left_out = False  # whether an answer lacked a profile since the last look
-        self._warn_at = 0.0  # by the monotonic clock
+        self._is_away = False  # after a failed read, until the watch succeeds
+        self._left_out = False  # whether an answer lacked a profile since the last poll
+        self._warn_at = 0.0  # monotonic
         self._profiles: Memory[Profile | None] = Memory(profiles_cached_max)
         self._friends: Memory[tuple[str, ...]] = Memory(
             profiles_cached_max * FRIENDS_PER_PROFILE, lambda friends: 1 + len(friends)
@@ -82,19 +81,19 @@ class PostgresRegistry:
         try:
             with self._readers.using() as connection:
                 check_component(connection, COMPONENT, len(_scripts()))
-            self._watch = Watch(self._readers, self, look_every_ms)
+            self._watch = Watch(self._readers, self, poll_every_ms)
         except BaseException:
             self._readers.close()
             raise
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._watch.close()
         self._readers.close()
         self._writers.close()
 
     def noticed(self, players: Sequence[str] | None, has_profiles: bool) -> None:
-        """Forget what others changed; None is everybody."""
+        """Invalidate the players that other processes changed; None means all."""
         if players is None:
             self._profiles.forget_all()
             self._friends.forget_all()
@@ -108,7 +107,7 @@ class PostgresRegistry:
             self._count_change()
 
     def _count_change(self) -> None:
-        """Count a change that memory has forgotten the past of: whoever sees the number sees what changed."""
+        """Count a change after its invalidation: a reader of the new count reads the new value."""
         with self._changes_lock:
             self.changes += 1
 
@@ -122,7 +121,7 @@ class PostgresRegistry:
         return self._load([player]).get(player) if held is _UNKNOWN else held
 
     def profiles(self, players: Sequence[str]) -> Mapping[str, Profile]:
-        """Return the profiles of those players who have one, as far as they can be told."""
+        """Return the available profiles of players."""
         if not self._has_profiles:
             return {}
         held, missing = self._held(players)
@@ -135,26 +134,29 @@ class PostgresRegistry:
         return held
 
     def held_profiles(self, players: Sequence[str]) -> Mapping[str, Profile] | None:
-        """Return the profiles of players without asking for them; None where somebody's is not in memory."""
+        """Return the cached profiles of players; None where one is not cached."""
         if not self._has_profiles:
             return _NO_PROFILES
         held, missing = self._held(players)
         return None if missing else held
 
-    def attributes(self, player: str) -> Mapping[str, str]:
-        """Return a player's attributes, the country among them."""
-        # What a score is counted by stays with it: better no answer than one that others may have changed long ago.
-        profile = self.profile(player) if self._watch.is_fresh else self._load([player]).get(player)
-        if profile is None:
-            return _NOBODY
-        return profile.attributes if profile.country is None else {**profile.attributes, COUNTRY: profile.country}
+    def attributes(self, players: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the attributes, including the country, of players who have a profile."""
+        profiles: dict[str, Profile] = {}
+        missing = list(players)
+        # A score keeps its attributes for ever, so they must not come from a stale cache.
+        if self._watch.is_fresh:
+            profiles, missing = self._held(players) if self._has_profiles else ({}, [])
+        if missing:
+            profiles.update(self._load(missing))
+        return {player: profile.all_attributes for player, profile in profiles.items()}
 
     def friends(self, player: str) -> list[str]:
-        """Return a player's friends in the order they were given."""
+        """Return a player's friends in the order given."""
         return list(self._lists([player])[player])
 
     def mutual_friends(self, player: str) -> list[str]:
-        """Return those of a player's friends in whose own list the player is, in the order they were given."""
+        """Return the friends whose own lists have the player, in the order given."""
 
         def find() -> list[str]:
             friends = self.friends(player)
@@ -164,14 +166,14 @@ class PostgresRegistry:
         return self._mutual.get(player, self.changes, find)
 
     def _lists(self, players: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the list of friends of each."""
+        """Return each player's list of friends."""
         lists = {player: self._friends.get(player, _NO_ANSWER) for player in players}
         missing = [player for player, friends in lists.items() if friends is _NO_ANSWER]
         if missing:
             moment = self._friends.moment
             with self._reading() as connection:
-                found: dict[str, list[str]] = dict(connection.execute(FRIENDS, (missing,)).fetchall())
-            loaded = {player: tuple(found.get(player, ())) for player in missing}
+                stored: dict[str, list[str]] = dict(connection.execute(FRIENDS, (missing,)).fetchall())
+            loaded = {player: tuple(stored.get(player, ())) for player in missing}
             self._friends.keep(moment, loaded)
             lists.update(loaded)
         return lists
@@ -182,15 +184,14 @@ class PostgresRegistry:
         with self._reading() as connection:
             rows = connection.execute(BY_ID, (start, start + _LAST, limit)).fetchall()
             rows += connection.execute(BY_NAME, (key, key + _LAST, limit)).fetchall()
-        found = {row[0]: _profile(row) for row in rows}
-        return list(found.values())[:limit]
+        return list({row[0]: _profile(row) for row in rows}.values())[:limit]
 
     def _held(self, players: Sequence[str]) -> tuple[dict[str, Profile], list[str]]:
-        """Return what is in memory of them, and who is not."""
-        # Another thread may change the memory meanwhile: each player is looked up there once.
-        looked_up = {player: self._profiles.get(player, _UNKNOWN) for player in players}
-        held = {player: profile for player, profile in looked_up.items() if profile and profile is not _UNKNOWN}
-        return held, [player for player, profile in looked_up.items() if profile is _UNKNOWN]
+        """Return the cached profiles, and the players not cached."""
+        # One lookup per player: another thread may change the cache meanwhile.
+        cached = {player: self._profiles.get(player, _UNKNOWN) for player in players}
+        held = {player: profile for player, profile in cached.items() if profile and profile is not _UNKNOWN}
+        return held, [player for player, profile in cached.items() if profile is _UNKNOWN]
 
     def _load(self, players: list[str]) -> dict[str, Profile]:
         moment = self._profiles.moment
@@ -201,8 +202,8 @@ class PostgresRegistry:
         return loaded
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        # The watch alone finds out whether PostgreSQL is back: many reads that wait for it would stop all others.
+    def _reading(self) -> Iterator[PostgresConnection]:
+        # Only the watch probes PostgreSQL: many waiting reads would block all threads.
         if self._is_away:
             raise LedgerUnavailable("PostgreSQL did not answer a moment ago; try again")
         try:
@@ -221,8 +222,8 @@ class PostgresRegistry:
     # Writing
 
     def set_profile(self, profile: Profile, *, only_given: bool = False) -> Profile:
-        """Store a profile; `only_given` leaves what it does not say as it was. Return what is stored."""
-        said = {
+        """Store a profile and return it as stored; `only_given` keeps the stored values of missing fields."""
+        values = {
             "player": profile.player,
             "name": profile.name,
             "name_key": None if profile.name is None else profile.name.casefold(),
@@ -231,40 +232,40 @@ class PostgresRegistry:
             "attributes": _encode(profile.attributes).decode() if profile.attributes else None,
         }
         with self._changing(self._profiles, profile.player) as connection:
-            stored: Any = connection.execute(FILL_PROFILE if only_given else SET_PROFILE, said).fetchone()
+            stored: Any = connection.execute(FILL_PROFILE if only_given else SET_PROFILE, values).fetchone()
         return _profile(stored)
 
     def set_friends(self, player: str, friends: Sequence[str]) -> None:
         """Store a player's friends."""
-        said = {"player": player, "friends": list(friends), "bytes_max": self._friends_bytes_max}
+        values = {"player": player, "friends": list(friends), "bytes_max": self._friends_bytes_max}
         with self._changing(self._friends, player) as connection:
-            stored = connection.execute(SET_FRIENDS if friends else CLEAR_FRIENDS, said)
+            stored = connection.execute(SET_FRIENDS if friends else CLEAR_FRIENDS, values)
         if friends and not stored.rowcount:
             raise too_many_friends(self._friends_bytes_max)
 
     def meet(self, players: Sequence[str]) -> None:
-        """Let players who have no profile be found by their ids, such as those who scored."""
+        """Register players without a profile, such as those who scored, for search by id."""
         for first in range(0, len(players), MEET_MAX):
             with self._writers.using() as connection:
                 connection.execute(MEET, (list(players[first : first + MEET_MAX]),))
 
     @contextmanager
-    def _changing(self, memory: Memory[Any], player: str) -> Iterator[Connection]:
+    def _changing(self, memory: Memory[Any], player: str) -> Iterator[PostgresConnection]:
         self._has_profiles = True
         try:
             with memory.changing(player), self._writers.using() as connection:
                 yield connection
-        finally:  # also after a failure: it may be stored all the same
+        finally:  # a failed write may have taken effect
             self._count_change()
 
 
 def migrate_registry(url: str) -> int:
-    """Bring the registry and the credentials of a database up to date; return the version they had."""
+    """Migrate the registry and the credentials of a database; return their former version."""
     return migrate_component(url, COMPONENT, _scripts())
 
 
 def _scripts() -> list[str]:
-    return scripts_of("rankd.registry", "postgres_schema")
+    return scripts_of(__package__)
 
 
 def _profile(row: Any) -> Profile:

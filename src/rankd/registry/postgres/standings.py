@@ -1,15 +1,15 @@
-"""Standings in PostgreSQL: what is kept in each board's first window, for reads while the rank store is away.
+"""Stored standings: each board's first window in PostgreSQL, for reads while Redis is away.
 
-    projector → StandingsWriter.write → standings, positions → Standings.top, score, rank → marked with what it is of
+    projector → StandingsWriter.write → standings, positions → StoredStandings.top, score, rank
 
 Promises:
-- The positions change in the same transaction as the standings: an answer is exact, as of the positions it names.
+- The positions change in the same transaction as the standings: an answer is exact as of its positions.
 - A player's own score and the top are index lookups. A rank is counted, within a time limit.
-- Where nothing was written yet every read is LedgerUnavailable: an empty board would be a wrong answer.
+- Before the first write every read is LedgerUnavailable: an empty board would be a wrong answer.
 
-Not promised: that the standings are new. They are what the projector wrote last, and answers say how old that is.
+Not promised: fresh standings. They are what the projector wrote last, and answers have their positions.
 
-May be imported by: what reads while the rank store is away, the projector. See standings_writer.py for writing.
+May be imported by: the fallback reads, the projector. standings_writer.py writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import psycopg
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import TIE_FIELD_MAX, Kept, Order, Ranking, Ties
 from rankd.errors import LedgerUnavailable
-from rankd.ledger.postgres.connections import Connection, Connections
+from rankd.ledger.postgres.connections import Connections, PostgresConnection
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 
 COMPONENT = "standings"
@@ -29,7 +29,7 @@ ANSWER_WAIT_S = 5.0
 RANK_WAIT_MS = 500
 
 POSITIONS = "SELECT partition, epoch, sequence, at FROM standings_positions ORDER BY partition"
-# One statement sees one moment: the positions are those of the standings beside them. Each has exactly one row.
+# One statement reads one snapshot, so positions and standings match. Each returns exactly one row.
 _SCORE = """
 SELECT as_of.*, instance.ordering, instance.ties, instance.total, held.score_key, held.tie_key
 FROM (SELECT max(epoch), array_agg(partition), array_agg(sequence), max(at) FROM standings_positions) AS as_of
@@ -72,14 +72,14 @@ FROM (SELECT max(epoch), array_agg(partition), array_agg(sequence), max(at) FROM
 
 
 class AsOf(NamedTuple):
-    """What standings are of: the last event counted of each partition, and the ledger's time then."""
+    """The positions of stored standings, and the ledger's time there."""
 
-    epoch: int  # the highest writer's
+    epoch: int  # the highest of the writers
     sequences: dict[int, int]
     at: int
 
 
-class Line(NamedTuple):
+class StandingsLine(NamedTuple):
     """One line of the top."""
 
     rank: int
@@ -88,23 +88,23 @@ class Line(NamedTuple):
     tie: int
 
 
-class Top(NamedTuple):
-    """The first in standing order, and how many stand in the whole instance."""
+class StoredTop(NamedTuple):
+    """The first players in standing order, and the number of players in the instance."""
 
-    lines: list[Line]
+    lines: list[StandingsLine]
     total: int
     as_of: AsOf
 
 
-class Own(NamedTuple):
-    """What is kept of a player; None for somebody who is not there."""
+class StoredScore(NamedTuple):
+    """A player's kept score; None for an absent player."""
 
     kept: Kept | None
     as_of: AsOf
 
 
 class Rank(NamedTuple):
-    """Where a player stands: `better` players have a strictly better score, `total` are in the instance."""
+    """A player's standing: `better` players have a strictly better score, `total` are in the instance."""
 
     rank: int
     player: str
@@ -114,75 +114,75 @@ class Rank(NamedTuple):
     total: int
 
 
-class Ranked(NamedTuple):
-    """A player's place; None for somebody who is not there."""
+class StoredRank(NamedTuple):
+    """A player's standing; None for an absent player."""
 
     standing: Rank | None
     as_of: AsOf
 
 
-class Standings:
-    """Reads standings; may be called from any thread."""
+class StoredStandings:
+    """Reads stored standings; from any thread."""
 
     def __init__(self, url: str) -> None:
-        """Nothing is connected before somebody asks."""
+        """Connect on first use."""
         self._connections = Connections(url, answer_wait_s=ANSWER_WAIT_S)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._connections.close()
 
     def check(self) -> None:
-        """Refuse a database that was not migrated, or by a newer rankd."""
+        """Refuse a database that was not migrated, or was by a newer rankd."""
         with self._connections.using() as connection:
             check_component(connection, COMPONENT, len(standings_scripts()))
 
     def positions(self) -> AsOf | None:
-        """Return what the standings are of; None when nothing was written yet."""
+        """Return the positions of the standings; None before the first write."""
         with self._connections.using() as connection:
             return read_positions(connection)
 
-    def score(self, key: InstanceKey, player: str) -> Own:
-        """Return what is kept of a player."""
+    def score(self, key: InstanceKey, player: str) -> StoredScore:
+        """Return a player's kept score."""
         with self._connections.using() as connection:
-            found = _found(connection.execute(_SCORE, {"instance": key.text, "player": player}))
-        score_key, tie_key = found.rest
-        return Own(None if score_key is None else found.kept(score_key, tie_key), found.as_of)
+            row = _read(connection.execute(_SCORE, {"instance": key.text, "player": player}))
+        score_key, tie_key = row.rest
+        return StoredScore(None if score_key is None else row.kept(score_key, tie_key), row.as_of)
 
-    def top(self, key: InstanceKey, limit: int, ranking: Ranking = Ranking.ORDINAL) -> Top:
-        """Return the first `limit` in standing order."""
+    def top(self, key: InstanceKey, limit: int, ranking: Ranking = Ranking.ORDINAL) -> StoredTop:
+        """Return the first `limit` players in standing order."""
         with self._connections.using() as connection:
-            found = _found(connection.execute(_TOP, {"instance": key.text, "limit": limit}))
-        players, score_keys, tie_keys = (column or () for column in found.rest)
-        kept = [found.kept(*keys) for keys in zip(score_keys, tie_keys, strict=True)]
-        ranks = _ranks([one.score for one in kept], ranking)
-        lines = [Line(rank, player, *one) for rank, player, one in zip(ranks, players, kept, strict=True)]
-        return Top(lines, found.total, found.as_of)
+            row = _read(connection.execute(_TOP, {"instance": key.text, "limit": limit}))
+        players, score_keys, tie_keys = (column or () for column in row.rest)
+        scores = [row.kept(*keys) for keys in zip(score_keys, tie_keys, strict=True)]
+        ranks = _ranks([kept.score for kept in scores], ranking)
+        lines = [StandingsLine(rank, player, *kept) for rank, player, kept in zip(ranks, players, scores, strict=True)]
+        return StoredTop(lines, row.total, row.as_of)
 
     def rank(
         self, key: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL, timeout_ms: int = RANK_WAIT_MS
-    ) -> Ranked:
-        """Return where a player stands; LedgerUnavailable when counting takes longer than the limit."""
-        asked = {"instance": key.text, "player": player, "ranking": ranking.value}
+    ) -> StoredRank:
+        """Return a player's standing; LedgerUnavailable when counting takes longer than the limit."""
+        values = {"instance": key.text, "player": player, "ranking": ranking.value}
         with self._connections.using() as connection:
             try:
                 with connection.transaction():
                     connection.execute("SELECT set_config('statement_timeout', %s, true)", (str(timeout_ms),))
-                    found = _found(connection.execute(_RANK, asked))
+                    row = _read(connection.execute(_RANK, values))
             except psycopg.errors.QueryCanceled as problem:
                 raise LedgerUnavailable(
                     f"a place far from the top is not counted within {timeout_ms} ms while the rank store is away;"
                     " ask again later, or for the score alone"
                 ) from problem
-        score_key, tie_key, better, more = found.rest
+        score_key, tie_key, better, more = row.rest
         if score_key is None:
-            return Ranked(None, found.as_of)
+            return StoredRank(None, row.as_of)
         before = more if ranking is Ranking.DENSE else better + (more or 0)
-        return Ranked(Rank(1 + before, player, *found.kept(score_key, tie_key), better, found.total), found.as_of)
+        return StoredRank(Rank(1 + before, player, *row.kept(score_key, tie_key), better, row.total), row.as_of)
 
 
-class _Found(NamedTuple):
-    """What a statement's one row says."""
+class _InstanceRow(NamedTuple):
+    """The one row of a statement."""
 
     as_of: AsOf
     order: Order
@@ -191,33 +191,33 @@ class _Found(NamedTuple):
     rest: tuple[Any, ...]
 
     def kept(self, score_key: int, tie_key: int) -> Kept:
-        """Return what keys stand for."""
+        """Decode the keys."""
         score = ~score_key if self.order is Order.DESC else score_key
         return Kept(score, tie_key if self.ties in (Ties.EARLIEST, Ties.PLAYER) else TIE_FIELD_MAX - tie_key)
 
 
-def _found(cursor: psycopg.Cursor[tuple[Any, ...]]) -> _Found:
+def _read(cursor: psycopg.Cursor[tuple[Any, ...]]) -> _InstanceRow:
     ((epoch, partitions, sequences, at, order, ties, total, *rest),) = cursor.fetchall()
     if epoch is None:
         raise LedgerUnavailable("PostgreSQL holds no standings yet; ask again when a projector has run")
     as_of = AsOf(epoch, dict(zip(partitions, sequences, strict=True)), at)
-    if order is None:  # nobody stands there
-        return _Found(as_of, Order.DESC, Ties.PLAYER, 0, tuple(rest))
-    return _Found(as_of, Order(order), Ties(ties), total, tuple(rest))
+    if order is None:  # the instance is empty
+        return _InstanceRow(as_of, Order.DESC, Ties.PLAYER, 0, tuple(rest))
+    return _InstanceRow(as_of, Order(order), Ties(ties), total, tuple(rest))
 
 
 def migrate_standings(url: str) -> int:
-    """Bring the standings of a database up to date; return the version they had."""
+    """Migrate the standings of a database; return their former version."""
     return migrate_component(url, COMPONENT, standings_scripts())
 
 
 def standings_scripts() -> list[str]:
-    """Return the scripts that make the tables."""
-    return scripts_of("rankd.registry", "standings_schema")
+    """Return the migration scripts."""
+    return scripts_of(__package__, "standings_schema")
 
 
-def read_positions(connection: Connection) -> AsOf | None:
-    """Return what the standings are of; None when nothing was written yet."""
+def read_positions(connection: PostgresConnection) -> AsOf | None:
+    """Return the positions of the standings; None before the first write."""
     rows = connection.execute(POSITIONS).fetchall()
     if not rows:
         return None

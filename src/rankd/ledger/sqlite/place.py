@@ -1,4 +1,4 @@
-"""Where the ledger's files are: nobody else's to read, and at their path the same files as long as they are open."""
+"""The ledger's files: private to their owner, and the same files at their path as long as they are open."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _PARTS = ("", "-wal", "-shm")
 _Inodes = list[tuple[int, int] | None]
 
 
-class Place:
-    """The path of a ledger, and which files were there when it was opened."""
+class LedgerPath:
+    """The path of a ledger, and the inodes of its files when it was opened."""
 
     def __init__(self, path: str) -> None:
-        """See that nobody else can read the files, and that no log is applied to a file it is not of."""
+        """Check that the files are private, and that no log is applied to another file."""
         self.path = path
         self._opened: _Inodes = []
         for part in (*_PARTS, "-journal"):
             check_private_file(Path(path + part))
-        with suppress(FileExistsError):  # SQLite gives its other files the rights of this one
+        with suppress(FileExistsError):  # SQLite copies the mode of this file to its others
             os.close(private_opener(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         log = Path(f"{path}-wal")
         if os.stat(path).st_size == 0 and log.exists() and log.stat().st_size > 0:
@@ -31,28 +31,28 @@ class Place:
             )
 
     def remember(self) -> None:
-        """Take the files that are there for those that are open."""
+        """Store the inodes of the open files."""
         self._opened = self._inodes()
 
     def is_same(self) -> bool:
-        """Tell whether those files are still there."""
+        """Return whether the path still has the open files."""
         return self._inodes() == self._opened
 
     def _inodes(self) -> _Inodes:
         inodes: _Inodes = []
         for part in _PARTS:
             try:
-                found = os.lstat(self.path + part)
+                status = os.lstat(self.path + part)
             except OSError:
                 inodes.append(None)
             else:
-                inodes.append((found.st_dev, found.st_ino))
+                inodes.append((status.st_dev, status.st_ino))
         return inodes
 
     def moved(self) -> LedgerUnavailable:
-        """Return the error of whoever would write to files that are not there any more."""
+        """Return the error for a write to moved files."""
         return LedgerUnavailable(
             f"{self.path} or its log was moved, removed or replaced while it was open, so nothing is written any more: "
             "stop this process, put back what was moved, and start it again",
-            told="the ledger is not where it was: nothing is written until whoever runs the server has put it back",
+            public_message="the ledger is not where it was: nothing is written until the operator has put it back",
         )

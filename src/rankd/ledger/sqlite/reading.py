@@ -1,0 +1,248 @@
+"""Reading the embedded ledger: what its writer and the workers beside it have in common.
+
+rows → seals checked → runs of events
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from rankd.errors import LedgerDamaged
+from rankd.ledger.event import (
+    CONTROLS,
+    NO_DETAIL,
+    NO_SEAL,
+    SEAL_BYTES,
+    Context,
+    EventKind,
+    EventRun,
+    sealed_at,
+)
+from rankd.ledger.port import Heads, Part, PastEvent, StoredRequest
+from rankd.ledger.sqlite.checksum import check, without_checksum
+from rankd.ledger.sqlite.database import ReadOnlyDatabase
+from rankd.ledger.sqlite.history import PlayerHistory
+from rankd.ledger.sqlite.numbers import ContextNumbers
+from rankd.ledger.sqlite.rows import RowColumns, check_seals, event_runs_of
+
+PARTITION = 0  # the only one
+_REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
+_SELECT = (
+    "SELECT e.context, e.at, e.player, e.score, e.tiebreak, e.detail, e.seal, p.id"
+    " FROM events e LEFT JOIN players p ON p.number = e.player "
+)
+
+
+class LedgerHead(msgspec.Struct, frozen=True):
+    """The end of the ledger."""
+
+    sequence: int
+    seal: bytes
+    at: int  # the ledger's time at the last commit, which a sent `at` does not change
+
+
+class SqliteReads:
+    """The reads of a ledger in a folder, of one partition; from any thread."""
+
+    partitions = 1
+    player_index: PlayerHistory
+
+    def __init__(self, database: ReadOnlyDatabase, contexts: ContextNumbers) -> None:
+        """Read on connections of their own."""
+        self._database = database
+        self._contexts = contexts
+        self._read_upto = (0, NO_SEAL)  # where the last `read` ended
+
+    def _committed(self) -> LedgerHead:
+        """Return the committed head."""
+        return self._end()
+
+    def heads(self) -> Heads:
+        """Return the committed head."""
+        head = self._committed()
+        return Heads((head.sequence,), 0, head.at)
+
+    def stamp(self, positions: Sequence[int]) -> str | None:
+        """Return the seal of the commit that ended at a position; None where none ended."""
+        sealed = self.seal_at(positions[PARTITION]) if len(positions) == self.partitions else None
+        return None if sealed is None else sealed.hex()
+
+    def _end(self) -> LedgerHead:
+        with self._database.reading() as reader:
+            row = reader.execute("SELECT sequence, seal FROM events ORDER BY sequence DESC LIMIT 1").get
+        if row is None:
+            return LedgerHead(0, NO_SEAL, 0)
+        sequence, sealed = row
+        if sealed is None or len(sealed) != SEAL_BYTES:
+            raise LedgerDamaged(f"the ledger ends at event {sequence} in the middle of a commit; restore a copy")
+        return LedgerHead(sequence, sealed, sealed_at(sealed))
+
+    def context(self, number: int) -> Context:
+        """Return a context by number."""
+        return self._contexts.context(number)
+
+    def read(self, after: Sequence[int], events_max: int, skipping: Collection[int] = ()) -> Sequence[Part]:
+        """Return committed events behind a sequence: whole commits, about `events_max` events, with checked seals."""
+        (begun,), end = after, self._committed().sequence
+        if PARTITION in skipping or begun == end:
+            return []
+        if begun > end:
+            raise LedgerDamaged(f"the ledger ends at event {end}, before what was read of it; is this an older copy?")
+        read_upto, sealed = self._read_upto
+        before = sealed if read_upto == begun else self.seal_at(begun)
+        if before is None:
+            raise LedgerDamaged(f"no commit ends at event {begun}; restore a copy of the data folder")
+        fetched = self._fetch(begun, min(begun + events_max, end))
+        self._read_upto = begun + len(fetched), check_seals(fetched, before, self._contexts.stored)
+        return [part for run in event_runs_of(fetched) for part in self._parts(run)]
+
+    def _parts(self, run: EventRun) -> Iterator[Part]:
+        if self.context(run.context).kind not in CONTROLS:
+            yield Part(PARTITION, run, None)
+            return
+        for index in range(len(run)):
+            yield Part(PARTITION, run.part(index, index + 1), None)
+
+    def seal_at(self, sequence: int) -> bytes | None:
+        """Return the seal of the commit that ended with an event; None where none ended."""
+        if sequence == 0:
+            return NO_SEAL
+        with self._database.reading() as reader:
+            sealed: bytes | None = reader.execute("SELECT seal FROM events WHERE sequence = ?", (sequence,)).get
+        return sealed
+
+    def _fetch(self, after: int, end: int) -> RowColumns:
+        with self._database.reading() as reader:
+            stop = reader.execute(
+                "SELECT min(sequence) FROM events WHERE sequence >= ? AND seal IS NOT NULL",
+                (end,),
+            ).get
+            fetched: list[Any] = reader.execute(
+                _SELECT + "WHERE e.sequence > ? AND e.sequence <= ? ORDER BY e.sequence",
+                (after, stop),
+            ).fetchall()
+        if stop is None or len(fetched) != stop - after:
+            raise LedgerDamaged(f"events after {after} are missing; restore a copy of the data folder")
+        return RowColumns(fetched, after + 1)
+
+    def event(self, _partition: int, sequence: int) -> EventRun:
+        """Return one event as a run of one."""
+        with self._database.reading() as reader:
+            fetched: list[Any] = reader.execute(_SELECT + "WHERE e.sequence = ?", (sequence,)).fetchall()
+        if not fetched:
+            raise LedgerDamaged(f"event {sequence} is missing; restore a copy of the data folder")
+        return next(event_runs_of(RowColumns(fetched, sequence)))
+
+    def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
+        """Return a player's own events, the newest first, optionally before a sequence or of one board."""
+        sequences = (
+            sequence for sequence in self.player_index.events_of(player) if before is None or sequence < before
+        )
+        events = (self.event(PARTITION, sequence) for sequence in sequences)
+        of_board = (event for event in events if board is None or self.context(event.context).board == board)
+        page = list(islice(of_board, limit))
+        metadata = self.metadata([(PARTITION, event.first) for event in page])
+        return [self._past_event(event, metadata.get((PARTITION, event.first))) for event in page]
+
+    def _past_event(self, event_run: EventRun, metadata: str | None) -> PastEvent:
+        context = self.context(event_run.context)
+        detail = (event_run.detail or [None])[0] or NO_DETAIL
+        is_score = context.kind is EventKind.SCORE
+        return PastEvent(
+            sequence=event_run.first,
+            kind=context.kind,
+            board=context.board,
+            at=event_run.at[0],
+            score=event_run.score[0] if is_score else None,
+            tiebreak=event_run.tiebreak[0] if is_score else None,
+            attributes=detail.attributes,
+            metadata=None if metadata is None else msgspec.json.decode(metadata, type=dict[str, object]),
+            sender=context.sender,
+            origin=self._origin(event_run.first),
+        )
+
+    def _origin(self, sequence: int) -> str | None:
+        with self._database.reading() as reader:
+            row: Any = reader.execute(
+                "SELECT first, upto, address, checksum FROM origins WHERE first <= ? ORDER BY first DESC LIMIT 1",
+                (sequence,),
+            ).get
+        if row is None or row[1] < sequence:
+            return None
+        first, upto, address, stored = row
+        check(f"where the events from {first} on came from", stored, first, upto, address)
+        return str(address)
+
+    def request(self, sender: str, key: str) -> StoredRequest | None:
+        """Return the request stored under a key, until it expires."""
+        with self._database.reading() as reader:
+            row = reader.execute(_REQUESTS + "WHERE sender = ? AND key = ?", (sender, key)).get
+        return None if row is None else _request(row)
+
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
+        """Return the requests stored under any of these (sender, key)."""
+        return {key: request for key in keys if (request := self.request(*key)) is not None}
+
+    def check(self) -> None:
+        """Check every row that no seal covers; LedgerDamaged names the first damaged one."""
+        with self._database.reading() as reader:
+            twice: str | None = reader.execute("SELECT id FROM players GROUP BY id HAVING count(*) > 1 LIMIT 1").get
+            if twice is not None:
+                raise LedgerDamaged(f"player {twice!r} has two numbers; restore a copy of the data folder")
+            for row in reader.execute(_REQUESTS):
+                _request(row)
+            for first, upto, address, stored in reader.execute("SELECT first, upto, address, checksum FROM origins"):
+                check(f"where the events from {first} on came from", stored, first, upto, address)
+            for sequence, json, stored in reader.execute("SELECT sequence, json, checksum FROM metadata"):
+                if crc32(str(json).encode()) != stored:
+                    raise LedgerDamaged(
+                        f"the metadata of event {sequence} is damaged; restore a copy of the data folder"
+                    )
+
+    def source_offsets(self, source: str) -> dict[int, int]:
+        """Return the offsets to read next of a source, by partition; without those never read."""
+        with self._database.reading() as reader:
+            rows: Any = reader.execute(
+                "SELECT partition, upto, checksum FROM sources WHERE source = ?", (source,)
+            ).fetchall()
+        for partition, upto, stored in rows:
+            check(f"the offset of {source}", stored, source, partition, upto)
+        return {partition: upto for partition, upto, _ in rows}
+
+    def metadata(self, events: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """Return the metadata (JSON) of the events that have some."""
+        metadata: dict[tuple[int, int], str] = {}
+        if not events:
+            return metadata
+        with self._database.reading() as reader:
+            rows = reader.executemany(
+                "SELECT sequence, json, checksum FROM metadata WHERE sequence = ?",
+                ((sequence,) for _, sequence in events),
+            )
+            for sequence, json, checksum in rows:
+                if crc32(json.encode()) != checksum:
+                    raise LedgerDamaged(
+                        f"the metadata of event {sequence} is damaged; restore a copy of the data folder"
+                    )
+                metadata[PARTITION, sequence] = json
+        return metadata
+
+
+def _request(row: Any) -> StoredRequest:
+    sender, key, fingerprint, first, upto, at, stored, answer = row
+    what = f"the request under the key {key!r:.80}"
+    check(what, stored, sender, key, fingerprint, first, upto, at)
+    return StoredRequest(
+        sender,
+        key,
+        fingerprint,
+        at,
+        upto - first + 1,
+        {PARTITION: upto},
+        None if answer is None else without_checksum(what, answer),
+    )

@@ -1,0 +1,1 @@
+"""The registry, the credentials and the standings that all processes share."""

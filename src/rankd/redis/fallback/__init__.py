@@ -1,0 +1,1 @@
+"""Reads while Redis is away: standings in PostgreSQL, written by the projector."""

@@ -1,0 +1,71 @@
+"""The projector's heartbeat in Redis, by which API processes know its lag; and the hold of writes.
+
+rankd:{projector}:heartbeat   hash     epoch, time (ms, when the mirror last reached the ledger's head), positions
+rankd:{projector}:hold        string   expires; while it exists, API processes refuse writes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rankd.errors import RanksUnfit
+from rankd.redis.connection.client import FunctionCall, RedisClient
+from rankd.redis.read.query import Caller
+
+KEY = b"rankd:{projector}:heartbeat"
+HOLD_KEY = b"rankd:{projector}:hold"
+
+
+class Beat(NamedTuple):
+    """One heartbeat."""
+
+    ledger: str  # identity of the ledger that the projector ranks
+    epoch: int
+    time_ms: int
+    positions: tuple[int, ...]
+
+
+def write_beat(client: RedisClient, beat: Beat) -> bool:
+    """Write a heartbeat; False when a successor has written one, RanksUnfit when another ledger's projector has."""
+    positions = ",".join(map(str, beat.positions))
+    answer = client.call(FunctionCall("rankd_beat", [KEY], [beat.epoch, beat.time_ms, positions, beat.ledger]))
+    if answer[0] == b"other":
+        raise other_ledger()
+    return bool(answer[0] == b"applied")
+
+
+def claim_redis(client: Caller, ledger: str) -> None:
+    """Refuse a Redis that holds the ranks of another ledger."""
+    beat = read_beat(client)
+    if beat is not None and beat.ledger != ledger:
+        raise other_ledger()
+
+
+def read_beat(client: Caller) -> Beat | None:
+    """Return the last heartbeat; None when no projector ever ran on this Redis."""
+    answer: Sequence[bytes | None]
+    (answer,) = client.call_all([FunctionCall("rankd_read_beat", [KEY], read_only=True)])
+    epoch, time_ms, positions, ledger = answer
+    if epoch is None or time_ms is None or positions is None or ledger is None:
+        return None
+    return Beat(ledger.decode(), int(epoch), int(time_ms), tuple(map(int, positions.split(b","))))
+
+
+def hold_writes(client: RedisClient, hold_ms: int) -> None:
+    """Have API processes refuse writes for so long; 0 ends it."""
+    client.call(FunctionCall("rankd_hold", [HOLD_KEY], [hold_ms]))
+
+
+def are_writes_held(client: Caller) -> bool:
+    """Return whether writes are to be refused now."""
+    (answer,) = client.call_all([FunctionCall("rankd_read_hold", [HOLD_KEY], read_only=True)])
+    return bool(answer == 1)
+
+
+def other_ledger() -> RanksUnfit:
+    """Return the error for a Redis that holds the ranks of another ledger."""
+    return RanksUnfit(
+        "this Redis holds the ranks of another ledger: give each installation one of its own, or FLUSHALL it if the "
+        "other one is gone"
+    )

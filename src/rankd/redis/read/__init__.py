@@ -1,0 +1,1 @@
+"""What API processes read from Redis: pages, ranks, statistics, over one shard or several."""

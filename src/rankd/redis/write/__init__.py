@@ -1,0 +1,1 @@
+"""What the projector writes to Redis: changed rows, whole boards, backfills."""

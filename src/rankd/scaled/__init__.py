@@ -1,1 +1,0 @@
-"""Several processes on one ledger: API processes append, one projector ranks, Redis serves the ranks."""

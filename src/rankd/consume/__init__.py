@@ -1,0 +1,1 @@
+"""Scores that arrive through topics of Kafka."""

@@ -1,0 +1,154 @@
+"""Consumes topics of scores: each record counts once, wherever the process is killed.
+
+    consumer group → assigned partitions → continue where the ledger says → records → RecordAppender
+
+The ledger has the offsets, not Kafka. An append names the offsets it begins at, so that of two processes that believe
+to own a partition one is refused, and reads its place again. What is wrong with a record makes it a dead letter; what
+is wrong with the ledger or with Kafka is tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from rankd.consume.appending import ConsumerFigures, Intake, Place, RecordAppender
+from rankd.consume.dead_letters import DeadLetters
+from rankd.errors import KafkaUnusable, Unavailable
+from rankd.kafka.clients import ANSWER_WAIT_S, Backoff, Reason, cluster_of, open_consumer, raise_translated
+from rankd.ledger.port import NOT_READ, SourceMoved
+
+WAIT_S = 0.1  # for records, before a look at whether to stop
+RETRY_FIRST_S, RETRY_MAX_S = 0.1, 10.0
+_GROUP = {"partition.assignment.strategy": "range", "session.timeout.ms": "10000", "heartbeat.interval.ms": "1000"}
+_log = logging.getLogger("rankd")
+
+
+class ScoreConsumer:
+    """Consumes topics by a consumer group; one thread calls `run`."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        settings: Mapping[str, str],
+        topics: Sequence[str],
+        *,
+        group: str,
+        batch_events_max: int,
+        dead_letters: DeadLetters,
+        figures: ConsumerFigures | None = None,
+    ) -> None:
+        """`settings` are librdkafka's, of the connection."""
+        self.figures = figures or ConsumerFigures()
+        self._topics = list(topics)
+        self._batch_events_max = batch_events_max
+        self._appender = RecordAppender(intake, dead_letters, group, self.figures)
+        self._reason = Reason()
+        self._consumer: Consumer = open_consumer(settings, group, self._reason, **_GROUP)
+        self._assigned: list[Place] | None = None  # and not placed yet
+        self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+
+    def run(self, stop: threading.Event) -> None:
+        """Consume until `stop` is set."""
+        self._consumer.subscribe(self._topics, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke)
+        waiting: list[Message] = []
+        try:
+            while not stop.is_set():
+                try:
+                    if self._assigned is not None:
+                        self._place(self._assigned)
+                        waiting = []
+                    waiting = waiting or self._read()
+                    self._append(waiting)
+                    waiting = []
+                    self._backoff.reset()
+                except SourceMoved as moved:
+                    _log.info("%s; reading its place again", moved)
+                    self._assigned = [*self._appender.next]
+                except (Unavailable, KafkaUnusable) as problem:
+                    _log.warning("the consumer waits: %s", problem)
+                    self._backoff.pause(stop)
+        finally:
+            with suppress(KafkaException):
+                self._consumer.close()
+
+    # Assignment: callbacks of librdkafka, called within `consume`
+
+    def _assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        consumer.assign([])  # until the ledger has said where they go on
+        self._assigned = [(partition.topic, partition.partition) for partition in partitions]
+
+    def _revoke(self, consumer: Consumer, _partitions: Sequence[TopicPartition]) -> None:
+        consumer.unassign()
+        self._assigned = None
+        self._appender.next.clear()
+        self.figures.lag.clear()
+
+    def _place(self, places: Sequence[Place]) -> None:
+        """Continue where the ledger says."""
+        self._appender.begin(cluster_of(self._consumer, self._reason), places)
+        self._continue({})
+        self._assigned = None
+
+    def _continue(self, behind: Mapping[Place, int]) -> None:
+        """Read on from where the ledger says; from another offset where records are gone."""
+        self._consumer.assign(
+            [
+                TopicPartition(*place, behind.get(place, OFFSET_BEGINNING if offset == NOT_READ else offset))
+                for place, offset in self._appender.next.items()
+            ]
+        )
+
+    # Records
+
+    def _read(self) -> list[Message]:
+        try:
+            return self._records(self._consumer.consume(self._batch_events_max, WAIT_S))
+        except KafkaException as problem:
+            self._reason.raise_for(problem, "consume.url")
+
+    def _records(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the records among what was consumed; errors come the same way."""
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._go_on_behind_gap((message.topic() or "", message.partition() or 0))
+            elif not error.retriable():
+                raise_translated(error, "consume.url")
+        return records
+
+    def _go_on_behind_gap(self, place: Place) -> None:
+        """Continue behind records that Kafka has deleted; refuse a topic that ends before what was read of it."""
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WAIT_S)
+        wanted = self._appender.next.get(place, NOT_READ)
+        if wanted > high:
+            raise KafkaUnusable(
+                f"{place[0]}, partition {place[1]} ends at {high}, and it was read up to {wanted}: was the topic "
+                "created anew? Give `consume.group` another name to read it from its beginning"
+            )
+        if wanted != NOT_READ and low > wanted:
+            self.figures.lost += low - wanted
+            _log.error(
+                "%d records of %s, partition %d were deleted before they were read: the topic's retention is too short",
+                low - wanted,
+                *place,
+            )
+        self._continue({place: low})
+
+    def _append(self, messages: Sequence[Message]) -> None:
+        by_place: dict[Place, list[Message]] = {}
+        for message in messages:
+            by_place.setdefault((message.topic() or "", message.partition() or 0), []).append(message)
+        for place, records in by_place.items():
+            if place in self._appender.next:  # else it was revoked
+                self._appender.append(place, records)
+        for place, offset in self._appender.next.items():
+            _, high = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+            self.figures.lag[place] = max(0, high - max(offset, 0))

@@ -1,0 +1,100 @@
+"""Dead letters: records that were refused, with where they stood and why, on a topic of their own.
+
+    refused record → DeadLetters.send → topic → `rankd dlq list | replay | drop`
+
+The topic is a queue: `replay` and `drop` begin where the last of them ended, and the ledger has that place, as it has
+any consumer's. So a replayed record counts once, and one that is refused again goes to the end of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from confluent_kafka import Message
+
+from rankd.errors import RankdError
+from rankd.kafka.clients import KafkaAdmin, KafkaProducer
+
+PARTITIONS = 1  # a queue has one order
+TOPIC, PARTITION, OFFSET = "rankd-topic", "rankd-partition", "rankd-offset"  # headers
+CODE, REASON = "rankd-reason-code", "rankd-reason"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A refused record and the reason."""
+
+    message: Message
+    problem: RankdError
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A dead letter, as it is listed."""
+
+    offset: int  # in the queue
+    topic: str  # where the record stood
+    partition: int
+    record_offset: int
+    code: str
+    reason: str
+    key: str | None
+    value: str | None
+
+
+class DeadLetters:
+    """Sends refused records to their topic."""
+
+    def __init__(self, topic: str, retention_ms: int, settings: Mapping[str, str]) -> None:
+        """The topic is created if it is missing."""
+        self.topic = topic
+        KafkaAdmin(settings).ensure_topic(topic, PARTITIONS, {"retention.ms": str(retention_ms)})
+        self._producer = KafkaProducer(settings)
+        self.sent = 0
+
+    def send(self, refusals: Sequence[Refusal]) -> None:
+        """Send records, and return when they are on stable storage."""
+        self._producer.send(
+            self.topic, [(refusal.message.key(), refusal.message.value(), _headers(refusal)) for refusal in refusals]
+        )
+        self.sent += len(refusals)
+
+
+def read_letter(message: Message) -> DeadLetter:
+    """Return a record of the queue as it is listed; one that somebody else wrote has no origin."""
+    headers = dict(message.headers() or ())
+    key, value = message.key(), message.value()
+    return DeadLetter(
+        message.offset() or 0,
+        _text(headers.get(TOPIC)) or "",
+        _number(headers.get(PARTITION)),
+        _number(headers.get(OFFSET)),
+        _text(headers.get(CODE)) or "",
+        _text(headers.get(REASON)) or "",
+        _text(key),
+        _text(value),
+    )
+
+
+def _headers(refusal: Refusal) -> list[tuple[str, bytes]]:
+    """Return the sender's own headers and ours; a letter that is refused again keeps where it stood first."""
+    sent = {header[0]: _bytes(header[1]) for header in refusal.message.headers() or ()}
+    origin = {
+        TOPIC: str(refusal.message.topic()).encode(),
+        PARTITION: str(refusal.message.partition()).encode(),
+        OFFSET: str(refusal.message.offset()).encode(),
+    }
+    reason = {CODE: refusal.problem.code.encode(), REASON: str(refusal.problem).encode()}
+    return [*{**origin, **sent, **reason}.items()]
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _number(value: str | bytes | None) -> int:
+    text = _text(value) or ""
+    return int(text) if text.isascii() and text.isdigit() else -1

@@ -1,0 +1,1 @@
+"""Kafka as rankd uses it: addresses, clients, topics."""

@@ -1,0 +1,1 @@
+"""Several processes that serve one embedded folder: one writes, the others read."""

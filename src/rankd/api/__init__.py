@@ -1,1 +1,1 @@
-"""The request comes in: routes, credentials, limits, problems."""
+"""The HTTP service: routes, credentials, limits, problems."""

@@ -1,8 +1,8 @@
-"""The ASGI application: a request is routed, its sender identified and limited, its call run, its answer sent.
+"""The ASGI application: routes a request, identifies and limits its sender, runs its call and sends the answer.
 
     receive → Router.find → Authenticator → Rates → handler (→ Committer | threads) → send
 
-There is no framework in between: what a read passes through decides its speed, and all of it is in this file.
+There is no framework in between: the path of a read decides its speed, and all of it is in this file.
 """
 
 from __future__ import annotations
@@ -13,32 +13,36 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
 
-from rankd.api import about, logs
-from rankd.api.access import require_reader
-from rankd.api.addresses import Addresses
-from rankd.api.authentication import check_bearer
-from rankd.api.calls import Access, Call
-from rankd.api.identity import require_identity, require_service
-from rankd.api.live import SSE_HEADERS, Live
-from rankd.api.metrics import UNMATCHED, Routes
-from rankd.api.negotiation import Compression, Cors
-from rankd.api.problems import closing_reason, made_response, problem_response
-from rankd.api.rates import Rates
-from rankd.api.request import (
+from rankd.api import logs
+from rankd.api.auth.access import require_reader
+from rankd.api.auth.authentication import check_bearer
+from rankd.api.auth.identity import require_identity, require_service
+from rankd.api.auth.rates import Rates
+from rankd.api.calls import about
+from rankd.api.calls.call import Access, Call
+from rankd.api.calls.router import Router
+from rankd.api.calls.routes import CALLS
+from rankd.api.http.addresses import Addresses
+from rankd.api.http.eager import in_task
+from rankd.api.http.negotiation import Compression, Cors
+from rankd.api.http.problems import closing_reason, made_response, problem_response
+from rankd.api.http.request import (
     EVERY_ANSWER,
     Disconnected,
+    Forwarded,
     Header,
     Receive,
+    Relayed,
     Request,
     Response,
     Streaming,
     check_once,
     read_query,
 )
-from rankd.api.router import Router
-from rankd.api.routes import CALLS
+from rankd.api.live.connections import SSE_HEADERS, Live
+from rankd.api.live.streams import Stream
+from rankd.api.metrics import UNMATCHED, Routes
 from rankd.api.service import Service
-from rankd.api.streams import Stream
 from rankd.background import ThreadNeeded
 from rankd.config.model import Config
 from rankd.errors import Overloaded, RankdError, RateExceeded, RouteUnknown, Unauthenticated, Unavailable
@@ -47,9 +51,9 @@ Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
-COMPRESS_ON_LOOP_BYTES_MAX = 32 * 1024  # some 2 ms; a larger answer is compressed in a thread
+COMPRESS_ON_LOOP_BYTES_MAX = 32 * 1024  # some 2 ms; larger answers are compressed in a thread
 CLIENT_LEFT = 499  # counted for requests whose client left before the answer; never sent
-PROBES = ("health", "ready")  # never limited: whoever restarts a process that does not answer must not be starved
+_CONTINUED = (Streaming, Relayed)  # their answers go on after the request was counted
 _log = logging.getLogger("rankd")
 
 
@@ -57,7 +61,7 @@ class App:
     """Answers requests; runs on one event loop."""
 
     def __init__(self, config: Config) -> None:
-        """Until `start`, it answers that it is there and not ready."""
+        """Until `start`, only /healthz is answered."""
         server, limits = config.server, config.limits
         self._service: Service | None = None
         self.routes = Routes((call.method, call.path) for call in CALLS)
@@ -73,7 +77,7 @@ class App:
         self.open = 0
 
     def start(self, service: Service) -> None:
-        """Answer from these boards, which have caught up with their ledger."""
+        """Answer from these boards, which have replayed their ledger."""
         self._service = service
         service.rates = self.rates
 
@@ -89,13 +93,21 @@ class App:
         method = scope["method"]
         self.open += 1
         try:
-            response = await self._response(scope, request)
-            status, head, body = await self._finish(method, request, response)
-            if not isinstance(response, Streaming):
-                await send({"type": "http.response.start", "status": status, "headers": head})
-                await send({"type": "http.response.body", "body": body})
+            try:
+                response = await self._answer(scope, request)
+            except Exception as problem:
+                response = _problem_response(problem, request, scope["path"])
+            head, body = response.headers, response.body
+            if not isinstance(response, Forwarded):
+                encoding = None
+                if body and b"accept-encoding" in headers:
+                    body, encoding = await self._compress(headers[b"accept-encoding"], response)
+                head = self._head(method, request, response, len(body), encoding)
+            if not isinstance(response, _CONTINUED):
+                await send({"type": "http.response.start", "status": response.status, "headers": head})
+                await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
         except (Disconnected, asyncio.CancelledError) as departure:
-            self._note(request, scope, CLIENT_LEFT, perf_counter() - began)
+            self._observe(request, scope, CLIENT_LEFT, perf_counter() - began)
             if isinstance(departure, Disconnected):
                 return
             raise
@@ -103,97 +115,87 @@ class App:
             self.open -= 1
             if request.body_held is not None:
                 request.body_held.release()
-        self._note(request, scope, status, perf_counter() - began)
-        if isinstance(response, Streaming):
-            await self._stream(method, response.stream, head, receive, send)
+        if not isinstance(response, Forwarded):  # the worker that answered has counted it
+            self._observe(request, scope, response.status, perf_counter() - began)
+        if isinstance(response, _CONTINUED):
+            await self._continue(method, response, head, receive, send)
 
-    async def _response(self, scope: Scope, request: Request) -> Response:
-        """Return the answer, whatever happens on the way to it."""
-        headers, method = request.headers, scope["method"]
-        try:
-            client = scope["client"]
-            request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
-            if method == "OPTIONS" and b"access-control-request-method" in headers:
-                self._count_unrouted(request)
-                return self._cors.preflight(headers)
-            try:
-                call = self._route(scope, request)
-            except RankdError:
-                self._count_unrouted(request)
-                raise
-            return await self._answer(call, request, scope)
-        except RankdError as problem:
-            return problem_response(problem, request.id)
-        except TimeoutError:
-            return made_response(408, "the request was not sent to its end in time", "too_slow")
-        except Disconnected:
-            raise
-        except Exception:
-            _log.exception("a request failed", extra={"fields": {"request_id": request.id, "path": scope["path"]}})
-            return made_response(500, "a fault of the server; its log tells more", "fault", request_id=request.id)
+    async def _answer(self, scope: Scope, request: Request) -> Response:
+        """Return the answer, or raise what is wrong with the request."""
+        headers, client = request.headers, scope["client"]
+        request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
+        if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            self._count_unrouted(request)
+            return self._cors.preflight(headers)
+        call, service = self._route(scope, request), self._service
+        if service is None:
+            return _not_ready(call)
+        forwarded = None if service.forward is None else service.forward(request, scope)
+        if forwarded is not None:
+            return await forwarded
+        if len(headers) != len(scope["headers"]):
+            check_once(scope["headers"])
+        if call.is_open:
+            if not call.is_probe:
+                self._count(call, request)
+            return call.handler(service, request)  # type: ignore[return-value]
+        if b"authorization" in headers or call.is_of_metrics or "ticket" in request.query:
+            await self._identify(service, call, request)
+        self._count(call, request)  # before access is checked: a refusal costs as much as many an answer
+        if not (call.is_for_readers and self._public_read):
+            self._check_access(call, request)
+        if call.is_read:
+            if "at_least" in request.query or service.boards.is_due():
+                await service.catch_up(request)
+            if service.remote is not None and call.method == "GET":
+                return await service.read_remotely(call, request)
+        result = _handle(service, call, request)
+        return result if isinstance(result, Response) else await result
 
     def _route(self, scope: Scope, request: Request) -> Call:
-        """Find the call that a request makes, and read its parameters."""
+        """Find the call of a request, and read its parameters."""
         method, path, raw_query = (
             scope["method"],
             scope.get("raw_path") or scope["path"].encode(),
             scope["query_string"],
         )
-        call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
-        request.call = call
-        request.target = hash((path, raw_query))
-        if raw_query and not call.is_page:
-            request.query = read_query(raw_query, call.repeated)
-            request.check_query(call.known)
+        try:
+            call, request.arguments = self._router.find("GET" if method == "HEAD" else method, path)
+            request.call = call
+            request.target = hash((path, raw_query))
+            if raw_query and not call.is_page:
+                request.query = read_query(raw_query, call.repeated)
+                request.check_query(call.known)
+        except RankdError:
+            self._count_unrouted(request)
+            raise
         return call
 
-    async def _answer(self, call: Call, request: Request, scope: Scope) -> Response:
-        service, headers = self._service, request.headers
-        if service is None:
-            return _not_open_yet(call)
-        if len(headers) != len(scope["headers"]):
-            check_once(scope["headers"])
-        if call.access is Access.OPEN:
-            if call.name not in PROBES:
-                self._count(call, request)
-            return call.handler(service, request)  # type: ignore[return-value]
-        authorization = headers.get(b"authorization")
+    async def _identify(self, service: Service, call: Call, request: Request) -> None:
+        """Find out who sends a request; an invalid credential counts against its address too."""
+        authorization = request.headers.get(b"authorization")
         try:
-            if call.access is Access.METRICS and self._metrics_token:
+            if call.is_of_metrics and self._metrics_token:
                 check_bearer(authorization, self._metrics_token)
-            elif authorization is not None or "ticket" in request.query:
+            else:
                 request.identity = await service.identify(request)
         except (Unauthenticated, Unavailable):
             self._count_refusal(request, is_write=call.is_write)
             raise
-        self._count(call, request)  # whatever comes of it: a refusal costs as much as many an answer
-        self._check_access(call, request)
-        if call.is_read and ("at_least" in request.query or service.boards.is_due()):
-            await service.catch_up(request)
-        if service.remote is not None and call.is_read and call.method == "GET":
-            return await service.read_remotely(call, request)
-        if call.is_heavy is not None and call.is_heavy(request):
-            found = await service.in_thread(lambda: call.handler(service, request), call.cost)
-        else:
-            try:
-                found = call.handler(service, request)
-            except ThreadNeeded:
-                found = await service.in_thread(lambda: call.handler(service, request), call.cost)
-        return found if isinstance(found, Response) else await found
 
     def _count_refusal(self, request: Request, *, is_write: bool) -> None:
-        """Count a credential that does not hold, also against the address it comes from."""
+        """Count an invalid credential, also against its address."""
         self.routes.refused_credentials += 1
         self.rates.take(is_write, None, False, None, request.address)
 
     def _count_unrouted(self, request: Request) -> None:
-        """Count a request that comes to no call against the address it comes from; nobody is identified yet."""
+        """Count a request without a call against its address; its sender is not identified yet."""
         call = request.call
-        if call is None or call.name not in PROBES:
+        if call is None or not call.is_probe:
             self.rates.take(call is not None and call.is_write, None, False, None, request.address)
 
     def _count(self, call: Call, request: Request) -> None:
-        """Count a request against the limits of whoever makes it."""
+        """Count a request against its sender's limits."""
         identity = request.identity
         if identity is None:
             limited = self.rates.take(call.is_write, None, False, None, request.address)
@@ -204,11 +206,21 @@ class App:
         if limited is not None:
             request.more_headers = limited
 
+    async def _continue(
+        self, method: str, response: Streaming | Relayed, head: list[Header], receive: Receive, send: Send
+    ) -> None:
+        """Send an answer that goes on."""
+        if isinstance(response, Relayed):
+            await _relay(method, response, send)
+        else:
+            await self._stream(method, response.stream, head, receive, send)
+
     async def _stream(self, method: str, stream: Stream, head: list[Header], receive: Receive, send: Send) -> None:
-        """Send events; an open stream is no open request any more, so that stopping does not wait for it."""
+        """Send events; an open stream is not an open request, so stopping does not wait for it."""
         if self._service is None or self._service.live is None:
             raise AssertionError("a stream is opened by the service")
         live = self._service.live
+        await in_task()
         stream.task = asyncio.current_task()
         try:
             if method == "HEAD":
@@ -217,13 +229,13 @@ class App:
                 return
             await live.sse(stream, head, receive, send)
         except asyncio.CancelledError:
-            if stream.ending is None:  # not by us, for being too slow
+            if stream.ending is None:  # cancelled by the server, not by us for being too slow
                 raise
         finally:
             live.close(stream)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a WebSocket connection, or refuse it as any other request."""
+        """Accept a WebSocket connection, or refuse it as any other request."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request = Request(headers, receive, logs.request_id(headers.get(b"x-request-id")))
         await receive()  # websocket.connect
@@ -243,15 +255,15 @@ class App:
             live.close(stream)
 
     async def _open_websocket(self, scope: Scope, request: Request) -> tuple[Live, Stream]:
-        """Check a handshake and give it its place; one that is refused counts against its address."""
+        """Check a handshake and add its stream; a refused one counts against its address."""
         client = scope["client"]
         request.address = self._addresses.of(client[0] if client else "", request.headers.get(b"x-forwarded-for"))
         service = self._service
         if service is None or service.live is None:
-            raise Overloaded("the boards are being opened; come again in a moment")
+            raise Overloaded("the server is starting; try again in a moment")
         try:
             if scope["path"] != WEBSOCKET_PATH:
-                raise RouteUnknown(f"path: WebSocket connections are taken at {WEBSOCKET_PATH}")
+                raise RouteUnknown(f"path: WebSocket connections are accepted at {WEBSOCKET_PATH}")
             if len(request.headers) != len(scope["headers"]):
                 check_once(scope["headers"])
             self._cors.check_page(request.headers.get(b"origin"), request.headers.get(b"host"))
@@ -267,14 +279,12 @@ class App:
         return service.live, service.live.open(request)
 
     def _check_access(self, call: Call, request: Request) -> None:
-        """Refuse whoever may not make this call at all; handlers check what depends on board and player."""
+        """Refuse senders who may not make this call at all; handlers check what depends on board and player."""
         access = call.access
-        if access is Access.METRICS and self._metrics_token:
-            return  # whoever is here has sent it
-        if access in (Access.READ, Access.METRICS):
-            if self._public_read:
-                return
-            if call.name == "stream":  # which topics somebody may watch is looked at one by one
+        if call.is_of_metrics and self._metrics_token:
+            return  # checked with the credential
+        if call.is_for_readers:
+            if call.name == "stream":  # access is checked for each topic
                 require_identity(request.identity)
                 return
             player = request.arguments[1] if call.name == "rank" else None
@@ -284,36 +294,37 @@ class App:
         else:
             require_identity(request.identity)
 
-    async def _finish(self, method: str, request: Request, response: Response) -> tuple[int, list[Header], bytes]:
-        """Return status, headers and body as they are sent."""
-        status, body, sent = response.status, response.body, request.headers
+    def _head(
+        self, method: str, request: Request, response: Response, length: int, encoding: bytes | None
+    ) -> list[Header]:
+        """Return the headers to send, `length` bytes of body in this encoding with them."""
         headers = [*response.headers, *request.more_headers, *EVERY_ANSWER, (b"x-request-id", request.id.encode())]
         if method != "OPTIONS":
-            headers += self._cors.headers(sent.get(b"origin"))
-        if len(body) >= self._compression.bytes_min:
+            headers += self._cors.headers(request.headers.get(b"origin"))
+        if len(response.body) >= self._compression.bytes_min:
             headers.append((b"vary", b"accept-encoding"))
-        accepted = sent.get(b"accept-encoding")
-        if accepted is not None and body:
-            if len(body) > COMPRESS_ON_LOOP_BYTES_MAX and response.compressed is None:
-                body, encoding = await self._compress_in_thread(accepted, body)
-            else:
-                body, encoding = self._compression.compress(accepted, body, response.compressed)
-            if encoding is not None:
-                headers.append((b"content-encoding", encoding))
-        if status not in (204, 304) and not isinstance(response, Streaming):
-            headers.append((b"content-length", b"%d" % len(body)))
-        return status, headers, b"" if method == "HEAD" else body
+        if encoding is not None:
+            headers.append((b"content-encoding", encoding))
+        if response.status not in (204, 304) and not isinstance(response, Streaming):
+            headers.append((b"content-length", b"%d" % length))
+        return headers
 
-    async def _compress_in_thread(self, accepted: bytes, body: bytes) -> tuple[bytes, bytes | None]:
-        """Compress what takes milliseconds beside the event loop; when there is too much to do, send it as it is."""
-        if self._service is None or not self._compression.is_wanted(accepted, len(body)):
+    async def _compress(self, accepted: bytes, response: Response) -> tuple[bytes, bytes | None]:
+        """Return a body in an accepted coding, and the coding; a large one is compressed in a thread.
+
+        When the threads are overloaded, it is sent uncompressed.
+        """
+        body, service = response.body, self._service
+        if len(body) <= COMPRESS_ON_LOOP_BYTES_MAX or response.compressed is not None:
+            return self._compression.compress(accepted, body, response.compressed)
+        if service is None or not self._compression.is_wanted(accepted, len(body)):
             return body, None
         try:
-            return await self._service.in_thread(lambda: self._compression.compress(accepted, body))
+            return await service.in_thread(lambda: self._compression.compress(accepted, body))
         except Overloaded:
             return body, None
 
-    def _note(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
+    def _observe(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
         call = request.call
         self.routes.observe(UNMATCHED if call is None else self._index[call.name], status, seconds)
         if self._log_requests == "all" or status >= 500 or seconds > logs.SLOW_S:
@@ -328,14 +339,53 @@ class App:
             )
 
 
-def _not_open_yet(call: Call) -> Response:
+def _handle(service: Service, call: Call, request: Request) -> Response | Awaitable[Response]:
+    """Run a call's handler, in a thread if it would block the event loop."""
+    if call.is_heavy is not None and call.is_heavy(request):
+        return _handle_in_thread(service, call, request)
+    try:
+        return call.handler(service, request)
+    except ThreadNeeded:
+        return _handle_in_thread(service, call, request)
+
+
+async def _handle_in_thread(service: Service, call: Call, request: Request) -> Response:
+    result = await service.in_thread(lambda: call.handler(service, request), call.cost)
+    return result if isinstance(result, Response) else await result
+
+
+def _problem_response(problem: Exception, request: Request, path: str) -> Response:
+    """Answer with what went wrong, unless the client left; called while it is handled."""
+    if isinstance(problem, RankdError):
+        return problem_response(problem, request.id)
+    if isinstance(problem, Disconnected):
+        raise problem
+    if isinstance(problem, TimeoutError):
+        return made_response(408, "the request did not arrive completely in time; send it again", "too_slow")
+    _log.exception("a request failed", extra={"fields": {"request_id": request.id, "path": path}})
+    return made_response(500, "a fault of the server; its log has more", "fault", request_id=request.id)
+
+
+async def _relay(method: str, response: Relayed, send: Send) -> None:
+    """Pass on an answer that goes on, until either side ends it; as a stream, it is not an open request."""
+    try:
+        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        if method != "HEAD":
+            while piece := await response.source.piece():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        response.source.close()
+
+
+def _not_ready(call: Call) -> Response:
     if call.name == "health":
         return about.alive()
-    raise Overloaded("the boards are being opened and catch up with their ledger; ask again in a moment")
+    raise Overloaded("the server is starting and replays its ledger; try again in a moment")
 
 
 async def _refuse_websocket(scope: Scope, problem: RankdError, request_id: str, send: Send) -> None:
-    """Answer a handshake with a problem, as any other request; where the server cannot, close the connection."""
+    """Answer a handshake with a problem; where the ASGI server cannot, close the connection."""
     if "websocket.http.response" in scope.get("extensions", {}):
         refused = problem_response(problem, request_id)
         headers = [*refused.headers, *EVERY_ANSWER, (b"x-request-id", request_id.encode())]

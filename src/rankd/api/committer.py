@@ -1,95 +1,91 @@
-"""Writes leave the event loop here: one thread commits whatever has been handed in meanwhile, in one group.
+"""Passes writes from the event loop to the queue of the intake, and their results back.
 
-    handlers (event loop) → Committer.hand_in → [thread: Boards.commit] → each handler's future, all at once
+    handlers (event loop) → Committer.hand_in → GroupCommit.hand_in → [committed] → each handler's future
 
-A request costs no thread and no hand-over of its own: those that arrive during a sync share the next one, and come
-back to the event loop together.
+It has no queue of its own. The writes of one turn of the event loop enter the intake's queue together, and the results
+of one commit return to the loop together, so a request costs neither a thread nor a wake-up of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
+import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rankd.errors import Overloaded
 from rankd.intake.queue import Task
 
-IDLE_POLL_S = 0.005
+STOP_WAIT_S_MAX = 60
+_log = logging.getLogger("rankd")
 
-
-Handed = tuple[Task, asyncio.Future[Any]]
+Tell = Callable[[list[Task], float], None]
 
 
 class Committer:
-    """Hands tasks from the event loop to a thread that commits them, a group at a time."""
+    """The event loop's side of the queue: bounds the waiting writes, and sets the futures of their callers."""
 
-    def __init__(self, commit: Callable[[list[Task]], None], tasks_max: int) -> None:
-        """`commit` sets the result or the error of every task it is given; `tasks_max` may wait at a time."""
-        self._commit = commit
+    def __init__(
+        self,
+        hand_in: Callable[[list[Task], Tell], None],
+        tasks_max: int,
+        observe: Callable[[int, float], None] = lambda _events, _seconds: None,
+    ) -> None:
+        """`hand_in` queues tasks; `tasks_max` may wait. `observe` is called with the events and seconds of a commit."""
+        self._hand_in = hand_in
         self._tasks_max = tasks_max
+        self._observe = observe
         self._loop = asyncio.get_running_loop()
-        self._next: list[Handed] = []  # those that share the next commit
-        self._is_busy = False  # with a group, or about to be
-        self._groups: queue.SimpleQueue[list[Handed] | None] = queue.SimpleQueue()
+        self._turn: list[Task] = []  # the tasks of this turn of the loop
         self.waiting = 0
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._work, name="rankd-committer", daemon=True)
-        self._thread.start()
+        self._idle = threading.Event()  # set when no task waits and no more are accepted
 
     def hand_in(self, task: Task) -> asyncio.Future[Any]:
-        """Have a task committed; called on the event loop. The future has its result when it is durable and ranked."""
+        """Queue a task; called on the event loop. The future gets its result when it is durable and ranked."""
         if self._is_stopping or self.waiting >= self._tasks_max:
-            raise Overloaded("the server has more writes waiting than it takes; send it again, with the same key")
+            raise Overloaded("too many writes are waiting; send it again, with the same key")
         self.waiting += 1
-        done: asyncio.Future[Any] = self._loop.create_future()
-        self._next.append((task, done))
-        if not self._is_busy:
-            # What else is ready to be read in this turn of the loop goes along.
-            self._is_busy = True
-            self._loop.call_soon(self._begin)
-        return done
+        answered: asyncio.Future[Any] = self._loop.create_future()
+        task.caller = answered
+        if not self._turn:
+            # Requests that are read in the same turn of the loop join this one.
+            self._loop.call_soon(self._end_turn)
+        self._turn.append(task)
+        return answered
 
-    def _begin(self) -> None:
-        """Let the thread commit what has been handed in; it is woken once, however many there are."""
-        self._is_busy = bool(self._next)
-        if self._is_busy:
-            group, self._next = self._next, []
-            self._groups.put(group)
+    def _end_turn(self) -> None:
+        tasks, self._turn = self._turn, []
+        self._hand_in(tasks, self._tell)
 
     def stop(self) -> None:
-        """Take nothing more, commit what was handed in and end the thread; blocks, so not for the event loop."""
+        """Refuse further tasks, and return when the waiting ones are answered; blocks, so not for the event loop."""
         self._is_stopping = True
-        idle = threading.Event()
-        self._loop.call_soon_threadsafe(self._tell_when_idle, idle)
-        idle.wait()
-        self._groups.put(None)
-        self._thread.join()
+        self._loop.call_soon_threadsafe(self._note_idle)
+        if not self._idle.wait(STOP_WAIT_S_MAX):
+            _log.error("stopping without %d writes that were not committed within %d s", self.waiting, STOP_WAIT_S_MAX)
 
-    def _tell_when_idle(self, idle: threading.Event) -> None:
-        if self._is_busy:
-            self._loop.call_later(IDLE_POLL_S, self._tell_when_idle, idle)
-        else:
-            idle.set()
+    def _note_idle(self) -> None:
+        if self._is_stopping and not self.waiting:
+            self._idle.set()
 
-    def _work(self) -> None:
-        while (group := self._groups.get()) is not None:
-            try:
-                self._commit([task for task, _ in group])
-            except Exception as problem:  # whoever waits must hear of it
-                for task, _ in group:
-                    task.error = task.error or problem
-            self._loop.call_soon_threadsafe(self._answer, group)
+    def _tell(self, tasks: list[Task], took_s: float) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits for an answer
+            self._loop.call_soon_threadsafe(self._answer, tasks, took_s)
 
-    def _answer(self, group: list[Handed]) -> None:
-        self._begin()  # first, so that the thread works while this group is answered
-        self.waiting -= len(group)
-        for task, done in group:
-            if done.cancelled():  # its client went away: it is committed all the same
+    def _answer(self, tasks: list[Task], took_s: float) -> None:
+        self._observe(sum(task.events for task in tasks), took_s)
+        for task in tasks:
+            answered, task.caller = task.caller, None
+            if answered is None:  # answered before
+                continue
+            self.waiting -= 1
+            if answered.cancelled():  # the client has left; the score is committed nevertheless
                 continue
             if task.error is not None:
-                done.set_exception(task.error)
+                answered.set_exception(task.error)
             else:
-                done.set_result(task.result)
+                answered.set_result(task.result)
+        self._note_idle()

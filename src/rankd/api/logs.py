@@ -1,9 +1,8 @@
-"""What a server writes to stderr: a line per event, as JSON for programs or aligned for people.
+"""Log lines on stderr, as JSON for programs or aligned for people.
 
     logger.info("message", extra={"fields": {"board": "arcade"}}) → cut, masked → control characters escaped → one line
 
-Whatever comes from outside may hold a secret or try to look like a line of its own, so nothing is written before it
-went through both.
+Text from outside may contain a secret or imitate a log line, so every text is masked and escaped.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import msgspec
 from rankd.config.masking import MASK, NAMES, Mask, masking
 from rankd.domain.text import escaped
 
-SLOW_S = 1.0  # a request that takes longer is worth a line
+SLOW_S = 1.0  # a request that takes longer is logged
 TRACE_LINES_MAX = 200  # of one failure
 PATH_CHARACTERS_MAX = 512  # of a request
 MESSAGE_COLUMNS = 44
@@ -32,29 +31,24 @@ Format = Literal["auto", "json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 Which = Literal["none", "errors", "all"]
 
-# Secrets
-
 _SECRET_FIELD = re.compile(rf"(?:.*[_.-])?(?:{NAMES})", re.IGNORECASE)
 
 
-# Lines
-
-
 class _Lines(logging.Formatter):
-    """What both formats share: every text is cut, masked and escaped."""
+    """Shared by both formats: every text is cut, masked and escaped."""
 
-    kept = ""  # control characters that are left to the format
+    kept = ""  # control characters that the format escapes itself
 
     def __init__(self, mask: Mask) -> None:
         super().__init__()
         self._mask = mask
 
     def text(self, text: str) -> str:
-        """Return a text as it may be written."""
+        """Return a text masked and escaped."""
         return escaped(self._mask(text), self.kept)
 
     def fields(self, record: logging.LogRecord) -> dict[str, object]:
-        """Return what a record carries beside its message."""
+        """Return a record's fields."""
         fields = getattr(record, "fields", None)
         if not isinstance(fields, dict):
             return {}
@@ -72,7 +66,7 @@ class _Lines(logging.Formatter):
         return self.text(str(value))
 
     def trace(self, record: logging.LogRecord) -> list[str]:
-        """Return the lines of a failure, none when there is none."""
+        """Return the lines of a traceback."""
         failed = record.exc_info and record.exc_info[0] is not None
         lines = self.formatException(record.exc_info).split("\n") if failed and record.exc_info else []
         if record.stack_info:
@@ -86,7 +80,7 @@ class _Lines(logging.Formatter):
 class JsonLines(_Lines):
     """One JSON object a line."""
 
-    kept = "".join(map(chr, range(0x20)))  # JSON has escapes of its own for them
+    kept = "".join(map(chr, range(0x20)))  # JSON escapes them itself
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -109,12 +103,12 @@ class TextLines(_Lines):
     """Aligned, for people; in colours on a terminal."""
 
     def __init__(self, mask: Mask, coloured: bool) -> None:
-        """`coloured` where somebody reads it on a terminal."""
+        """`coloured` is for a terminal."""
         super().__init__(mask)
         self._coloured = coloured
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; those of a failure follow it, each behind a bar."""
+        """Return the line, and the lines of a traceback, each after a bar."""
         message = self.text(record.getMessage())
         fields = "  ".join(f"{name}={_quoted(value)}" for name, value in self.fields(record).items())
         level = self._colour(f"{record.levelname.lower():<8}", _COLOURS.get(record.levelname, "0"))
@@ -134,21 +128,21 @@ def _time(record: logging.LogRecord) -> datetime:
 
 def _quoted(value: object) -> str:
     text = "-" if value is None else str(value)
-    if not text or any(character in text for character in ' "='):  # nobody adds a field of their own
+    if not text or any(character in text for character in ' "='):  # a value cannot add a field
         return '"' + text.replace('"', '\\"') + '"'
     return text
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes lines; one that cannot be made is not shown raw, as the standard library would."""
+    """Writes lines; an error does not print the raw record, as the standard library would."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Say so without the record's arguments, which were not masked."""
+        """Report an error without the record's arguments, which were not masked."""
         kind = getattr(sys.exc_info()[0], "__name__", "an error")
         try:
             self.stream.write(f"a line of {record.name} could not be written: {kind}\n")
             self.flush()
-        except (OSError, ValueError):  # nobody reads any more
+        except (OSError, ValueError):  # stderr is closed
             return
 
 
@@ -158,16 +152,16 @@ def set_up_logs(
     mask: Mask | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Send all logs of this process to stderr: rankd's from `level` on, those of libraries from warnings on.
+    """Write all logs of this process to stderr: rankd's from `level` on, those of libraries from warnings on.
 
-    `mask` takes secrets out of a text, as `masking` makes one. Called again, it replaces what it set up before.
+    `mask` masks secrets, as `masking` returns it. Another call replaces the set-up.
     """
     stream = stream or sys.stderr
     mask = mask or masking()
-    people = stream.isatty() if format == "auto" else format == "text"
+    is_text = stream.isatty() if format == "auto" else format == "text"
     handler = _Stderr(stream)
     handler.setFormatter(
-        TextLines(mask, stream.isatty() and not os.environ.get("NO_COLOR")) if people else JsonLines(mask)
+        TextLines(mask, stream.isatty() and not os.environ.get("NO_COLOR")) if is_text else JsonLines(mask)
     )
     root = logging.getLogger()
     for other in [other for other in root.handlers if isinstance(other, _Stderr)]:
@@ -180,14 +174,14 @@ def set_up_logs(
 # Requests
 
 _SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without letters that are taken for digits
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without letters that look like digits
 
 
 def _base32(number: int, digits: int) -> str:
     return "".join(_DIGITS[number >> 5 * place & 31] for place in reversed(range(digits)))
 
 
-def _made_ids() -> Iterator[str]:
+def _generate_ids() -> Iterator[str]:
     process = _base32(randbits(40), 8)
     ends = [_base32(number, 2) for number in range(1024)]
     for block in itertools.count():
@@ -196,11 +190,11 @@ def _made_ids() -> Iterator[str]:
             yield begin + end
 
 
-_ids = _made_ids()
+_ids = _generate_ids()
 
 
 def request_id(sent: bytes | None) -> str:
-    """Return a request's name in logs and answers: the X-Request-Id that was sent if it is sane, else a new one.
+    """Return a request's id: the X-Request-Id of the client if it is well-formed, else a new one.
 
     Only the event loop's thread may call this.
     """
@@ -224,11 +218,10 @@ def log_request(
     address: str | None = None,
     code: str | None = None,
 ) -> None:
-    """Write a line about a request: about all, or those that failed or took long, or none.
+    """Log a request: all of them, those that failed or took long, or none.
 
-    503 is no failure: the client is told to come again, and anybody could fill the log with it.
-
-    `path` goes without its query, which may hold a ticket; `code` is the error's.
+    503 is not a failure: the client retries, and any client could fill the log with it. `path` has no query, which may
+    contain a ticket; `code` is the error's.
     """
     failed = status >= 500 and status != 503
     if which == "none" or (which == "errors" and not failed and (seconds < SLOW_S or status == 503)):

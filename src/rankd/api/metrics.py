@@ -1,7 +1,7 @@
-"""What an operator sees at /metrics, in Prometheus' text format; docs/operating.md explains each.
+"""The metrics at /metrics, in Prometheus' text format; docs/operating.md explains each.
 
-Counting a request must cost next to nothing, so that is done by hand: integers in lists. They become families of
-prometheus-client only when somebody asks. No label holds anything a request says, since labels are kept for ever.
+Counting a request must cost next to nothing, so requests are counted in lists of integers, which become families of
+prometheus-client at a scrape. No label contains text of a request, since labels are kept for ever.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import platform
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,62 +34,64 @@ from rankd.backend import Figures
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 BOARDS_SHOWN_MAX = 1_000
-TEXT_KEPT_S = 1.0  # how long the figures of one scrape are given to others
-UNMATCHED = -1  # the index of requests that no route was found for
+TEXT_KEPT_S = 1.0  # how long one collection answers other scrapes
+UNMATCHED = -1  # the index of requests without a route
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 EVENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
+_UP = b"# HELP rankd_worker_up Whether a worker answers\n# TYPE rankd_worker_up gauge"
+_SAMPLE = re.compile(rb"([A-Za-z_:][A-Za-z0-9_:]*)(.*)", re.DOTALL)
 _log = logging.getLogger("rankd.metrics")
 
 
 class Histogram:
-    """How many observations were at most so large, and their sum."""
+    """A histogram of observations, and their sum."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` ascend; what is larger than the last has a place too."""
+        """`bounds` ascend; larger observations are counted too."""
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one; by one thread at a time."""
+        """Count one; from one thread at a time."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     @property
     def count(self) -> int:
-        """How many were observed."""
+        """The number of observations."""
         return sum(self._counts)
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str] = ()) -> None:
-        """Write it down, cumulated as Prometheus wants it."""
+        """Add it to a family, cumulated."""
         bounds = [*map(str, map(float, self._bounds)), "+Inf"]
         family.add_metric(labels, list(zip(bounds, accumulate(list(self._counts)), strict=True)), self._sum)
 
 
 class Routes:
-    """Requests by route and status, and how long they took; only the event loop's thread counts."""
+    """Requests by route and status, and their duration; counted on the event loop only."""
 
     __slots__ = ("_seconds", "_statuses", "names", "refused_credentials")
 
     def __init__(self, routes: Iterable[tuple[str, str]]) -> None:
         """`routes` are method and path, such as ("GET", "/v1/boards/{board}"), in the order of their indices."""
         self.names = [*routes, ("any", "unmatched")]
-        self.refused_credentials = 0  # whoever refuses one counts it here
+        self.refused_credentials = 0  # counted by the application
         self._statuses: list[defaultdict[int, int]] = [defaultdict(int) for _ in self.names]
         self._seconds = [Histogram(SECONDS) for _ in self.names]
 
     def observe(self, route: int, status: int, seconds: float) -> None:
-        """Count a request that has ended; UNMATCHED is the index of paths that mean nothing."""
+        """Count a request that has ended, by the index of its route or UNMATCHED."""
         self._statuses[route][status] += 1
-        # As Histogram.observe, without the call.
+        # Histogram.observe, inlined.
         histogram = self._seconds[route]
         histogram._counts[bisect_left(SECONDS, seconds)] += 1
         histogram._sum += seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Return what was counted; routes that were never asked are left out."""
+        """Yield the counts; unused routes are left out."""
         requests = CounterMetricFamily("rankd_requests", "Requests answered", labels=["route", "method", "status"])
         seconds = HistogramMetricFamily("rankd_request_seconds", "Seconds until the answer", labels=["route", "method"])
         for (method, path), statuses, histogram in zip(self.names, self._statuses, self._seconds, strict=True):
@@ -103,22 +106,21 @@ class Routes:
 
 
 class Commits:
-    """How many events share a commit, and how long it takes; one commit is under way at a time."""
+    """The number of events in a commit, and its duration; one commit runs at a time."""
 
     __slots__ = ("_events", "_seconds")
 
     def __init__(self) -> None:
-        """None was made yet."""
         self._events = Histogram(EVENTS)
         self._seconds = Histogram(SECONDS)
 
     def observe(self, events: int, seconds: float) -> None:
-        """Count a commit that is durable."""
+        """Count a durable commit."""
         self._events.observe(events)
         self._seconds.observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Return what was counted."""
+        """Yield the counts."""
         events = HistogramMetricFamily("rankd_commit_events", "Events that shared a commit")
         seconds = HistogramMetricFamily("rankd_commit_seconds", "Seconds a commit took, the sync included")
         self._events.add_to(events)
@@ -130,26 +132,27 @@ class Commits:
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where the figures come from that others keep; each is asked when somebody looks."""
+    """Figures of other components, read at each scrape."""
 
     requests_open: Callable[[], int]
     figures: Callable[[], Figures]  # of the boards
-    queue_depth: Callable[[], int]  # requests that wait for a commit
-    work_waiting: Callable[[], Mapping[str, int]]  # requests that wait for a thread, by their cost
+    queue_depth: Callable[[], int]  # requests waiting for a commit
+    work_waiting: Callable[[], Mapping[str, int]]  # requests waiting for a thread, by their cost
     streams: Callable[[], int]  # live connections
-    topics: Callable[[], int]  # watched, or kept for those who come back
+    topics: Callable[[], int]  # watched, or kept for clients that reconnect
     boards: Callable[[], int]
     board_entries: Callable[[int], Mapping[str, int]]  # by board, of at most so many boards
     replay_events: Callable[[], int]  # at the start
     replay_seconds: Callable[[], float]
     rate_refusals: Callable[[], Mapping[str, int]]  # by the limit's setting
+    consumed: Callable[[], Mapping[str, int]] = dict  # records of topics, by what became of them
+    consume_lag: Callable[[], int | None] = lambda: None  # records of topics that wait; None where none are consumed
 
 
 class Metrics(Collector):
-    """All of them."""
+    """All metrics."""
 
     def __init__(self, version: str, routes: Routes, commits: Commits, sources: Sources) -> None:
-        """Nothing is asked for yet."""
         self._version = version
         self._routes = routes
         self._commits = commits
@@ -159,11 +162,11 @@ class Metrics(Collector):
         ProcessCollector(registry=self._registry)  # processor time, open files, start
 
     def text(self) -> bytes:
-        """Return all of it; may be called from any thread."""
+        """Return the exposition; may be called from any thread."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Return every family; one whose source fails is left out, for the others are wanted most just then."""
+        """Yield every family; one whose source fails is left out."""
         about = {"version": self._version, "python": platform.python_version()}
         yield InfoMetricFamily("rankd", "What is running", value=about)
         yield from self._routes.collect()
@@ -178,11 +181,12 @@ class Metrics(Collector):
         sources = self._sources
         for name, text, source in (
             ("rankd_requests_open", "Requests under way", sources.requests_open),
-            ("rankd_queue_depth", "Requests that wait for a commit", sources.queue_depth),
+            ("rankd_queue_depth", "Requests waiting for a commit", sources.queue_depth),
             ("rankd_streams_open", "Live connections", sources.streams),
-            ("rankd_topics", "Topics that are watched, or kept for those who come back", sources.topics),
+            ("rankd_topics", "Topics that are watched, or kept for clients that reconnect", sources.topics),
             ("rankd_boards", "Boards defined", sources.boards),
             ("rankd_process_resident_bytes", "Bytes of memory the process has", resident_bytes),
+            ("rankd_consume_lag_records", "Records of topics that wait to be appended", sources.consume_lag),
             ("rankd_replay_events", "Events replayed at the start", sources.replay_events),
             ("rankd_replay_seconds", "Seconds the start took", sources.replay_seconds),
         ):
@@ -191,10 +195,12 @@ class Metrics(Collector):
         yield self._board_entries
         yield self._work_waiting
         yield self._rate_refusals
+        yield self._consumed
 
     def _figures(self) -> list[Metric]:
         figures = self._sources.figures()
         followed_at_s = None if figures.followed_at is None else figures.followed_at / 1_000
+        lag_s = None if figures.lag_ms is None else figures.lag_ms / 1_000
         return [
             GaugeMetricFamily(name, text, value=value)
             for name, text, value in (
@@ -203,7 +209,8 @@ class Metrics(Collector):
                 ("rankd_entries", "Entries in all instances of all boards", figures.entries),
                 ("rankd_engine_bytes", "Bytes the engine holds", figures.engine_bytes),
                 ("rankd_followed_timestamp_seconds", "What was committed by then is ranked", followed_at_s),
-                ("rankd_lease", "Whether this node does what is timed", figures.holds_lease),
+                ("rankd_lag_seconds", "How far the ranks are behind the ledger", lag_s),
+                ("rankd_lease", "Whether this node runs the timed work", figures.holds_lease),
             )
             if value is not None
         ]
@@ -215,7 +222,7 @@ class Metrics(Collector):
         return [family]
 
     def _work_waiting(self) -> list[Metric]:
-        family = GaugeMetricFamily("rankd_work_waiting", "Requests that wait for a thread", labels=["cost"])
+        family = GaugeMetricFamily("rankd_work_waiting", "Requests waiting for a thread", labels=["cost"])
         for cost, count in self._sources.work_waiting().items():
             family.add_metric([cost], count)
         return [family]
@@ -226,24 +233,31 @@ class Metrics(Collector):
             family.add_metric([setting], count)
         return [family]
 
+    def _consumed(self) -> list[Metric]:
+        family = CounterMetricFamily("rankd_consumed_records", "Records of topics", labels=["outcome"])
+        counts = self._sources.consumed()
+        for outcome, count in counts.items():
+            family.add_metric([outcome], count)
+        return [family] if counts else []
+
 
 class Scrapes:
-    """Answers those who scrape: one collection at a time, and its text to whoever asks soon; on the event loop."""
+    """Answers scrapes: one collection at a time, whose text answers all scrapes within a second; on the event loop."""
 
     def __init__(self, collect: Callable[[], Awaitable[bytes]]) -> None:
-        """`collect` returns the text of all figures."""
+        """`collect` returns the exposition."""
         self._collect = collect
         self._text = b""
         self._collected_at_s: float | None = None  # by the event loop's clock
         self._collecting: asyncio.Task[None] | None = None
 
     async def text(self) -> bytes:
-        """Return the text of all figures, at most a second old."""
+        """Return the exposition, at most a second old."""
         loop = asyncio.get_running_loop()
         if self._collected_at_s is None or loop.time() - self._collected_at_s >= TEXT_KEPT_S:
             if self._collecting is None:
                 self._collecting = loop.create_task(self._collect_once())
-            await asyncio.shield(self._collecting)  # one who leaves takes nothing from the others
+            await asyncio.shield(self._collecting)  # a client that leaves does not cancel it for the others
         return self._text
 
     async def _collect_once(self) -> None:
@@ -255,13 +269,51 @@ class Scrapes:
             self._collecting = None
 
 
+def merged(texts: Mapping[int, bytes], workers: Iterable[int]) -> bytes:
+    """Return the expositions of several workers as one, each sample with its worker's number.
+
+    >>> one = b"# HELP a A\\n# TYPE a gauge\\na 1.0\\n"
+    >>> two = b'# HELP a A\\n# TYPE a gauge\\na{b="c"} 2.0\\n'
+    >>> print(merged({0: one, 1: two}, [0, 1, 2]).decode(), end="")
+    # HELP a A
+    # TYPE a gauge
+    a{worker="0"} 1.0
+    a{worker="1",b="c"} 2.0
+    # HELP rankd_worker_up Whether a worker answers
+    # TYPE rankd_worker_up gauge
+    rankd_worker_up{worker="0"} 1
+    rankd_worker_up{worker="1"} 1
+    rankd_worker_up{worker="2"} 0
+    """
+    families: dict[bytes, list[bytes]] = {}  # samples by the two lines above them
+    for number, text in sorted(texts.items()):
+        head = b""
+        for line in text.splitlines():
+            if line.startswith(b"# HELP"):
+                head = line
+            elif line.startswith(b"# TYPE"):
+                head += b"\n" + line
+                families.setdefault(head, [])
+            elif line:
+                families[head].append(_labelled(line, number))
+    up = families[_UP] = []
+    up += [_labelled(b"rankd_worker_up %d" % (number in texts), number) for number in sorted(workers)]
+    return b"".join(b"%b\n" % line for head, samples in families.items() for line in (head, *samples))
+
+
+def _labelled(sample: bytes, worker: int) -> bytes:
+    name, rest = _SAMPLE.fullmatch(sample).groups()  # type: ignore[union-attr]  # every line matches
+    label = b'worker="%d"' % worker
+    return b"%b{%b,%b" % (name, label, rest[1:]) if rest.startswith(b"{") else b"%b{%b}%b" % (name, label, rest)
+
+
 def _gauge(name: str, text: str, source: Callable[[], float | None]) -> list[Metric]:
     value = source()
     return [] if value is None else [GaugeMetricFamily(name, text, value=value)]
 
 
 def resident_bytes() -> int | None:
-    """Return how much memory this process has; None where the system does not say."""
+    """Return the resident memory of this process; None where the system does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:

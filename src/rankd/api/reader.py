@@ -1,8 +1,8 @@
-"""Reads leave the event loop here: those that are ready in one turn of it are made together, and come back together.
+"""Batch reads: those that begin in one turn of the event loop go to the batcher together, and come back together.
 
-    handlers (event loop) → Reader.begin → [a lane: one round trip for all of them] → `done` of each (event loop)
+    handlers (event loop) → ReadDispatcher.begin → [ReadBatcher: one round trip for all] → `done` of each
 
-What a lane cannot make without holding the others up is made in a thread of its own.
+A read that would delay the others of its batch runs in a thread.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from rankd.backend import Read, Remote
 from rankd.errors import Overloaded
 
 Result = TypeVar("Result")
-READS_MAX = 4_096  # under way at a time
-Drop = Callable[[], None]  # makes a read unwanted: one that has not begun is not made
+READS_MAX = 4_096  # concurrent
+Drop = Callable[[], None]  # cancels a read that has not begun
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-class Reader:
-    """Hands reads from the event loop to a lane, and those that need one to a thread."""
+class ReadDispatcher:
+    """Passes reads from the event loop to a batcher, and those that need one to a thread."""
 
     def __init__(self, remote: Remote, in_thread: InThread, reads_max: int = READS_MAX) -> None:
-        """`in_thread` raises Overloaded where too much waits for a thread."""
+        """`in_thread` raises Overloaded where too much work waits for a thread."""
         self._loop = asyncio.get_running_loop()
         self._in_thread = in_thread
         self._reads_max = reads_max
-        self._next: list[Read] = []  # those that go to the lane in this turn of the loop
+        self._next: list[Read] = []  # for the batcher, in this turn of the loop
         self._alone: dict[Read, asyncio.Task[None]] = {}
         self.under_way = 0
-        self._lane = remote.lane(self._made)
+        self._batcher = remote.read_batcher(self._made)
 
     def begin(self, work: Callable[[], Any], done: Callable[[Read], None]) -> Drop:
-        """Make a read with others; `done` is called on the event loop, once it has its result or its error."""
+        """Batch a read with others; `done` is called on the event loop, with its result or its error."""
         self._count()
         if not self._next:
             self._loop.call_soon(self._go)
@@ -44,14 +44,14 @@ class Reader:
         return partial(self._drop, read)
 
     def begin_alone(self, work: Callable[[], Any], done: Callable[[Read], None]) -> Drop:
-        """Make a read that takes milliseconds, in a thread of its own."""
+        """Make a read that takes milliseconds in a thread."""
         self._count()
         read = Read(work, done)
         self._start_alone(read)
         return partial(self._drop, read)
 
     async def read(self, work: Callable[[], Result]) -> Result:
-        """Make a read with others and return what it returns."""
+        """Batch a read with others and return its result."""
         waiting: asyncio.Future[Result] = self._loop.create_future()
         drop = self.begin(work, lambda read: settle(waiting, read))
         try:
@@ -61,12 +61,12 @@ class Reader:
             raise
 
     def stop(self) -> None:
-        """Make what has begun; blocks, so not for the event loop."""
-        self._lane.close()
+        """Finish the pending reads; blocks, so not for the event loop."""
+        self._batcher.close()
 
     def _count(self) -> None:
         if self.under_way >= self._reads_max:
-            raise Overloaded("the server has more reads under way than it takes; ask again in a moment")
+            raise Overloaded("too many reads are running; try again in a moment")
         self.under_way += 1
 
     def _drop(self, read: Read) -> None:
@@ -76,13 +76,13 @@ class Reader:
 
     def _go(self) -> None:
         reads, self._next = self._next, []
-        self._lane.put(reads)
+        self._batcher.put(reads)
 
-    def _made(self, made: list[Read]) -> None:
-        self._loop.call_soon_threadsafe(self._take, made)
+    def _made(self, reads: list[Read]) -> None:
+        self._loop.call_soon_threadsafe(self._take, reads)
 
-    def _take(self, made: list[Read]) -> None:
-        for read in made:
+    def _take(self, reads: list[Read]) -> None:
+        for read in reads:
             if read.needs_thread and read.is_wanted:
                 read.needs_thread = False
                 self._start_alone(read)
@@ -108,7 +108,7 @@ class Reader:
 
 
 def settle(waiting: asyncio.Future[Any], read: Read) -> None:
-    """Give a read's result or error to whoever waits for it, unless they went away."""
+    """Set a read's result or error on a future, unless that was cancelled."""
     if waiting.done():
         return
     if read.error is not None:

@@ -1,9 +1,9 @@
-"""Reads whose ranks are in another process: made together, shared by those who ask the same at once, used again.
+"""Reads of ranks in another process: batched, coalesced, and cached for a moment.
 
-    request → in memory and young enough? → somebody asking already? → Reader, one call to Redis → memory
+    request → cached and fresh? → the same read running? → ReadDispatcher, one call to Redis → cache
 
-An answer is kept for `cache_ms`, give or take a part of it, so that what was asked together is not asked again
-together. Whoever wrote through this process, or waits for a position, is not given what was read before.
+An answer is cached for `cache_ms` with some jitter, so that answers that were read together do not expire together. A
+client that wrote through this process, or waits for a position, gets no older answer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.api.caching import matches
+from rankd.api.http.caching import matches
+from rankd.api.http.request import Response
 from rankd.api.reader import Drop, settle
-from rankd.api.request import Response
 from rankd.backend import Read
 
-ANSWERS_MAX = 10_000
+CACHED_ANSWERS_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024
 JITTER = 0.25  # of the lifetime
 KEPT_CALLS = frozenset({"top", "range", "rank", "around", "distribution"})
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Kept(NamedTuple):
-    """An answer, until when it is used, and how often its board had been written to."""
+    """A cached answer, its expiry, and the board's number of writes at that time."""
 
     response: Response
     until: float
@@ -43,7 +43,7 @@ class _Kept(NamedTuple):
 
 
 class _Shared:
-    """A read that is being made, and who waits for it."""
+    """A running read with its waiters."""
 
     __slots__ = ("drop", "waiters")
 
@@ -53,47 +53,39 @@ class _Shared:
 
 
 class RemoteReads:
-    """Answers that may be used again; on the event loop."""
+    """Coalesces and caches reads; on the event loop."""
 
     def __init__(self, cache_ms: int) -> None:
-        """`cache_ms` 0 keeps nothing: then only those who ask at the same moment share an answer."""
+        """With `cache_ms` 0, only concurrent reads share an answer."""
         self._lifetime_s = cache_ms / 1_000
         self._loop = asyncio.get_running_loop()
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._bytes = 0
-        self._shared: dict[tuple[Key, int], _Shared] = {}  # by what is asked, and after how many writes
+        self._shared: dict[tuple[Key, int], _Shared] = {}  # by read and number of writes
         self._writes: dict[str, int] = {}  # by board, through this process
-        self.hits = 0
-        self.misses = 0
 
     def wrote(self, board: str) -> None:
-        """Note that a board was written to: what was read before is not given any more."""
+        """Record a write to a board: older answers are not used any more."""
         self._writes[board] = self._writes.get(board, 0) + 1
 
     async def answer(self, key: Key, begin: Callable[[Callable[[Read], None]], Drop]) -> Response:
-        """Return what a read answers: from memory, from somebody who asks the same now, or by asking.
+        """Return the answer to a read: from the cache, from the same read if it is running, or from a new one.
 
-        `begin` begins the read, calls back on the event loop when it is made, and returns how to drop it.
+        `begin` starts the read, calls back on the event loop when it is done, and returns how to drop it.
         """
         writes = self._writes.get(key[1], 0)
         kept = self._kept.get(key)
         if kept is not None and kept.writes == writes and kept.until > monotonic():
-            self.hits += 1
             return kept.response
-        shared = self._shared.get((key, writes))
-        if shared is not None:
-            self.hits += 1
-        else:
-            shared = self._begin(key, writes, begin)
-            self.misses += 1
-        # Everybody has a future of their own: one who goes away takes nothing from the others.
+        shared = self._shared.get((key, writes)) or self._begin(key, writes, begin)
+        # One future for each caller: one that is cancelled does not affect the others.
         waiting: asyncio.Future[Response] = self._loop.create_future()
         shared.waiters[waiting] = None
         try:
             return await waiting
         finally:
             del shared.waiters[waiting]
-            if not shared.waiters and self._shared.get((key, writes)) is shared:  # the last has left before it is made
+            if not shared.waiters and self._shared.get((key, writes)) is shared:  # all callers have left
                 del self._shared[key, writes]
                 shared.drop()
 
@@ -108,7 +100,7 @@ class RemoteReads:
             return
         del self._shared[key, writes]
         if self._lifetime_s and read.error is None:
-            lifetime_s = self._lifetime_s * uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nobody guesses it
+            lifetime_s = self._lifetime_s * uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - not a secret
             self._keep(key, _Kept(read.result, monotonic() + lifetime_s, writes))
         for waiting in shared.waiters:
             settle(waiting, read)
@@ -119,19 +111,19 @@ class RemoteReads:
             self._bytes -= len(before.response.body)
         self._kept[key] = kept
         self._bytes += len(kept.response.body)
-        while len(self._kept) > ANSWERS_MAX or self._bytes > BYTES_MAX:
+        while len(self._kept) > CACHED_ANSWERS_MAX or self._bytes > BYTES_MAX:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= len(oldest.response.body)
 
 
 def tag_of(answer: msgspec.Struct) -> bytes:
-    """Return a tag of what an answer shows, whenever it was asked for."""
-    same = msgspec.structs.replace(answer, **NOT_COMPARED)
-    return b'W/"%s"' % blake2b(_encode(same), digest_size=TAG_BYTES).hexdigest().encode()
+    """Return an entity tag of an answer, independent of when it was read."""
+    comparable = msgspec.structs.replace(answer, **NOT_COMPARED)
+    return b'W/"%s"' % blake2b(_encode(comparable), digest_size=TAG_BYTES).hexdigest().encode()
 
 
 def not_modified(response: Response, if_none_match: bytes | None) -> Response:
-    """Return an answer, or that the client has it already."""
+    """Return an answer, or a 304 where the client has it."""
     if if_none_match is None:
         return response
     tag = next((value for name, value in response.headers if name == b"etag"), None)

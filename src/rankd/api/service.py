@@ -1,49 +1,52 @@
-"""What every call needs: the boards, who may do what, and the way from the event loop to the disk and back."""
+"""The parts that every call uses: boards, authentication, limits, and the threads behind the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from time import monotonic, perf_counter, time
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic, time
+from typing import Any, TypeVar
 
 import msgspec
 
-from rankd.api.addresses import limited_as
-from rankd.api.authentication import Authenticator
-from rankd.api.body_limits import BodyBudget, BodyTimeouts
-from rankd.api.caching import NO_STORE, Caching, matches
-from rankd.api.calls import Call, Cost
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.identity import Identity
+from rankd.api.auth.key_lookup import KeyLookup
+from rankd.api.auth.rates import Rates
+from rankd.api.auth.signing import Signatures
+from rankd.api.auth.tickets import Tickets
+from rankd.api.backpressure import Backpressure
+from rankd.api.calls.call import Call, Cost
 from rankd.api.committer import Committer
-from rankd.api.identity import Identity
-from rankd.api.key_lookup import KeyLookup
-from rankd.api.live import Live
+from rankd.api.http.addresses import limited_as
+from rankd.api.http.body_limits import BodyBudget, BodyTimeouts
+from rankd.api.http.caching import NO_STORE, Caching, matches
+from rankd.api.http.request import Request, Response
+from rankd.api.http.static import StaticBody
+from rankd.api.live.connections import Live
+from rankd.api.live.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
+from rankd.api.live.streams import Streams, problem_data
 from rankd.api.metrics import Commits, Scrapes
-from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
-from rankd.api.rates import Rates
-from rankd.api.reader import Reader
+from rankd.api.reader import ReadDispatcher
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
-from rankd.api.request import Request, Response
-from rankd.api.signing import Signatures
-from rankd.api.static import StaticBody
-from rankd.api.streams import Streams, problem_data
-from rankd.api.tickets import Tickets
 from rankd.api.work_queue import WorkQueue
 from rankd.background import ThreadNeeded
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.domain.position import parse_positions
-from rankd.errors import Unauthenticated
+from rankd.errors import Overloaded, Unauthenticated
 from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
-from rankd.reads.meaning import Meant, not_ranked
+from rankd.reads.instance_ref import InstanceRef, not_ranked
 
 Result = TypeVar("Result")
-THREADS_MAX = {Cost.CHEAP: 4, Cost.DEAR: 2}  # for what would hold the event loop up
+THREADS_MAX = {Cost.CHEAP: 4, Cost.DEAR: 2}  # for work that would block the event loop
 REMOTE_THREADS_MAX = {Cost.CHEAP: 8, Cost.DEAR: 8}  # where every read waits for another process
-WAITING_MAX = 256  # for a thread of one kind
+WAITING_MAX = 256  # callers that wait for a thread, by cost
 
+Forward = Callable[[Request, dict[str, Any]], Awaitable[Response] | None]  # of a request and its scope
 encode = msgspec.json.Encoder().encode
 
 
@@ -64,17 +67,22 @@ class Service:
         self.signatures = signatures
         self.caching = Caching(boards, is_public=config.server.public_read)
         self.commits = Commits()
-        self.committer = Committer(self._commit, config.limits.requests_max)
-        self.description = StaticBody(b"")  # of every call, set by whoever knows them
+        self.committer = Committer(boards.hand_in, config.limits.requests_max, self.commits.observe)
+        self.backpressure = Backpressure(
+            lambda: boards.lag_ms, config.limits.lag_max_ms, is_held=lambda: boards.holds_writes
+        )
+        self.description = StaticBody(b"")  # set by the application, which knows every call
         self.docs_page = StaticBody(b"")
         self.docs_policy = b""
         self.rates: Rates | None = None
         self.live: Live | None = None  # until it is started
-        self.exposition: Callable[[], bytes] = bytes  # of all figures, set by whoever knows where they are
+        self.exposition: Callable[[], bytes] = bytes  # set by the application, which knows all sources of metrics
         self.is_stopping = False
+        self.forward: Forward | None = None  # on a worker that reads: the answer of the one that writes; None: its own
+        self.take_ticket: Callable[[str], Awaitable[Identity]] | None = None
         threads_max = THREADS_MAX if boards.remote is None else REMOTE_THREADS_MAX
         self._queues = {cost: WorkQueue(f"rankd-{cost}", threads_max[cost], WAITING_MAX) for cost in Cost}
-        # In no queue: figures are wanted most when those are full, and one collection at a time costs little.
+        # Not in a queue: metrics must be readable while the queues are full, and one collection at a time costs little.
         self.scrapes = Scrapes(lambda: asyncio.to_thread(self.exposition))
         self._loop = asyncio.get_running_loop()
         self.positions = PositionWaiter()
@@ -84,8 +92,8 @@ class Service:
             boards.watch_commits(notifier.committed)
         else:
             self.remote = RemoteReads(config.ranks.cache_ms)
-            # Alone are heavy reads, and those that Redis keeps waiting: neither may keep profiles waiting.
-            self.reader = Reader(boards.remote, self._queues[Cost.DEAR].run)
+            # Heavy reads, and reads for which Redis is slow, use the threads of expensive calls: profiles do not wait.
+            self.reader = ReadDispatcher(boards.remote, self._queues[Cost.DEAR].run)
             self._poller = RankPoller(self.positions, boards.remote)
         self._key_lookup = KeyLookup(authenticator.refresh)
         self._body_timeouts = BodyTimeouts(config.limits.body_read_ms)
@@ -93,11 +101,6 @@ class Service:
         limits = config.limits
         self.untrusted_bodies = BodyBudget(limits.untrusted_bodies_bytes_max, limits.body_bytes_max)
         self.service_bodies = BodyBudget(limits.bodies_bytes_max, max(limits.body_bytes_max, limits.batch_bytes_max))
-
-    def _commit(self, tasks: list[Task]) -> None:
-        began = perf_counter()
-        self.boards.commit(tasks)
-        self.commits.observe(sum(task.events for task in tasks), perf_counter() - began)
 
     def go_live(self) -> Live:
         """Begin to serve live connections."""
@@ -118,13 +121,16 @@ class Service:
         return self.live
 
     async def identify(self, request: Request) -> Identity | None:
-        """Return who asks, by a credential or by a ticket, which is used when its stream is opened.
+        """Return the sender, by its credential or by a ticket; opening the stream uses the ticket up.
 
         An unknown API key is looked up before it is refused.
         """
         ticket = request.query.get("ticket")
         if ticket is not None and self.live is not None:
-            return self.live.tickets.identify(ticket)
+            tickets = self.live.tickets
+            if self.take_ticket is not None and ticket not in tickets:
+                tickets.take_over(ticket, await self.take_ticket(ticket))
+            return tickets.identify(ticket)
         authorization, authenticator = request.headers.get(b"authorization"), self.authenticator
         try:
             return authenticator.identify(authorization)
@@ -135,7 +141,7 @@ class Service:
         return authenticator.identify(authorization)
 
     def stop(self) -> None:
-        """Commit what was handed in, finish the reads that have begun and refuse those that wait; blocks."""
+        """Commit the queued writes, finish the running reads and refuse the waiting ones; blocks."""
         self._loop.call_soon_threadsafe(self._watching.cancel)
         self._loop.call_soon_threadsafe(self._key_lookup.stop)
         self._loop.call_soon_threadsafe(self.positions.stop)
@@ -150,33 +156,43 @@ class Service:
         """Return how many requests wait for a thread, by their cost."""
         return {cost.value: work_queue.waiting for cost, work_queue in self._queues.items()}
 
-    async def body(self, request: Request, bytes_max: int | None = None) -> bytes:
-        """Return a request's body; `bytes_max` is a limit for services, where it is another one."""
+    def body(self, request: Request, bytes_max: int | None = None) -> Awaitable[bytes]:
+        """Return a request's body; `bytes_max` overrides the limit for services."""
         usual_max, identity = self.config.limits.body_bytes_max, request.identity
         bytes_max = usual_max if bytes_max is None else bytes_max
         holder = limited_as(request.address) if identity is None else identity.account
         if identity is not None and identity.is_service:
-            return await request.body(bytes_max, self._body_timeouts, self.service_bodies, holder)
-        # Anybody may be a player: what players send takes nothing from services.
-        return await request.body(min(bytes_max, usual_max), self._body_timeouts, self.untrusted_bodies, holder)
+            return request.body(bytes_max, self._body_timeouts, self.service_bodies, holder)
+        # Anyone can be a player: their bodies do not use the budget of services.
+        return request.body(min(bytes_max, usual_max), self._body_timeouts, self.untrusted_bodies, holder)
 
-    async def in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
-        """Do what takes milliseconds, or waits for the disk, beside the event loop; see `WorkQueue.run`."""
-        return await self._queues[cost].run(work)
+    def in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Awaitable[Result]:
+        """Run work that takes milliseconds, or waits for the disk, in a thread; see `WorkQueue.run`."""
+        return self._queues[cost].run(work)
 
     async def here_or_in_thread(self, work: Callable[[], Result], cost: Cost = Cost.CHEAP) -> Result:
-        """Do what takes microseconds on the event loop; in a thread where it turns out to wait for another process."""
+        """Run short work on the event loop; repeat it in a thread if it raises ThreadNeeded."""
         try:
             return work()
         except ThreadNeeded:
             return await self.in_thread(work, cost)
 
-    async def commit(self, task: Task) -> object:
-        """Commit scores and return the answer, once they are durable and ranked."""
-        return await self.committer.hand_in(task)
+    async def admit(self, identity: Identity | None, events: int = 1) -> None:
+        """Delay or refuse a write while ranks are far behind the ledger."""
+        delay_s = self.backpressure.delay_s(_account(identity), events)
+        if delay_s:
+            await asyncio.sleep(delay_s)
+
+    def count_events(self, identity: Identity | None, events: int) -> None:
+        """Count events of a write that was admitted before their number was known."""
+        self.backpressure.count(_account(identity), events)
+
+    def commit(self, task: Task) -> asyncio.Future[Any]:
+        """Commit scores; the future has the answer once they are durable and ranked."""
+        return self.committer.hand_in(task)
 
     def wrote(self, task: ScoreTask) -> None:
-        """Note that the boards of a request were written to: whoever wrote does not read what was read before."""
+        """Record a write to the boards of a request: cached answers from before it are not used any more."""
         if self.remote is not None:
             for part in task.parts:
                 self.remote.wrote(part.board_id)
@@ -187,7 +203,7 @@ class Service:
             self.rates.take(True, identity.account, identity.is_service, identity.player, address, cost=count - 1)
 
     def count_read(self, identity: Identity | None, address: str) -> None:
-        """Count what is no request of its own and reads all the same: a WebSocket connection, and each topic on it."""
+        """Count a WebSocket connection, or a topic on one, as a read of its sender."""
         if self.rates is None:
             return
         if identity is None:
@@ -201,7 +217,7 @@ class Service:
             self.rates.take_list(identity.player)
 
     async def catch_up(self, request: Request) -> None:
-        """Do what must come before a read: roll-overs that are due, and the position it asks for."""
+        """Prepare a read: append due roll-overs, and wait for the position in `at_least`."""
         if self.boards.is_due():
             await self.in_thread(self.boards.roll_over)
         at_least = request.query.get("at_least")
@@ -211,22 +227,29 @@ class Service:
     async def _wait_for(self, at_least: str, board: str) -> bool:
         wanted, wait_on = parse_positions(at_least), board
         if self.remote is None:
-            if self.boards.has_ranked(wanted, board):  # as nearly everything is that an answer spoke of
+            if self.boards.has_ranked(wanted, board):  # nearly always
                 return True
             wait_on = EVERY_BOARD
-        await self.here_or_in_thread(lambda: self.boards.board(board))  # nobody waits for one that does not exist
+        await self.here_or_in_thread(lambda: self.boards.board(board))  # refuse an unknown board without a wait
         return await self.positions.wait(wanted, wait_on, self.config.ranks.at_least_wait_ms)
 
+    async def wait_for_ranked(self, position: str) -> None:
+        """Wait for the position of an answer of another process, as long as readers do; it is an answer in any case."""
+        wanted = parse_positions(position)
+        if not self.boards.has_ranked(wanted):
+            with suppress(Overloaded):
+                await self.positions.wait(wanted, EVERY_BOARD, self.config.ranks.at_least_wait_ms)
+
     async def read_remotely(self, call: Call, request: Request) -> Response:
-        """Answer a read of ranks that are in another process."""
+        """Answer a read of ranks that another process makes."""
         if self.remote is None:
-            raise AssertionError("only where ranks are elsewhere")
+            raise AssertionError("only where another process ranks")
 
         def read() -> Response:
-            found = call.handler(self, request)
-            if not isinstance(found, Response):
+            response = call.handler(self, request)
+            if not isinstance(response, Response):
                 raise AssertionError(f"{call.name} is no plain read")
-            return found
+            return response
 
         is_heavy = call.is_heavy is not None and call.is_heavy(request)
         if "at_least" in request.query or call.name not in KEPT_CALLS:
@@ -236,33 +259,37 @@ class Service:
         answer = await self.remote.answer(key, lambda done: begin(read, done))
         return not_modified(answer, request.headers.get(b"if-none-match"))
 
-    def meant(self, request: Request) -> Meant:
+    def resolve(self, request: Request) -> InstanceRef:
         """Return the instance that a read is about; its board is the first in the path."""
         query = request.query
         if not query:
-            return self.boards.meant_now(request.arguments[0])
-        meant = self.boards.meant_now(
+            return self.boards.resolve_now(request.arguments[0])
+        ref = self.boards.resolve_now(
             request.arguments[0], query.get("window"), query.get("scope"), query.get("ranking")
         )
-        return self.since(request, meant)
+        return self.since(request, ref)
 
-    def since(self, request: Request, meant: Meant) -> Meant:
-        """Return what a read is about, to be answered from nothing before the position it asks for."""
+    def since(self, request: Request, ref: InstanceRef) -> InstanceRef:
+        """Return an instance with the position that the answer must include."""
         at_least = request.query.get("at_least")
-        return meant if at_least is None else meant._replace(since=parse_positions(at_least))
+        return ref if at_least is None else ref._replace(since=parse_positions(at_least))
 
-    def answer(self, request: Request, meant: Meant, read: Callable[[], object]) -> Response:
-        """Answer a read, or say that the client has the answer already."""
+    def answer(self, request: Request, ref: InstanceRef, read: Callable[[], object]) -> Response:
+        """Answer a read; with 304 if the client has the current answer."""
         if "at_least" in request.query:
             return Response(encode(read()), NO_STORE)
         if self.remote is not None:
-            found = read()
-            if not isinstance(found, msgspec.Struct):
+            answer = read()
+            if not isinstance(answer, msgspec.Struct):
                 raise AssertionError("a read answers with a struct")
-            return Response(encode(found), self.caching.headers(request, meant, tag_of(found)))
-        tag = self.caching.tag(request, meant)
-        headers = self.caching.headers(request, meant, tag)
+            return Response(encode(answer), self.caching.headers(request, ref, tag_of(answer)))
+        tag = self.caching.tag(request, ref)
+        headers = self.caching.headers(request, ref, tag)
         known = request.headers.get(b"if-none-match")
         if known is not None and headers is not NO_STORE and matches(known, tag):
             return Response(b"", headers, 304)
         return Response(encode(read()), headers)
+
+
+def _account(identity: Identity | None) -> str:
+    return "nobody" if identity is None else identity.account

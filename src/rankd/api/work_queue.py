@@ -1,9 +1,9 @@
-"""Work beside the event loop: a few threads, and a bounded queue of those who wait for one.
+"""A few threads for work that would block the event loop, and a bounded queue for them.
 
     handler (event loop) → WorkQueue.run → [a thread] → the handler's future
 
-The queue is on the event loop, and the pool is only given what a thread is free for. So whoever goes away while waiting
-takes their work along at once, and what has begun is the only thing that an end of the server waits for.
+The queue is on the event loop, and the pool only gets work when a thread is free. So the work of a cancelled caller is
+dropped at once, and stopping only waits for work that is running.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Work = Callable[[], Any]
 
 
 class WorkQueue:
-    """So many threads, and so many who may wait for one; on the event loop."""
+    """A bounded number of threads and of waiting callers; on the event loop."""
 
     def __init__(self, name: str, threads_max: int, waiting_max: int) -> None:
-        """`name` is what its threads are called."""
+        """`name` is the prefix of its threads' names."""
         self._loop = asyncio.get_running_loop()
         self._threads_max = threads_max
         self._waiting_max = waiting_max
@@ -35,15 +35,15 @@ class WorkQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a thread."""
+        """How many callers wait for a thread."""
         return len(self._waiting)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Do work in a thread and return what it returns; dropped if its caller is cancelled before it begins."""
+        """Run work in a thread and return its result; dropped if the caller is cancelled before it begins."""
         if self._is_stopping:
-            raise Overloaded("the server is about to stop; ask again in a moment")
+            raise Overloaded("the server is stopping; try again in a moment")
         if len(self._waiting) >= self._waiting_max:
-            raise Overloaded("the server has more to do than it takes; ask again in a moment")
+            raise Overloaded("the server is overloaded; try again in a moment")
         done: asyncio.Future[Result] = self._loop.create_future()
         self._waiting[done] = work
         self._begin()
@@ -53,7 +53,7 @@ class WorkQueue:
             self._waiting.pop(done, None)
 
     def stop(self) -> None:
-        """Refuse what waits, finish what has begun and end the threads; blocks, so not for the event loop."""
+        """Refuse waiting work, finish running work and end the threads; blocks, so not for the event loop."""
         is_empty = threading.Event()
         self._loop.call_soon_threadsafe(self._refuse_waiting, is_empty)
         is_empty.wait()
@@ -63,7 +63,7 @@ class WorkQueue:
         while self._waiting and self.running < self._threads_max and not self._is_stopping:
             done = next(iter(self._waiting))
             work = self._waiting.pop(done)
-            if not done.done():  # whoever is cancelled leaves the queue only when their task runs again
+            if not done.done():  # a cancelled caller leaves the queue only when its task runs again
                 self.running += 1
                 self._pool.submit(self._do, work, done)
 
@@ -71,14 +71,14 @@ class WorkQueue:
         result, error = None, None
         try:
             result = work()
-        except BaseException as problem:  # whoever waits must hear of it
+        except BaseException as problem:  # the caller must get it
             error = problem
         self._loop.call_soon_threadsafe(self._finish, done, result, error)
 
     def _finish(self, done: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
         self.running -= 1
         self._begin()  # first, so that the thread works while this answer is sent
-        if done.done():  # its client went away
+        if done.done():  # the caller was cancelled
             return
         if error is not None:
             done.set_exception(error)
@@ -89,6 +89,6 @@ class WorkQueue:
         self._is_stopping = True
         for done in self._waiting:
             if not done.done():
-                done.set_exception(Overloaded("the server is about to stop; ask again in a moment"))
+                done.set_exception(Overloaded("the server is stopping; try again in a moment"))
         self._waiting.clear()
         is_empty.set()

@@ -1,11 +1,11 @@
-"""One client's connection: bytes become requests, strictly, one after the other.
+"""One client's connection: parses requests strictly, and answers one after the other.
 
     bytes → httptools (llhttp, strict) → HttpExchange → the application, a task each → response
                                        └ Upgrade: websocket → WebSocketExchange
 
-A request whose client has gone is cancelled: closing the sending side counts as gone. What one connection may hold is
-bounded: its head by `limits.header_bytes_max`, a body by `BODY_BUFFER_BYTES_MAX` until the application asks for it,
-pipelined requests by `PIPELINED_BYTES_MAX`, and answers that it does not read by one and `WRITE_BUFFER_BYTES_MAX`.
+When the client leaves, its request is cancelled: a closed sending side counts as left. The memory of a connection is
+bounded: its head by `limits.header_bytes_max`, a body by `BODY_BUFFER_BYTES_MAX` until the application reads it,
+pipelined requests by `PIPELINED_BYTES_MAX`, unread answers by one and `WRITE_BUFFER_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, cast
-from urllib.parse import unquote_to_bytes
 
 import httptools
 
 from rankd.api.http import head
+from rankd.api.http.eager import run_eagerly
 from rankd.api.http.exchange import HttpExchange
 from rankd.api.http.refusal import refusal
 from rankd.api.http.websocket import WebSocketExchange, accept_of
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 HEADERS_MAX = 100
 HEAD_SLICE_BYTES = 4_096  # parsed at a time, so that pipelined requests are few
-READ_BYTES_MAX = 32 * 1024  # taken from one connection at a time
-WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet taken by the client; writers wait above it
+READ_BYTES_MAX = 32 * 1024  # from one connection at a time
+WRITE_BUFFER_BYTES_MAX = 64 * 1024  # sent and not yet read by the client; writers wait above it
 FRAMING_MAX = 8  # bytes of chunk sizes, extensions and trailers for each byte of a body
-PIPELINED_BYTES_MAX = 256 * 1024  # of requests that wait until those before them are answered
+PIPELINED_BYTES_MAX = 256 * 1024  # of requests that wait for the answers before them
 UNASKED_BYTES_MAX = 64 * 1024  # of a body that no call of its method reads
-STALLED_S = 30.0  # a client that reads nothing of its answer for so long is cut
-LINGER_S = 2.0  # a client that still sends may read its answer for so long
+STALLED_S = 30.0  # a client that reads nothing of its answer for so long is aborted
+LINGER_S = 2.0  # how long a client that still sends may read its answer
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 _BODILESS = ("GET", "HEAD")
 _log = logging.getLogger("rankd")
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """A connection to one client; on the event loop. Up to 30 attributes are read faster than more, by CPython."""
+    """A connection to one client; on the event loop. CPython reads up to 30 attributes faster than more."""
 
     def __init__(self, server: HttpServer) -> None:
-        """The server holds what all connections share."""
+        """`server` has what all connections share."""
         self._server = server
         self._loop = server.loop
         self._parser = httptools.HttpRequestParser(self)
@@ -52,33 +52,33 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._client: tuple[str, int] | None = None
         self.is_gone = False
         self.is_write_paused = False
-        self.deadline = 0.0  # loop time at which it is cut; 0: it is being answered
+        self.deadline = 0.0  # of the loop's time, when it is aborted; 0 while it is answered
         self._writable: list[asyncio.Future[None]] = []
         self._url = b""
-        self._line = b""  # what is parsed, and holds the first line of a request
+        self._line = b""  # the data being parsed, with the first line of a request
         self._headers: list[tuple[bytes, bytes]] = []
         self._noted: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._is_in_head = False
-        self._reading: HttpExchange | None = None  # its body is being read
-        self._current: HttpExchange | None = None  # it is being answered
-        self._waiting: deque[HttpExchange] = deque()  # read, and answered later
+        self._reading: HttpExchange | None = None  # whose body is being read
+        self._current: HttpExchange | None = None  # being answered
+        self._waiting: deque[HttpExchange] = deque()  # pipelined
         self._upgrading: HttpExchange | None = None
         self._unparsed = b""
-        self._is_paused = False  # by the application, which reads no further
-        self._is_resting = False  # until its turn to be read comes
+        self._is_paused = False  # by the application
+        self._is_resting = False  # until its turn to be read
         self._is_unfinished = False  # the last read did not end a request
-        self._refusal: tuple[int, str] | None = None  # answered when those before it have been
+        self._refusal: tuple[int, str] | None = None  # sent after the answers before it
         self._websocket: WebSocketExchange | None = None
         self._is_used = False  # a request has been started on it
         self._is_lingering = False
         self._lingered_bytes = 0
-        self._unsent_bytes = 0  # when it was looked at last
+        self._unsent_bytes = 0  # at the last check
 
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a new connection."""
+        """Register a new connection."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
         peer = transport.get_extra_info("peername")
         self._client = peer[:2] if isinstance(peer, tuple) else None
@@ -88,7 +88,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._refuse(503, "the server has as many connections as it takes; try again in a moment")
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client has gone, or has been cut."""
+        """Clean up after the client left or was aborted."""
         self.is_gone = True
         self._server.forget(self)
         self._waiting.clear()
@@ -98,16 +98,16 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._websocket.disconnect()
         elif self._current is not None:
             self._current.disconnect()
-        # They refer to this connection: without them it is freed at once, and not by a garbage collection.
+        # They refer to this connection: without them it is freed at once, without a garbage collection.
         del self._parser
         self._reading = self._upgrading = self._current = self._websocket = None
 
     def get_buffer(self, _size_hint: int) -> memoryview:
-        """Return where the next bytes go: one buffer for all, as they are taken out of it at once."""
+        """Return the buffer for the next bytes: one for all connections, since each copies them at once."""
         return self._server.read_buffer
 
     def buffer_updated(self, size: int) -> None:
-        """Take what the client sent."""
+        """Parse bytes of the client."""
         data = self._server.read_buffer[:size].tobytes()
         if self._websocket is not None:
             self._websocket.feed(data)
@@ -117,6 +117,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._transport.abort()
         elif self._refusal is None:
             self._parse(self._unparsed + data if self._unparsed else data)
+            if self._is_used and (current := self._current) is not None and not current.is_started:
+                self._run(current)
         was_unfinished = self._is_unfinished
         self._is_unfinished = self._reading is not None or self._is_in_head or self._is_lingering
         is_slow = self._is_unfinished and (was_unfinished or not self._is_used)
@@ -124,7 +126,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._rest()
 
     def _rest(self) -> None:
-        """Read on when its turn comes: libuv would empty a full socket, and each of a thousand, in one turn."""
+        """Resume reading in a later turn: libuv would empty a full socket, and each of a thousand, in one turn."""
         if not (self._is_resting or self._transport.is_closing()):
             self._is_resting = True
             self._transport.pause_reading()
@@ -136,11 +138,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is sent."""
+        """Note that the client reads more slowly than it is sent."""
         self.is_write_paused = True
 
     def resume_writing(self) -> None:
-        """The client has read on."""
+        """Resume after the client has read."""
         self.is_write_paused = False
         for waiter in self._writable:
             if not waiter.done():
@@ -172,14 +174,14 @@ class HttpConnection(asyncio.BufferedProtocol):
             await waiter
 
     def pause_body(self) -> None:
-        """Read no more until the application asks for it."""
+        """Pause reading until the application reads."""
         if not self._is_paused:
             self._is_paused = True
             if not self._is_resting:
                 self._transport.pause_reading()
 
     def resume_body(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if self._is_paused:
             self._is_paused = False
             if not self._is_resting:
@@ -191,8 +193,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._unparsed = b""
         offset = 0
         while offset < len(data):
-            if self._waiting:  # no more than one slice ahead of what is answered
-                # Reading goes on: whoever pauses it does not notice that the client has gone.
+            if self._waiting:  # at most one slice ahead of the answers
+                # Reading continues: a paused transport does not notice that the client left.
                 self._unparsed = data[offset:]
                 if len(self._unparsed) > PIPELINED_BYTES_MAX:
                     self._refuse(400, f"{PIPELINED_BYTES_MAX} bytes of requests wait for their answers; send fewer")
@@ -230,7 +232,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                     return
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin a request."""
         self._url = b""
         self._headers = []
         self._noted.clear()
@@ -240,24 +242,25 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.deadline = self._loop.time() + self._server.header_read_s
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the target."""
+        """Append a part of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; those behind a chunked body mean nothing here."""
+        """Add a header; trailers after a chunked body are ignored."""
         if self._reading is not None:
             return
         if len(self._headers) >= HEADERS_MAX:
             raise head.RefusedHead(431, f"a request may have {HEADERS_MAX} headers")
         name = name.lower()
-        if name in head.NOTED:
-            if name == b"host" and not head.HOST.fullmatch(value):
-                raise head.RefusedHead(400, "host: must be a name or an address, and a port if there is one")
+        if name in head.SERVER_HEADERS:
+            if name == b"host" and value != self._server.last_host:
+                head.check_host(value)
+                self._server.last_host = value
             self._noted.append((name, value))
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is whole: the application begins, or waits for its turn."""
+        """Start the application after the head, or queue the request."""
         self._is_in_head = False
         parser = self._parser
         version = parser.get_http_version()
@@ -267,32 +270,21 @@ class HttpConnection(asyncio.BufferedProtocol):
         keep_alive = parser.should_keep_alive() and version == "1.1"
         expects_continue = is_websocket = False
         if len(self._noted) != 1 or self._noted[0][0] != b"host":
-            expects_continue, is_websocket = head.read_noted(self._noted, version)
+            expects_continue, is_websocket = head.read_server_headers(self._noted, version)
         elif version not in head.VERSIONS:
-            raise head.RefusedHead(505, "HTTP/1.1 is spoken here")
-        path, _, query = head.origin_form(self._url).partition(b"?")
+            raise head.RefusedHead(505, "this server speaks HTTP/1.1; use that")
+        scope = head.http_scope(
+            method, version, self._server.scheme, self._url, headers=self._headers, client=self._client
+        )
         exchange = HttpExchange(
             self,
-            {
-                "type": "http",
-                "asgi": _ASGI,
-                "http_version": version,
-                "method": method,
-                "scheme": self._server.scheme,
-                "path": path.decode() if b"%" not in path else unquote_to_bytes(path).decode(errors="replace"),
-                "raw_path": path,
-                "query_string": query,
-                "root_path": "",
-                "headers": self._headers,
-                "client": self._client,
-                "server": None,
-            },
+            scope,
             keep_alive=keep_alive and not self._server.is_stopping,
             expects_continue=expects_continue,
         )
-        if parser.should_upgrade():  # the parser stops behind the head
+        if parser.should_upgrade():  # the parser stops after the head
             if method == "CONNECT":
-                raise head.RefusedHead(405, "this is no proxy")
+                raise head.RefusedHead(405, "this server is not a proxy; send requests to it directly")
             self._reading = self._upgrading = exchange
             if is_websocket and method == "GET":
                 exchange.scope["type"] = "websocket"
@@ -304,7 +296,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._waiting.append(exchange)
 
     def on_body(self, piece: bytes) -> None:
-        """Take a piece of the body; one that its method does not have is dropped, up to a limit."""
+        """Add a piece of the body; of a method without a body it is dropped, up to a limit."""
         reading = self._reading
         if reading is None:
             return
@@ -316,7 +308,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             raise head.RefusedHead(413, f"a {reading.scope['method']} has no body")
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """End a request's body."""
         exchange, self._reading = self._reading, None
         if exchange is not None:
             exchange.complete()
@@ -326,13 +318,21 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _start(self, exchange: HttpExchange) -> None:
         self._current = exchange
         self.deadline = 0.0
-        if self._is_used:
-            exchange.task = self._loop.create_task(self._answer(exchange))
-        else:
+        if not self._is_used:
             self._server.turns.add(lambda: self._start_first(exchange))
 
+    def _run(self, exchange: HttpExchange) -> None:
+        """Run the application, once all that was received is parsed; in a task if the body is not complete."""
+        if exchange.is_started or self.is_gone:
+            return
+        exchange.is_started = True
+        if exchange.is_body_complete:
+            exchange.task = run_eagerly(self._answer(exchange), self._loop)
+        else:
+            exchange.task = self._loop.create_task(self._answer(exchange))
+
     def _start_first(self, exchange: HttpExchange | WebSocketExchange) -> None:
-        """Start what a connection begins with, in its turn: hundreds of connections may begin at once."""
+        """Start the first request of a connection in its turn: hundreds of connections may begin at once."""
         self._is_used = True
         if self.is_gone:
             return
@@ -342,7 +342,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._current = None
             self._finish(exchange)
         else:
-            exchange.task = self._loop.create_task(self._answer(exchange))
+            self._run(exchange)
 
     async def _answer(self, exchange: HttpExchange) -> None:
         try:
@@ -354,11 +354,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._finish(exchange)
 
     def _finish(self, exchange: HttpExchange) -> None:
-        """Go on to the next request once this one is answered."""
+        """Continue with the next request after an answer."""
         if self.is_gone:
             return
         if not exchange.is_response_complete:
-            if exchange.is_response_started:  # what was cut must not look whole
+            if exchange.is_response_started:  # an interrupted answer must not look complete
                 self._transport.abort()
             elif self._refusal is not None:
                 self._answer_and_close(*self._refusal)
@@ -370,7 +370,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._advance()
 
     def _advance(self) -> None:
-        """Go on to what waits, once the client has read enough of the answers before it."""
+        """Continue with the next waiting request, once the client has read enough of the answers before it."""
         if self.is_write_paused:
             self.deadline = self._loop.time() + STALLED_S
         elif self._waiting:
@@ -382,16 +382,19 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._close()
         else:
             self.deadline = self._loop.time() + self._server.keep_alive_s
-            self._parse_on()
+            if self._unparsed or self._is_paused:
+                self._parse_on()
 
     def _parse_on(self) -> None:
-        """Parse what was left behind pipelined requests, and read on."""
+        """Parse the bytes after pipelined requests, and resume reading."""
         if self._unparsed:
             self._parse(self._unparsed)
+        if self._current is not None:
+            self._loop.call_soon(self._run, self._current)
         self.resume_body()
 
     def _refuse(self, status: int, problem: str) -> None:
-        """Answer what cannot be read, once all before it is answered, and read no more."""
+        """Answer a malformed request, after the answers before it, and read no more."""
         self._refusal = (status, problem)
         self._unparsed = b""
         self._is_in_head = False
@@ -411,7 +414,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Close the connection behind an answer; bytes that nobody read would make the system cut it before."""
+        """Close the connection after an answer; unread bytes would make the system reset it before."""
         self._is_in_head = False
         if self._refusal is None and self._reading is None and not self._unparsed:
             self.deadline = self._loop.time() + STALLED_S
@@ -424,7 +427,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.resume_body()
 
     def _upgrade(self, rest: bytes) -> None:
-        """The parser has stopped behind a request that asks for another protocol."""
+        """Switch protocols: the parser has stopped after a request with Upgrade."""
         exchange, self._upgrading = self._upgrading, None
         if exchange is None:
             return
@@ -461,16 +464,16 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     @property
     def address(self) -> str:
-        """Where the client is; empty where a socket has no address."""
+        """The client's address; empty for a socket without one."""
         return self._client[0] if self._client is not None else ""
 
     @property
     def held_bytes(self) -> int:
-        """How much is kept of what the client sent, beside the body of a request."""
+        """How many bytes of the client are held, besides the body of a request."""
         return len(self._unparsed) + (self._websocket.held_bytes if self._websocket is not None else 0)
 
     def close_if_idle(self) -> None:
-        """Close a connection between two requests; the first one of a new connection may be on its way."""
+        """Close an idle connection; a new one may still send its first request."""
         if self._is_used and self._current is None and self._websocket is None and not self.is_gone:
             self._transport.close()
 
@@ -480,8 +483,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() > 0
 
     def time_out(self) -> None:
-        """End a connection if its deadline has passed; a client that still reads its answer has more time."""
-        if self.is_gone or not 0 < self.deadline <= self._loop.time():  # it went on while others were ended
+        """Abort a connection after its deadline; a client that still reads its answer gets more time."""
+        if self.is_gone or not 0 < self.deadline <= self._loop.time():  # it continued meanwhile
             return
         unsent_bytes, before = self._transport.get_write_buffer_size(), self._unsent_bytes
         self._unsent_bytes = unsent_bytes
@@ -493,8 +496,5 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Cut it, whatever it does."""
+        """Abort the connection."""
         self._transport.abort()
-
-
-_ASGI = {"version": "3.0", "spec_version": "2.4"}

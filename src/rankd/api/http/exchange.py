@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from rankd.api.request import Header
+from rankd.api.http.request import Header
 
-BODY_BUFFER_BYTES_MAX = 64 * 1024  # received and not yet asked for; reading pauses above it
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+BODY_BUFFER_BYTES_MAX = 64 * 1024  # received and not yet read by the application; reading pauses above it
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
+_HEADER = b": "  # between name and value
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_CLOSE = b"connection: close\r\n"
-_CHUNKED = b"transfer-encoding: chunked\r\n"
+_CLOSE = b"connection: close"
+_CHUNKED = b"transfer-encoding: chunked"
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Link(Protocol):
-    """What an exchange needs of the connection it happens on."""
+    """The part of a connection that an exchange needs."""
 
     is_gone: bool
     is_write_paused: bool
@@ -26,27 +27,22 @@ class Link(Protocol):
     @property
     def date_line(self) -> bytes:
         """The header `date` of this second, with its line end."""
-        ...
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
-        ...
 
     async def drain(self) -> None:
-        """Wait until the client has read enough of what was sent."""
-        ...
+        """Wait until the client has read enough."""
 
     def pause_body(self) -> None:
-        """Read no more of the request's body for now."""
-        ...
+        """Pause reading."""
 
     def resume_body(self) -> None:
-        """Read the body on."""
-        ...
+        """Resume reading."""
 
 
 class HttpExchange:
-    """One request on a connection, and how far its body and its response have come."""
+    """One request on a connection: the state of its body and its response."""
 
     __slots__ = (
         "_body",
@@ -61,6 +57,7 @@ class HttpExchange:
         "is_body_complete",
         "is_response_complete",
         "is_response_started",
+        "is_started",
         "keep_alive",
         "received_bytes",
         "scope",
@@ -68,28 +65,29 @@ class HttpExchange:
     )
 
     def __init__(self, link: Link, scope: dict[str, Any], *, keep_alive: bool, expects_continue: bool) -> None:
-        """The head of the request has been read; its body comes by `add` and `complete`."""
+        """Its head has been parsed; `add` and `complete` bring the body."""
         self._link = link
         self.scope = scope
         self.keep_alive = keep_alive
         self.task: asyncio.Task[None] | None = None
+        self.is_started = False  # the application runs, or has run
         self.is_body_complete = False
         self.is_response_started = False
         self.is_response_complete = False
         self.received_bytes = 0  # of its body
         self.framing_bytes = 0  # around the pieces of its body
         self._expects_continue = expects_continue
-        self._body: bytes | bytearray = b""  # received, and not asked for yet
-        self._is_end_received = False  # the application has been given the last piece
+        self._body: bytes | bytearray = b""  # received, and not yet read by the application
+        self._is_end_received = False  # the application has read the last piece
         self._waiter: asyncio.Future[None] | None = None
         self._head: tuple[int, list[Header]] | None = None  # held back until the first piece of the body
         self._is_chunked = False
-        self.is_aborted = False  # its body cannot be read to its end
+        self.is_aborted = False  # its body cannot be read completely
 
     # The request's body, from the connection
 
     def add(self, piece: bytes) -> None:
-        """Take a piece of the body."""
+        """Add a piece of the body."""
         self.received_bytes += len(piece)
         if not self._body:
             self._body = piece
@@ -102,24 +100,24 @@ class HttpExchange:
         self._wake()
 
     def complete(self) -> None:
-        """Take the end of the body."""
+        """End the body."""
         self.is_body_complete = True
         self._wake()
 
     def abort_body(self) -> None:
-        """The body cannot be read to its end: the application learns that it does not come."""
+        """Mark a body that cannot be read completely: the application sees a disconnect."""
         self._body = b""
         self.is_aborted = True
         self._wake()
 
     def disconnect(self) -> None:
-        """The client is gone: `receive` says so, and work that nobody waits for any more is cancelled."""
+        """Mark that the client left: `receive` returns a disconnect, and the task is cancelled."""
         self._body = b""
         if self._waiter is not None:
             self._wake()
         elif self.task is not None:
             self.task.cancel()
-            self.task = None  # it may have no turn any more in which it would let this go
+            self.task = None  # it may not run again to release this
 
     def _wake(self) -> None:
         if self._waiter is not None:
@@ -130,7 +128,7 @@ class HttpExchange:
     # The application's side
 
     async def receive(self) -> Mapping[str, Any]:
-        """Return the next piece of the body, or that the client is gone."""
+        """Return the next piece of the body, or a disconnect."""
         while not (self._link.is_gone or self.is_aborted):
             if self._body:
                 body, self._body = bytes(self._body), b""
@@ -153,48 +151,40 @@ class HttpExchange:
         if message["type"] == "http.response.start":
             self._head = (message["status"], message["headers"])
             return
-        if self._link.is_gone or self.is_aborted or self.is_response_complete:
+        link = self._link
+        if link.is_gone or self.is_aborted or self.is_response_complete:
             return
         body: bytes = message.get("body", b"")
         is_last = not message.get("more_body", False)
         if self.scope["method"] == "HEAD":
             body, is_last = b"", True
         if self._head is not None:
-            head = self._head_bytes(*self._head, None if not is_last else len(body))
+            head = self._head_bytes(*self._head, len(body) if is_last else None)
             self._head = None
             self.is_response_started = True
-            self._link.write(head + (self._framed(body, is_last=is_last) if self._is_chunked else body))
+            link.write(head + (self._framed(body, is_last=is_last) if self._is_chunked else body))
         elif body or is_last:
-            self._link.write(self._framed(body, is_last=is_last) if self._is_chunked else body)
+            link.write(self._framed(body, is_last=is_last) if self._is_chunked else body)
         self.is_response_complete = is_last
-        if self._link.is_write_paused and not is_last:
-            await self._link.drain()
-
-    def whole(self, status: int, headers: list[Header], body: bytes) -> bytes:
-        """Return a whole response."""
-        return self._head_bytes(status, headers, len(body)) + body
+        if not is_last and link.is_write_paused:
+            await link.drain()
 
     def _head_bytes(self, status: int, headers: list[Header], length: int | None) -> bytes:
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        has_length = False
-        for name, value in headers:
-            lines.append(b"%b: %b\r\n" % (name, value))
-            if name == b"content-length":
-                has_length = True
-        if not has_length and status not in (204, 304):
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status, *map(_HEADER.join, headers)]
+        if status not in (204, 304) and b"content-length" not in dict(headers):
             if length is not None:
-                lines.append(b"content-length: %d\r\n" % length)
+                lines.append(b"content-length: %d" % length)
             elif self.scope["http_version"] == "1.1":
                 self._is_chunked = True
                 lines.append(_CHUNKED)
             else:
                 self.keep_alive = False  # the end of the connection is the end of the body
         if not (self.keep_alive and self.is_body_complete):
-            self.keep_alive = False  # what is left of the body would have to be read first
+            self.keep_alive = False  # the rest of the body would have to be read first
             lines.append(_CLOSE)
         lines.append(self._link.date_line)
-        lines.append(b"\r\n")
-        return b"".join(lines)
+        lines.append(b"")
+        return b"\r\n".join(lines)
 
     @staticmethod
     def _framed(body: bytes, *, is_last: bool) -> bytes:

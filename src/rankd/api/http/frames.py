@@ -1,7 +1,7 @@
-"""WebSocket frames (RFC 6455): bytes of a client become messages, messages become bytes.
+"""WebSocket frames (RFC 6455): decode a client's bytes into messages, and encode messages.
 
-What a client may make the server hold is bounded here: a frame is refused by its declared length, a message by the sum
-of its fragments. How many frames it may send is bounded too: empty ones cost no memory, but time.
+Memory is bounded: a frame is refused by its declared length, a message by the sum of its fragments. The number of
+frames is bounded too: empty ones cost no memory, but time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_CODE = 1005  # a close frame without a code; never sent
 
 
 class FrameError(Exception):
-    """The client broke the protocol or a limit: the connection ends with this code."""
+    """A client violated the protocol or a limit: the connection ends with this code."""
 
     def __init__(self, code: int, reason: str) -> None:
         """`reason` goes into the close frame."""
@@ -42,24 +42,24 @@ class Incoming(NamedTuple):
 
 
 class FrameReader:
-    """Turns a client's bytes into messages; keeps at most one unfinished frame and one unfinished message."""
+    """Decodes a client's bytes into messages; holds at most one unfinished frame and one unfinished message."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        """`now_s` only goes forward."""
+        """`now_s` is monotonic."""
         self._now_s = now_s
         self._buffer = bytearray()
         self._message = bytearray()
-        self._opcode: int | None = None  # of a fragmented message that has begun
+        self._opcode: int | None = None  # of an unfinished fragmented message
         self._frames_left = float(FRAMES_BURST_MAX)
         self._counted_at_s = now_s()
 
     @property
     def held_bytes(self) -> int:
-        """How much is kept of what the client sent."""
+        """How many bytes of the client are held."""
         return len(self._buffer) + len(self._message)
 
     def feed(self, data: bytes) -> Iterator[Incoming]:
-        """Yield what is complete with these bytes; FrameError when the client has to go."""
+        """Yield the messages that these bytes complete; raises FrameError to end the connection."""
         buffer = self._buffer
         buffer += data
         offset = 0
@@ -79,7 +79,7 @@ class FrameReader:
             del buffer[:offset]
 
     def _frame_at(self, offset: int) -> tuple[bool, int, int, int] | None:
-        """Return fin, opcode, begin and end of the payload of the frame at an offset; None until it is whole."""
+        """Return fin, opcode, begin and end of the payload of the frame at an offset; None until it is complete."""
         buffer = self._buffer
         available = len(buffer) - offset
         if available < 2:
@@ -148,7 +148,7 @@ def _unmask(payload: bytes, mask: bytes) -> bytes:
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """Return a whole frame as a server sends it: not masked."""
+    """Return a complete frame, unmasked as a server sends it."""
     size = len(payload)
     if size < _LENGTH_16:
         return bytes((_FIN | opcode, size)) + payload
@@ -159,18 +159,18 @@ def frame(opcode: int, payload: bytes) -> bytes:
 
 def close_frame(code: int, reason: str = "") -> bytes:
     """Return a close frame; the reason is cut to what it can hold."""
-    said = reason.encode()[: CONTROL_BYTES_MAX - 2].decode(errors="ignore").encode()
-    return frame(CLOSE, code.to_bytes(2, "big") + said)
+    payload = reason.encode()[: CONTROL_BYTES_MAX - 2].decode(errors="ignore").encode()
+    return frame(CLOSE, code.to_bytes(2, "big") + payload)
 
 
 def close_code(payload: bytes) -> int:
-    """Return the code of a client's close frame; FrameError where it is none that may be sent."""
+    """Return the code of a client's close frame; raises FrameError for one that may not be sent."""
     if not payload:
         return NO_CODE
     code = int.from_bytes(payload[:2], "big")
     is_defined = _NORMAL <= code <= 1014 and code not in (1004, NO_CODE, 1006)
     if len(payload) < 2 or not (is_defined or 3000 <= code <= 4999):
-        raise FrameError(1002, "the close code is none that may be sent")
+        raise FrameError(1002, "the close code may not be sent")
     try:
         payload[2:].decode()
     except UnicodeDecodeError:

@@ -1,19 +1,19 @@
-"""Answers to what cannot be read as a request, and to connections that are too many: made once, sent often."""
+"""Prepared answers to malformed requests and to connections above the limits."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from http import HTTPStatus
 
-from rankd.api.problems import made_response
-from rankd.api.request import EVERY_ANSWER
+from rankd.api.http.problems import made_response
+from rankd.api.http.request import EVERY_ANSWER
 
 KEPT_MAX = 64
 _CODES = {408: "too_slow", 431: "too_large", 500: "fault", 503: "overloaded"}
 
 
 def refusal(status: int, problem: str, date_line: bytes) -> bytes:
-    """Return a whole response, behind which the connection ends."""
+    """Return a complete response, after which the connection is closed."""
     head, body = _made(status, problem)
     return b"%b%b\r\n%b" % (head, date_line, body)
 

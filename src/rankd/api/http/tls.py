@@ -1,4 +1,4 @@
-"""TLS: connections are accepted here, and count from then on, not from the end of their handshake.
+"""TLS: a connection counts against the limits from its accept, not from the end of its handshake.
 
 listening socket → TlsHandshake (counted, has a deadline) → HttpConnection in its place
 """
@@ -8,49 +8,50 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankd.api.http.connection import HttpConnection
+from rankd.api.http.listening import bound_sockets
 from rankd.errors import InvalidValue
 
 if TYPE_CHECKING:
     from rankd.api.http.server import HttpServer
 
 HANDSHAKE_S = 10.0
-ACCEPT_AGAIN_S = 0.1  # where the system has no file left
+ACCEPT_RETRY_S = 0.1  # where the system has no free file
 
 
 class TlsHandshake:
-    """A connection that is not encrypted yet; what the server asks of every connection."""
+    """A connection before the end of its handshake."""
 
     has_unsent = False
 
     def __init__(self, link: socket.socket, address: str, ends_at: float) -> None:
-        """`ends_at` is when it is cut, by the event loop's time."""
+        """`ends_at` is its deadline, by the event loop's time."""
         self._link = link
         self.address = address
         self.deadline = ends_at
         self.is_gone = False
 
     def abort(self) -> None:
-        """Cut it: whoever waits for its end gets an error."""
-        with suppress(OSError):  # the client was faster
+        """Abort it: the handshake raises an error."""
+        with suppress(OSError):  # the client has closed it
             self._link.shutdown(socket.SHUT_RDWR)
 
     def time_out(self) -> None:
-        """End it; its deadline has passed."""
+        """Abort it after its deadline."""
         self.abort()
 
     def close_if_idle(self) -> None:
-        """Let it go on: its first request may be on its way."""
+        """Keep it: its first request may be on its way."""
 
 
 class _SecuredConnection(HttpConnection):
-    """A connection after its handshake, whose place it takes."""
+    """A connection after its handshake, which it replaces."""
 
     def __init__(self, server: HttpServer, take_place: Callable[[], None]) -> None:
         super().__init__(server)
@@ -62,10 +63,10 @@ class _SecuredConnection(HttpConnection):
 
 
 class TlsListener:
-    """Accepts connections, one in a turn of the event loop, and shakes hands with each."""
+    """Accepts connections, one in a turn of the event loop, and runs their handshakes."""
 
     def __init__(self, server: HttpServer, context: ssl.SSLContext) -> None:
-        """The server says which connections it takes."""
+        """`server` decides which connections are accepted."""
         self._server = server
         self._context = context
         self._accepting: list[asyncio.Task[None]] = []
@@ -73,27 +74,22 @@ class TlsListener:
         self.sockets: list[socket.socket] = []
 
     async def listen(self, host: str, port: int, backlog: int) -> None:
-        """Begin; OSError where the address is taken."""
+        """Start to listen; raises OSError where the address is taken."""
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self.accept_on(bound_sockets(addresses), backlog)
+
+    def accept_on(self, sockets: Sequence[socket.socket], backlog: int) -> None:
+        """Accept connections on sockets that are bound."""
         loop = asyncio.get_running_loop()
-        try:
-            for family, kind, protocol, _, address in await loop.getaddrinfo(
-                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            ):
-                listening = socket.socket(family, kind, protocol)
-                self.sockets.append(listening)
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listening.bind(address)
-                listening.listen(backlog)
-                listening.setblocking(False)
-        except OSError:
-            self.close()
-            raise
-        self._accepting = [loop.create_task(self._accept(listening)) for listening in self.sockets]
+        self.sockets = [*sockets]
+        for listening in sockets:
+            listening.listen(backlog)
+        self._accepting = [loop.create_task(self._accept(listening)) for listening in sockets]
 
     def close(self) -> None:
-        """Accept no more; handshakes go on."""
+        """Accept no more; running handshakes continue."""
         for task in self._accepting:
             task.cancel()
         for listening in self.sockets:
@@ -105,7 +101,7 @@ class TlsListener:
             try:
                 link, peer = await loop.sock_accept(listening)
             except OSError:
-                await asyncio.sleep(ACCEPT_AGAIN_S)
+                await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             handshake = TlsHandshake(link, str(peer[0]), loop.time() + HANDSHAKE_S)
             if self._server.admit(handshake):
@@ -113,12 +109,12 @@ class TlsListener:
                 self._shaking.add(task)
                 task.add_done_callback(self._shaking.discard)
             else:
-                link.close()  # to be told why, it would have to be served first
+                link.close()  # sending a reason would need a handshake first
 
     async def _shake_hands(self, handshake: TlsHandshake, link: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         leave = partial(self._server.forget, handshake)
-        with suppress(OSError):  # what goes wrong in a handshake is its client's business
+        with suppress(OSError):  # errors in a handshake are the client's
             await loop.connect_accepted_socket(
                 lambda: _SecuredConnection(self._server, leave),
                 link,
@@ -129,7 +125,7 @@ class TlsListener:
 
 
 def tls_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return what a certificate and its key are used by."""
+    """Return the TLS context of a certificate and its key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -1,9 +1,9 @@
-"""Bursts, spread over turns of the event loop, so that no turn of it is long.
+"""Spread bursts of work over turns of the event loop, so that no turn takes long.
 
     reads of unfinished requests, first requests of connections, overdue connections → TurnQueue → a few in each turn
 
-A connection that has been answered before and sends a whole request never waits here: a thousand others that begin, or
-send bodies, delay it by a few of their steps and not by a thousand.
+A connection that was answered before and sends a complete request never waits here: a thousand others that begin, or
+send bodies, delay it by a few of their steps only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = logging.getLogger("rankd")
 
 
 class TurnQueue:
-    """Work that may wait, in order of arrival; on the event loop."""
+    """Deferrable work, in order of arrival; on the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """It runs on this loop."""
@@ -27,7 +27,7 @@ class TurnQueue:
         self._is_scheduled = False
 
     def add(self, work: Callable[[], None]) -> None:
-        """Do this in the next turn that has room for it."""
+        """Run it in the next turn with room."""
         self._waiting.append(work)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -37,7 +37,7 @@ class TurnQueue:
         for _ in range(min(PER_TURN_MAX, len(self._waiting))):
             try:
                 self._waiting.popleft()()
-            except Exception:  # of one connection, and none of the others' business
+            except Exception:  # of one connection: the others continue
                 _log.exception("a connection failed")
         self._is_scheduled = bool(self._waiting)
         if self._is_scheduled:

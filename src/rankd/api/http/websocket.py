@@ -1,7 +1,7 @@
-"""A WebSocket connection: its handshake, and the ASGI `receive` and `send` of it.
+"""A WebSocket connection: its handshake, and its ASGI `receive` and `send`.
 
-While `WAITING_MESSAGES_MAX` messages wait for the application, nothing more is read; of pings that cannot be answered
-because the client does not read, only the last one is kept, as RFC 6455 allows.
+While `WAITING_MESSAGES_MAX` messages wait for the application, reading pauses. Of pings that cannot be answered because
+the client does not read, only the last one is kept, as RFC 6455 allows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rankd.api.http.frames import (
     frame,
 )
 from rankd.api.http.head import RefusedHead
-from rankd.api.request import EVERY_ANSWER, Header
+from rankd.api.http.request import EVERY_ANSWER, Header
 
 WAITING_MESSAGES_MAX = 8
-CLOSE_WAIT_S = 2.0  # for the client's close frame, once ours is sent
+CLOSE_WAIT_S = 2.0  # for the client's close frame, after ours
 VERSION = b"13"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
@@ -43,10 +43,10 @@ _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 
 
 def accept_of(scope: Mapping[str, Any]) -> bytes:
-    """Return the header Sec-WebSocket-Accept for a handshake; RefusedHead where it is none."""
+    """Return Sec-WebSocket-Accept for a handshake; raises RefusedHead for a malformed one."""
     headers: list[Header] = scope["headers"]
     if scope["http_version"] != "1.1" or any(name in _FRAMING for name, _ in headers):
-        raise RefusedHead(400, "a WebSocket handshake is HTTP/1.1 and has no body")
+        raise RefusedHead(400, "a WebSocket handshake must be HTTP/1.1 and have no body")
     sent: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in (b"sec-websocket-key", b"sec-websocket-version") and sent.setdefault(name, value) is not value:
@@ -67,7 +67,7 @@ class WebSocketExchange:
     """One WebSocket connection, from its handshake to its end; on the event loop."""
 
     def __init__(self, link: Link, transport: asyncio.Transport, scope: dict[str, Any], accept: bytes) -> None:
-        """Nothing is accepted until the application says so."""
+        """The application accepts or refuses the handshake."""
         self._link = link
         self._transport = transport
         self._loop = asyncio.get_running_loop()
@@ -81,21 +81,21 @@ class WebSocketExchange:
         self._is_refused = False
         self._refused_head: tuple[int, list[Header]] = (403, [])
         self._is_closing = False  # a close frame has been sent
-        self._is_over = False  # the application has been given the end
+        self._is_over = False  # the application has received the disconnect
         self._unanswered_ping: bytes | None = None
 
     @property
     def held_bytes(self) -> int:
-        """How much is kept of what the client sent."""
+        """How many bytes of the client are held."""
         waiting = sum(len(message.get("encoded") or message.get("bytes") or b"") for message in self._messages)
         return self._reader.held_bytes + waiting
 
     # From the connection
 
     def feed(self, data: bytes) -> None:
-        """Take bytes of the client."""
+        """Parse bytes of the client."""
         if not self._is_accepted:
-            self._transport.abort()  # a client waits for the answer to its handshake
+            self._transport.abort()  # a client must wait for the answer to its handshake
             return
         if self._is_closing:
             self._expect_close(data)
@@ -111,7 +111,7 @@ class WebSocketExchange:
             self._end(problem.code, problem.reason)
 
     def _take(self, opcode: int, payload: bytes) -> bool:
-        """Work on a message or a control frame; return whether others may follow."""
+        """Handle a message or a control frame; return whether others may follow."""
         if opcode == PING:
             if self._link.is_write_paused:
                 self._unanswered_ping = payload
@@ -122,14 +122,14 @@ class WebSocketExchange:
             self._is_closing = True
             self._link.write(close_frame(code) if code != NO_CODE else frame(CLOSE, b""))
             self._transport.close()
-            self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)  # whoever does not read is not waited for
+            self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)  # the client may not read
             self._deliver_end(code)
         elif opcode == TEXT:
             try:
                 payload.decode()
             except UnicodeDecodeError:
                 raise FrameError(1007, "a text message must be UTF-8") from None
-            self._deliver({"type": "websocket.receive", "encoded": payload})  # text may take four times as much
+            self._deliver({"type": "websocket.receive", "encoded": payload})  # decoded text may take four times as much
         elif opcode == BINARY:
             self._deliver({"type": "websocket.receive", "bytes": payload})
         return opcode != CLOSE
@@ -142,14 +142,14 @@ class WebSocketExchange:
             self._waiter = None
 
     def _deliver_end(self, code: int) -> None:
-        """Let the application know, in place of what it has not asked for yet; the first reason counts."""
+        """Queue a disconnect in place of unread messages; the first reason counts."""
         if not self._is_over:
             self._is_over = True
             self._messages.clear()
             self._deliver({"type": "websocket.disconnect", "code": code})
 
     def _end(self, code: int, reason: str) -> None:
-        """Send a close frame and let the connection end, by the client's own or after a while."""
+        """Send a close frame; the connection ends with the client's own, or after a while."""
         self._close(code, reason)
         self._deliver_end(code)
 
@@ -157,7 +157,7 @@ class WebSocketExchange:
         self._is_closing = True
         self._unanswered_ping = None
         self._link.write(close_frame(code, reason))
-        # Bytes that arrive meanwhile are dropped, so what was sent before may still be read.
+        # Bytes that arrive meanwhile are dropped, so the client may still read what was sent before.
         self._loop.call_later(CLOSE_WAIT_S, self._transport.abort)
 
     def _expect_close(self, data: bytes) -> None:
@@ -168,24 +168,24 @@ class WebSocketExchange:
             self._transport.abort()
 
     def resumed_writing(self) -> None:
-        """The client reads again: answer the last of its pings."""
+        """Answer the last ping once the client reads again."""
         if self._unanswered_ping is not None and not self._is_closing:
             self._link.write(frame(PONG, self._unanswered_ping))
             self._unanswered_ping = None
 
     def disconnect(self) -> None:
-        """The connection is gone."""
+        """Mark the connection as lost."""
         self._deliver_end(_ABNORMAL)
 
     def finish(self) -> None:
-        """The application has ended: so does the connection."""
+        """End the connection after the application."""
         if not self._is_accepted and not self._is_refused:
             self._refuse(500, [_TEXT, *EVERY_ANSWER], b"a fault of the server; its log tells more")
         elif self._is_accepted and not self._is_closing:
             self._close(1011, "a fault of the server")
 
     def _refuse(self, status: int, headers: list[Header], body: bytes) -> None:
-        """Answer a handshake that is not accepted, and close the connection."""
+        """Refuse a handshake, and close the connection."""
         self._is_refused = True
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         self._link.write(
@@ -198,18 +198,18 @@ class WebSocketExchange:
     # The application's side
 
     async def receive(self) -> Mapping[str, Any]:
-        """Return the next message of the client."""
+        """Return the client's next message."""
         if self._messages:
-            await asyncio.sleep(0)  # others have their turn between two messages of one client
+            await asyncio.sleep(0)  # other tasks run between two messages of one client
         while not self._messages:
             self._waiter = self._loop.create_future()
             await self._waiter
         message = self._messages.popleft()
         if message["type"] == "websocket.disconnect":
-            self._messages.append(message)  # for whoever asks again
+            self._messages.append(message)  # for further calls
         elif not self._messages and self._is_accepted and not self._is_closing:
             self._link.resume_body()
-            self.feed(b"")  # what was left when reading paused
+            self.feed(b"")  # the bytes left when reading paused
         encoded = message.get("encoded")
         return message if encoded is None else {"type": "websocket.receive", "text": encoded.decode()}
 

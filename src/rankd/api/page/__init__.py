@@ -1,9 +1,9 @@
-"""The pages: the front page, a board's page, and `<rankd-board>`, the live table that both and anybody else can use.
+"""The pages: the front page, a board's page, and `<rankd-board>`, the live table that any page can embed.
 
     board/*.js, board/*.css → /rankd-board.js, one script      files/* → /assets/…, as they are
 
-Nothing is built beforehand and nothing comes from elsewhere. What players wrote reaches a page as JSON and is shown as
-text; the policy allows no script and no style but these files.
+Nothing is built beforehand or loaded from other hosts. Texts of players reach a page as JSON and are shown as text; the
+policy allows only these scripts and styles.
 """
 
 from rankd.api.page.assets import BOARD_SCRIPT, Asset, asset

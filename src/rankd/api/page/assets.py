@@ -1,4 +1,4 @@
-"""The files that pages are made of."""
+"""The files of the pages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from rankd.api.static import StaticBody
+from rankd.api.http.static import StaticBody
 
 BOARD_SCRIPT = "rankd-board.js"
-# One after the other, they are one module: each uses what stands before it.
+# Concatenated, they are one module: each uses the ones before it.
 _SCRIPTS = ("text.js", "make.js", "feed.js", "standings.js", "rows.js", "element.js")
 _STYLES = {"PEOPLE_CSS": "people.css", "BOARD_CSS": "board.css"}
 _MEDIA = {
@@ -21,28 +21,28 @@ _MEDIA = {
 
 
 class Asset(NamedTuple):
-    """A file as it is sent."""
+    """A file with its media type."""
 
     body: StaticBody
     media: bytes
 
 
 def asset(name: str) -> Asset | None:
-    """Return a file by its name, None when there is none."""
+    """Return a file by its name, None for an unknown one."""
     return _assets().get(name)
 
 
 @cache
 def _assets() -> dict[str, Asset]:
-    found = {BOARD_SCRIPT: _made(_board_script().encode(), ".js")}
+    assets = {BOARD_SCRIPT: _asset(_board_script().encode(), ".js")}
     for file in (files(__package__) / "files").iterdir():
         ending = file.name[file.name.rfind(".") :]
         if ending in _MEDIA:
-            found[file.name] = _made(file.read_bytes(), ending)
-    return found
+            assets[file.name] = _asset(file.read_bytes(), ending)
+    return assets
 
 
-def _made(body: bytes, ending: str) -> Asset:
+def _asset(body: bytes, ending: str) -> Asset:
     return Asset(StaticBody(body), _MEDIA[ending])
 
 

@@ -1,4 +1,4 @@
-"""The pages' HTML, which holds no standings: the scripts read those, as any other client does."""
+"""The HTML of the pages, without standings: the scripts read those, as any other client does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.resources import files
 from string import Template
 from urllib.parse import quote
 
-from rankd.api.static import StaticBody
+from rankd.api.http.static import StaticBody
 
 PAGES_KEPT_MAX = 256
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?|\*")
@@ -19,23 +19,23 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?|https?://\[[0-9A-F
 
 @lru_cache(PAGES_KEPT_MAX)
 def front_page(avatar_origins: tuple[str, ...]) -> StaticBody:
-    """Return the page with all boards."""
+    """Return the page that lists all boards."""
     return StaticBody(_filled("index.html", avatars=_origins(avatar_origins)))
 
 
 @lru_cache(PAGES_KEPT_MAX)
 def board_page(board: str, title: str, avatar_origins: tuple[str, ...]) -> StaticBody:
-    """Return the page of a board that exists; which board it is, the script takes from the address."""
+    """Return the page of a board that exists; the script reads the board's id from the address."""
     return StaticBody(_board_html(board, title, avatar_origins))
 
 
 def made_up_board_page(board: str, avatar_origins: tuple[str, ...]) -> StaticBody:
-    """Return the page of any id; it is not kept, since made-up ids would take the place of boards that exist."""
+    """Return the page of any id; it is not cached, since such ids would evict boards that exist."""
     return StaticBody(_board_html(board, board, avatar_origins), is_kept=False)
 
 
 def page_policy(avatar_origins: Iterable[str]) -> bytes:
-    """Return the Content-Security-Policy of the pages: their own files, and avatars from origins that are configured.
+    """Return the Content-Security-Policy of the pages: their own files, and avatars from the configured origins.
 
     >>> page_policy(["https://img.example"]).split(b"; ")[4]
     b"img-src 'self' https://img.example"
@@ -49,7 +49,7 @@ def page_policy(avatar_origins: Iterable[str]) -> bytes:
 
 
 def _origins(avatar_origins: Iterable[str]) -> str:
-    """Return the origins in a row; what is none could be read as another directive."""
+    """Return the valid origins; other text could be read as a directive."""
     return " ".join(origin for origin in avatar_origins if _ORIGIN.fullmatch(origin))
 
 

@@ -2,12 +2,12 @@
 //
 //   attributes → Source (definition) → Feed (top and, where it can be, the player) → Standings → Rows
 //
-// It says what happens by events: rankd-update, rankd-player, rankd-status, rankd-select.
+// It dispatches events: rankd-update, rankd-player, rankd-status, rankd-select.
 
 const TOP_COUNT = 10; // of a live topic
 const PAGE_COUNT = 25;
 const ROWS_MAX = 1_000; // what one read gives; rows beyond it do not move by themselves
-const REFRESH_MS = 4_000; // of rows below the live ones, and of a player no topic tells about
+const REFRESH_MS = 4_000; // of rows below the live ones, and of a player without a topic
 const REFRESH_SOON_MS = 120;
 const REFRESH_PAUSE_MS = 1_000; // between two of them, however much happens
 const HIDDEN_MS = 30_000;
@@ -74,7 +74,7 @@ class RankdBoard extends HTMLElement {
   get own() {
     return this.#own;
   }
-  // Where it reads from, for those who want to read more.
+  // Its source, for further reads.
   get source() {
     return this.#source ?? new Source(this.#origin, this.token);
   }
@@ -145,7 +145,7 @@ class RankdBoard extends HTMLElement {
     });
   }
 
-  // Somebody else is highlighted; what is shown stays.
+  // Highlights another player; the rows stay.
   #watchAnew() {
     this.#feed?.stop();
     this.#own = null;
@@ -238,13 +238,13 @@ class RankdBoard extends HTMLElement {
     this.#say("rankd-player", { entry: this.#own, passed, overtaken_by: overtakenBy });
   }
 
-  // The board is no more; should it come back, the topic tells.
+  // The board was deleted; the topic reports if it is defined again.
   #refuse({ code, detail }) {
     this.#standings.clear();
     this.#note({ state: "refused", problem: new Refused(404, { code, detail }) });
   }
 
-  // Rows below the live ones, and the player where no topic tells, are read again now and then.
+  // Rows below the live ones, and a player without a topic, are polled.
   #refreshLater(ms = REFRESH_MS) {
     clearTimeout(this.#refreshing);
     const { signal } = this.#run;
@@ -254,7 +254,7 @@ class RankdBoard extends HTMLElement {
       try {
         if (this.#standings?.answer && !document.hidden && this.status.state !== "lost") await this.#refresh(signal);
       } catch {
-        // The feed notices a lost connection by itself, and says so.
+        // The feed detects and reports a lost connection.
       }
       if (!signal.aborted) this.#refreshLater();
     }, wait);

@@ -1,9 +1,9 @@
-// Reads of one server, and what it sends by itself: a stream where that works, a read every few seconds elsewhere.
+// Reads of one server, and live updates: a stream where that works, otherwise a poll every few seconds.
 
 const POLL_MS = 3_000;
 const STREAM_AGAIN_MS = 30_000; // while polling
-const FIRST_BYTES_MS = 8_000; // the server sends some at once; a proxy that holds them back is no way to be live
-const SILENCE_MS = 40_000; // it says something every 15 s
+const FIRST_BYTES_MS = 8_000; // the server sends some at once; a proxy that buffers them makes streams useless
+const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
 const WAIT_MS_MIN = 1_000;
 const WAIT_MS_MAX = 15_000;
 const FAILURES_BEFORE_POLLING = 2;
@@ -14,7 +14,7 @@ class Refused extends Error {
     this.status = status;
     this.code = problem.code ?? "";
   }
-  // Asking again will not help.
+  // A retry would not help.
   get isFinal() {
     return this.status >= 400 && this.status < 500 && this.status !== 408 && this.status !== 429;
   }
@@ -33,7 +33,7 @@ class Source {
   headers(more = {}) {
     return this.token ? { ...more, Authorization: `Bearer ${this.token}` } : more;
   }
-  // What was answered before is asked about, never taken as it is: it may be seconds old.
+  // Cached answers are revalidated: they may be seconds old.
   async get(path, query, signal) {
     const options = { headers: this.headers(), cache: "no-cache", credentials: "omit", signal };
     return answered(await fetch(this.address(path, query), options));
@@ -72,11 +72,11 @@ class Pause {
   pause() {}
   resume() {}
 }
-// Longer from time to time, and not the same for all: a server that comes back is not run over.
+// Exponential backoff with jitter, so that a restarted server is not overloaded.
 const waitMs = (failures) =>
   Math.min(WAIT_MS_MAX, WAIT_MS_MIN * 2 ** Math.min(failures - 1, 6)) * (0.8 + 0.4 * Math.random());
 
-// Asks until there is an answer, or a refusal that is final. `hold` gets each pause.
+// Retries until there is an answer or a final refusal. `hold` gets each pause.
 const insist = async (ask, { tell, hold, signal }) => {
   for (let failures = 1; ; failures += 1) {
     try {
@@ -146,7 +146,7 @@ class Feed {
     this.resume();
   }
 
-  // A browser opens six connections to a server: a page that nobody sees lets go of its own.
+  // A browser opens six connections to a server, so a hidden page closes its own.
   pause() {
     if (this.#paused || this.#isStopped) return;
     let resume;
@@ -162,7 +162,7 @@ class Feed {
     paused?.resume();
   }
 
-  // Does not wait for the next try.
+  // Retries at once.
   retry() {
     this.#resting?.retry();
   }

@@ -1,4 +1,4 @@
-// Elements are made one by one: there is no markup in strings, so nothing a player wrote can become any.
+// Elements are created one by one, without markup in strings, so that text of players never becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const set = (element, attributes) => {
@@ -45,7 +45,7 @@ const makeCountry = (code) => {
   const kind = flag ? "flag" : "flag letters";
   return make("span", { class: kind, role: "img", "aria-label": called, title: called }, flag ?? code);
 };
-// How many places somebody went up or down since the page was opened; null: they came in from below.
+// The places a player has gained or lost since the page was opened; null for a player who entered from below.
 const makeMoved = (places) => {
   if (places === 0 || places === undefined) return null;
   const kind = places === null || places > 0 ? "up" : "down";

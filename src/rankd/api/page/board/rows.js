@@ -1,7 +1,7 @@
 // The table's rows: one for each player, kept while the player is shown, moved to where they belong now.
 
 const MOVE_MS = 450;
-const MOVES_MAX = 80; // animated at once; whoever is far away appears in place
+const MOVES_MAX = 80; // animated at once; rows that come from far away appear in place
 const FLASH_MS = 1_600;
 const BONES = 10;
 
@@ -29,7 +29,7 @@ class Row {
     return this.element.getRootNode().activeElement === this.#parts.who;
   }
 
-  // Writes what is other than it was, and no more: a row that stays can be selected, read out and hovered in peace.
+  // Writes only what has changed, so that selection, screen readers and hovering are not disturbed.
   show(entry, { decimals, isLess, origins, moved, isOwn }) {
     const { rank, who, score, when } = this.#parts;
     const before = this.entry;
@@ -46,7 +46,7 @@ class Row {
     set(this.element, { "data-rank": entry.rank, "data-own": isOwn, "aria-current": isOwn ? "true" : null });
     this.element.part.toggle("own", isOwn);
     this.#shown = { person, origins, moved };
-    // Who is pushed down, or decays, moves without a flash: most of a table would light up with every score.
+    // A player who is pushed down, or decays, moves without a flash: most of the table would flash with every score.
     if (before && (isLess ? entry.score < before.score : entry.score > before.score)) this.flash();
   }
 

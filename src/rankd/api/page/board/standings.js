@@ -1,4 +1,4 @@
-// What is known of one instance: its first places, which are live, and those below that were asked for.
+// The known entries of one instance: the first places, which are live, and requested ones below.
 
 const bytes = new TextEncoder();
 const byBytes = (left, right) => {
@@ -21,7 +21,7 @@ class Standings {
   #top = new Map();
   #below = new Map();
   #first = new Map(); // where a player was when seen first
-  #isFresh = true; // nobody was seen yet
+  #isFresh = true; // no player was shown yet
 
   constructor(definition) {
     this.#order = standingOrder(definition.ties);
@@ -48,7 +48,7 @@ class Standings {
     this.#see(entries, this.#isFresh);
   }
 
-  // Returns whether somebody left the first places: they may now stand below.
+  // Returns whether a player left the first places, and may now stand below.
   change({ set: changed, gone, total, position }) {
     if (!this.answer) return false;
     for (const player of gone) this.#top.delete(player);
@@ -59,7 +59,7 @@ class Standings {
     return gone.length > 0 || changed.length > 0;
   }
 
-  // The places right below the first ones, anew; those further down stay as they were.
+  // Replaces the places right below the first ones; those further down stay unchanged.
   renewBelow(entries, next) {
     const last = entries.at(-1)?.rank ?? Infinity;
     const others = [...this.#below.values()].filter((entry) => entry.rank > last);

@@ -39,7 +39,7 @@ const page = {
   },
   where: () => ({ window: where.window, scope: where.scope }),
   label: () => where.label,
-  // Whether the player's topic tells what happens here.
+  // Whether the player's topic covers this instance.
   isUsual: () => {
     const isFirst = !where.window || where.window === windowNames(page.definition)[0];
     return isFirst && !where.scope && table.status.state === "live";
@@ -87,7 +87,7 @@ const begin = (definition) => {
   spread = new Spread(page);
 };
 
-// A board that is not there, or may not be read, is said in the page, with the way out.
+// Shows that the board does not exist or may not be read, with a link back.
 const miss = ({ problem }) => {
   const [title, text] =
     problem.status === 401 || problem.status === 403

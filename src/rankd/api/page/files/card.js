@@ -34,7 +34,7 @@ export class Card {
     this.#refresh();
   }
 
-  // Who is shown may be shown by others meanwhile: what they learn is taken here too.
+  // Other parts of the page may read the same player: their answers are shown here too.
   update(entries) {
     const entry = this.#dialog.open && entries.find((one) => one.player === this.#entry.player);
     if (entry) this.#show({ ...this.#entry, ...entry });
@@ -106,9 +106,9 @@ export class Card {
     facts.replaceChildren(...rows);
     const points = this.#page.courses.of(entry.player);
     course.replaceChildren(make("p", {}, "Rank since this page was opened"), sparkline(points));
-    const told = Object.entries(entry.metadata ?? {}).slice(0, METADATA_MAX);
+    const metadata = Object.entries(entry.metadata ?? {}).slice(0, METADATA_MAX);
     const reached = entry.reached_at ? [fact("Reached", momentText(entry.reached_at))] : [];
     const shown = (value) => make("bdi", {}, typeof value === "string" ? value : JSON.stringify(value));
-    more.replaceChildren(...reached, ...told.map(([name, value]) => fact(name, shown(value))));
+    more.replaceChildren(...reached, ...metadata.map(([name, value]) => fact(name, shown(value))));
   }
 }

@@ -1,4 +1,4 @@
-// What this browser remembers: the theme, and who its user is. Where nothing may be kept, it holds for this page.
+// Settings stored in this browser: the theme, and the user's player id. Without storage they last as long as the page.
 
 const held = new Map();
 export const remembered = (name) => {
@@ -23,7 +23,7 @@ const nameOfMe = (definition) => (definition.team ? `rankd-team:${definition.id}
 export const me = (definition) => remembered(nameOfMe(definition)) || null;
 export const setMe = (definition, player) => remember(nameOfMe(definition), player);
 
-// The button for dark and light; `apply` is told which one was chosen, null for the system's.
+// The button for dark and light; `apply` gets the chosen theme, null for the system's.
 export const setUpTheme = (apply = () => {}) => {
   const button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");

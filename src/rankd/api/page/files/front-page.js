@@ -18,15 +18,15 @@ const origins = avatarOrigins().split(" ").filter(Boolean);
 const source = new Source(location.origin);
 const list = by("boards");
 let feed = null;
-let streamed = []; // tiles that the feed tells about
+let streamed = []; // tiles that the feed updates
 let tiles = [];
 let known = ""; // what the list shows
 let sought = ""; // how the ids or titles of the boards shown begin
 let room = PAGE_BOARDS; // for boards
-let asking = null; // for boards: whoever asks anew breaks it off
+let asking = null; // the AbortController of the current request for boards; a new one aborts it
 const connection = new Connection(() => feed?.retry());
 
-// Where nobody stands anywhere, how to change that; gone with the first score.
+// On empty boards: how to submit a score; hidden after the first one.
 const invite = (tiles) => {
   const isEmpty = !sought && tiles.length > 0 && tiles.every((tile) => tile.total !== null && Number(tile.total) === 0);
   if (isEmpty === !by("first").hidden) return;
@@ -56,7 +56,7 @@ const readAll = async (those) => {
   await Promise.all(some);
 };
 
-// Boards that no stream tells about are read while they can be seen.
+// Boards without a stream are polled while they are visible.
 const inView = new Set();
 const tileOf = new WeakMap();
 const refresh = (those) => readAll(those.filter((tile) => !tile.isLive)).catch(() => {});
@@ -174,7 +174,7 @@ const begin = async () => {
   }
 };
 
-// Boards come and go: now and then, and when the stream says that one is gone, they are asked for again.
+// The list of boards is read again from time to time, and when the stream reports a deleted board.
 const look = async () => {
   const { signal } = asking;
   try {

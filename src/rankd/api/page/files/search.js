@@ -56,7 +56,7 @@ export class Search {
     }
   }
 
-  // Whoever has no profile is found by the whole id.
+  // A player without a profile is found by the whole id.
   async #people(text) {
     const { board, source, definition, where } = this.#page;
     const query = { search: text, limit: FOUND_MAX };

@@ -13,7 +13,7 @@ export class Spread {
   #asked = 0;
   #found = null;
 
-  // `page` has board, source, definition, where and own(), the entry of whoever this is.
+  // `page` has board, source, definition, where and own(), the user's own entry.
   constructor(page) {
     this.#page = page;
     this.refresh();

@@ -5,7 +5,7 @@ import {
 
 const SCORE_LENGTH_USUAL = 12; // characters; longer ones leave little room for a name on a phone
 
-// What a tile shows of a definition: where that is the same, the tile can stay.
+// The part of a definition that a tile shows: while it is the same, the tile stays.
 export const keyOf = ({ id, title, description }) => JSON.stringify([id, title, description]);
 
 // A board on the front page: its title, who leads it, how many stand there.
@@ -18,7 +18,7 @@ export class Tile {
     this.isScoped = !definition.global; // there is no board of everybody to show
     this.entries = new Map();
     this.total = null; // not known yet
-    this.isLive = false; // a stream tells about it
+    this.isLive = false; // updated by a stream
     this.tell = () => {};
     this.leader = make("p", { class: "leader" });
     this.count = make("span", { class: "count" });

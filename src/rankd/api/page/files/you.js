@@ -5,7 +5,7 @@ import { toast } from "/assets/toasts.js";
 
 const REFRESH_MS = 5_000;
 const SOON_MS = 150;
-const NEIGHBOURS = 10; // known, so that passing them can be told
+const NEIGHBOURS = 10; // watched, to report who was passed
 const SHOWN = 2; // on each side
 
 // JSON cannot write an integer beyond 53 bits as a number of JavaScript: differences are made of both kinds.
@@ -25,7 +25,7 @@ export class You {
     this.refresh();
   }
 
-  // Another window, another scope, somebody else.
+  // For another window, scope or player.
   restart() {
     this.#around = null;
     this.refresh();
@@ -64,7 +64,7 @@ export class You {
     return { around, standing };
   }
 
-  // The live topic tells who was passed; where there is none, it follows from who was around before.
+  // The live topic reports who was passed; without one, the neighbours before and after are compared.
   #take({ around, standing }) {
     const before = this.#around;
     this.#around = around;

@@ -1,0 +1,1 @@
+"""Authentication, access and rate limits."""

@@ -1,0 +1,1 @@
+"""Live connections: server-sent events, WebSocket, and waiting for a position."""

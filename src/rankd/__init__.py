@@ -51,7 +51,7 @@ _CLIENTS = ("AsyncClient", "Client")
 
 
 def __getattr__(name: str) -> object:
-    """Load the clients, and the HTTP library behind them, only for those who use them."""
+    """Import the clients, and the HTTP library behind them, only when they are used."""
     if name in _CLIENTS:
         return getattr(import_module("rankd.client"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

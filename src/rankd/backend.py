@@ -1,7 +1,4 @@
-"""What the public object stands on: the parts of one process with everything in it, or of one of many.
-
-`Boards` knows these and nothing else: `Embedded` (embedded) and `SharedRunning` (scaled out) have them.
-"""
+"""The port that `Boards` works on: `Embedded` (one process), `Node` and `Thin` (one of many) implement it."""
 
 from __future__ import annotations
 
@@ -17,195 +14,173 @@ from rankd.intake.queue import Task
 from rankd.intake.results import Accepted, Changed, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
+from rankd.intake.sources import SourceIntake
 from rankd.ledger.port import PastEvent
 from rankd.projection.applier import Applier
-from rankd.projection.port import RankStore, Standing
+from rankd.projection.port import RankedStanding, RankStore
 from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
-from rankd.reads.looking import Looking
+from rankd.reads.rank_source import RankSource
 from rankd.registry.port import Registry
 from rankd.settings import Settings
 
 
 class Started(msgspec.Struct, frozen=True):
-    """What opening a folder found and did."""
+    """How opening a folder went."""
 
     position: int
     snapshot: int | None  # position of the snapshot that was loaded
-    snapshots_passed_over: int
+    snapshots_skipped: int
     replayed: int  # events
     seconds: float
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """How much there is."""
+    """Counts and sizes for metrics."""
 
     position: int  # of the last event
     snapshot: int | None  # the last event of the newest snapshot
     entries: int  # of all instances
     engine_bytes: int
     followed_at: int | None = None  # of a node: what was committed by then, in ms, is ranked
-    holds_lease: bool | None = None  # of a node: whether it does what is timed
+    holds_lease: bool | None = None  # of a node: whether it runs the timed work
+    lag_ms: float | None = None  # of the ranks behind a shared ledger
 
 
-class Writes(Protocol):
-    """The writing side as `Boards` uses it."""
+class BoardWrites(Protocol):
+    """The write side as `Boards` uses it."""
 
     @property
     def checks_early(self) -> bool:
-        """Whether scores are checked by the definitions known here before they are handed in; else when committed."""
-        ...
+        """Whether scores are checked against this process's definitions before they are queued; else at the commit."""
 
     @property
     def boards(self) -> Mapping[str, Board]:
-        """The boards as they are defined now."""
-        ...
+        """The current definitions."""
 
     def find_board(self, board_id: str) -> Board | None:
-        """Return a board as it is defined now; one that is not known is looked for in the ledger."""
-        ...
+        """Return the current definition of a board; one that is unknown here is looked up in the ledger."""
 
     @property
     def at(self) -> int:
         """The ledger's time."""
-        ...
 
     @property
     def position_token(self) -> str:
-        """How far the ledger is, as clients see it."""
-        ...
+        """The ledger's position, as clients see it."""
 
     def submit(self, task: ScoreTask) -> object:
-        """Count scores."""
-        ...
+        """Commit scores and return the result."""
 
-    def submit_all(self, tasks: list[Task]) -> None:
-        """Count the scores of many callers; each task has its result or its error then."""
-        ...
+    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
+        """Queue scores without waiting; see `GroupCommit.hand_in`."""
 
     def is_due(self, now: int) -> bool:
         """Tell whether a roll-over is due."""
-        ...
 
     def roll_over(self) -> None:
-        """Append what the clock has made due."""
-        ...
+        """Append the roll-overs that are due."""
 
     def check_open(self) -> None:
-        """Refuse what comes after the end."""
-        ...
+        """Raise Closed after `close`."""
 
     def check_ready(self) -> None:
-        """Refuse where no score would be taken whatever it is: LedgerNewer where the ledger is beyond this version."""
-        ...
+        """Raise where requests should go elsewhere: Closed, Behind before it has caught up, or LedgerNewer."""
 
 
 class Read:
-    """A read that is to be made with others: what it returned, or raised, or that it is to be made in a thread."""
+    """A read to be batched with others: its result, its error, or that it needs a thread."""
 
     __slots__ = ("done", "error", "is_wanted", "needs_thread", "result", "work")
 
     def __init__(self, work: Callable[[], Any], done: Callable[[Read], None]) -> None:
-        """`done` is for whoever put it in."""
+        """`done` is for the caller that queued it."""
         self.work = work
         self.done = done
         self.result: Any = None
         self.error: Exception | None = None
         self.needs_thread = False
-        self.is_wanted = True  # until everybody who asked for it went away
+        self.is_wanted = True  # False once all callers have left
 
 
-class ReadsTogether(Protocol):
-    """Where reads are made that arrive together."""
+class BatchedReads(Protocol):
+    """Batches reads that arrive together."""
 
     def put(self, reads: list[Read]) -> None:
-        """Make reads; from any thread. One that nobody wants any more when its turn comes is told of, and not made."""
-        ...
+        """Queue reads; from any thread. A read that is no longer wanted at its turn is reported done, and not made."""
 
     def close(self) -> None:
-        """Make what was put in, and end; blocks."""
-        ...
+        """Finish the queued reads, and end; blocks."""
 
 
 class Before(NamedTuple):
-    """Where a player stood before a score; None for nowhere."""
+    """A player's standing before a score; None for none."""
 
-    standing: Standing | None
+    standing: RankedStanding | None
 
 
-class LedgerSeen(NamedTuple):
-    """How far the ledger was at a moment, or a little later."""
+class LedgerFreshness(NamedTuple):
+    """The ledger's positions at a moment, or a little later."""
 
     at_s: float  # by the monotonic clock
     sequences: Mapping[int, int]  # by partition
 
 
-# The position of a board that is ranked at all: one defined a moment ago may not be yet.
+# The position of any ranked board: one defined a moment ago may not be ranked yet.
 RANKED: Mapping[int, int] = MappingProxyType({0: 0})
-NEW_WAIT_MS = 500  # how long a score may wait for such a board, where its rank is wanted
+NEW_WAIT_MS = 500  # how long a score that wants its rank waits for such a board
 
 
 class Remote(Protocol):
-    """What an API process needs where ranking is another process's work; from any thread."""
+    """The services of an API process whose ranks are made by a projector; from any thread."""
 
     @property
-    def ledger_seen(self) -> LedgerSeen:
-        """How far the ledger was when it was looked at last, which is a few times a second."""
-        ...
+    def ledger_seen(self) -> LedgerFreshness:
+        """The ledger's positions as polled last, a few times a second."""
 
     def standing_before(self, task: ScoreTask) -> Before | None:
-        """Return where its player stands before it is committed; None where that cannot be told.
+        """Return the player's standing before the commit; None where it cannot be read.
 
-        RanksUnavailable where Redis has nothing of the board, which may be new: it may be worth a moment's waiting.
+        Raises RanksUnavailable where Redis has nothing of the board, which may be new: a short wait may help.
         """
-        ...
 
     def ranked(self, task: ScoreTask, accepted: Accepted, before: Before | None) -> Submitted | None:
-        """Answer a score that is durable and was ranked a moment ago; None where that cannot be told. Never fails."""
-        ...
+        """Answer a durable score that was ranked a moment ago; None where the rank cannot be read. Never raises."""
 
     def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
-        """Return how far boards are ranked, by partition, of those that can be asked; one round trip."""
-        ...
+        """Return each board's ranked positions, by partition, in one round trip; unreachable ones are left out."""
 
-    def lane(self, tell: Callable[[list[Read]], None]) -> ReadsTogether:
-        """Begin to make reads together; `tell` hears of those that are made, in another thread."""
-        ...
+    def read_batcher(self, on_done: Callable[[list[Read]], None]) -> BatchedReads:
+        """Start a batcher; it calls `on_done` with the finished reads, in another thread."""
 
     def share_rates(self, spent: list[tuple[str, str, float]]) -> Sequence[int]:
-        """Add what callers spent of their limits here, in ms, to what they spent anywhere; return what each owes.
+        """Add what callers spent of their limits here, in ms, to the shared totals; return what each caller owes.
 
-        Nothing is returned when nobody can be asked: then each process holds its own limits.
+        Returns nothing when Redis is unavailable: then each process applies its own limits.
         """
-        ...
 
 
-class MakesChanges(Protocol):
-    """Everything that is no score, as `Boards` asks for it."""
+class BoardChanges(Protocol):
+    """The changes other than scores, as `Boards` uses them."""
 
-    def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
-        """Change the registry."""
-        ...
+    def register(self, work: Callable[[], object], request: object, sender: Sender) -> None:
+        """Run a change of the registry, once for each key."""
 
     def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
         """Define a board or change it."""
-        ...
 
     def delete(self, board_id: str, sender: Sender) -> Changed:
         """Delete a board."""
-        ...
 
     def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
-        """Take a player out."""
-        ...
+        """Remove a player."""
 
     def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
         """Empty current instances."""
-        ...
 
 
 class Backend(Protocol):
-    """What `Boards` stands on: in one process, or one of many."""
+    """What `Boards` works on."""
 
     clock: Clock
     settings: Settings
@@ -215,62 +190,60 @@ class Backend(Protocol):
 
     @property
     def rank_store(self) -> RankStore:
-        """What is ranked in this process."""
-        ...
+        """The ranks of this process."""
 
     @property
     def registry(self) -> Registry:
-        """Who the players are."""
-        ...
+        """Profiles and friends."""
 
     @property
-    def writer(self) -> Writes:
-        """Where scores go in."""
-        ...
+    def writer(self) -> BoardWrites:
+        """Takes scores."""
 
     @property
-    def changes(self) -> MakesChanges:
-        """Where other changes go in."""
-        ...
+    def changes(self) -> BoardChanges:
+        """Takes other changes."""
 
     @property
-    def looking(self) -> Looking:
-        """Where ranks come out."""
-        ...
+    def sources(self) -> SourceIntake:
+        """Takes what is read from topics of other systems."""
+
+    @property
+    def rank_source(self) -> RankSource:
+        """Opens reads."""
 
     @property
     def remote(self) -> Remote | None:
-        """What waits for ranks, where another process makes them."""
-        ...
+        """The services of a process whose ranks another process makes; None where this process ranks."""
+
+    @property
+    def lag_ms(self) -> float | None:
+        """How far the ranks are behind the ledger; None where they cannot lag, or while the lag is unknown."""
+
+    @property
+    def holds_writes(self) -> bool:
+        """Whether writes are to be refused for a moment, so that a rebuild of the ranks can end."""
 
     def watch_commits(self, committed: Callable[[], None]) -> None:
-        """Have a function called after each commit, in the thread that made it."""
-        ...
+        """Call a function after each commit, in the thread that made it."""
 
     def figures(self) -> Figures:
-        """Return how much there is."""
-        ...
+        """Return counts and sizes."""
 
     def entries_by_board(self, boards_max: int) -> dict[str, int]:
         """Return how many entries the instances of each board have."""
-        ...
 
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events."""
-        ...
 
     def snapshot(self) -> None:
-        """Save what is ranked."""
-        ...
+        """Save the ranks to disk."""
 
     def settle(self) -> None:
-        """Do all that is due, now."""
-        ...
+        """Do the due roll-overs and upkeep now."""
 
     def verify(self, progress: Callable[[int], None] = ..., /) -> Report:
-        """Compare what is ranked with the ledger."""
-        ...
+        """Compare the ranks with the ledger."""
 
     def close(self) -> None:
-        """Let everything go."""
-        ...
+        """Close everything."""

@@ -1,4 +1,4 @@
-"""Threads beside those that answer: who may wait, and who may take their time."""
+"""Helpers for background threads, and for code that must not block an event loop."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 import threading
 from contextlib import suppress
 
-# A tenth of a processor's time where others want all of it: a reader who wakes up has a processor at once in place of
-# up to a tick later, and a commit that waits for what such a thread has locked still waits for a moment only.
+# About a tenth of a processor while other threads compete for it: a reader that wakes up preempts such a thread at
+# once, and a commit that waits for a lock of such a thread waits for a moment only.
 NICENESS = 10
 
 
 class ThreadNeeded(Exception):
-    """What was asked for waits for another process, and an event loop asked: ask again, in a thread."""
+    """The call waits for another process, and was made on an event loop: repeat it in a thread."""
 
 
 def require_thread() -> None:
-    """Refuse to go on where an event loop would wait."""
+    """Raise ThreadNeeded on an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -26,8 +26,8 @@ def require_thread() -> None:
     raise ThreadNeeded
 
 
-def be_nice() -> None:
-    """Let this thread run behind all others of the machine, where threads have a priority of their own."""
+def lower_priority() -> None:
+    """Let this thread run behind all others of the machine, where the system gives threads a priority."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,4 +1,4 @@
-"""The leaderboard as a library: everything a game asks of it, on one object.
+"""The leaderboard as a library: `Boards` has every operation.
 
 with rankd.open("data/") as boards:
     boards.define("arcade", windows=["all_time", "weekly"])
@@ -23,7 +23,7 @@ from rankd.domain.text import check_text, check_url
 from rankd.errors import InvalidValue
 from rankd.intake import prepare
 from rankd.intake import scores as column
-from rankd.intake.prepare import Sent
+from rankd.intake.prepare import SentScore
 from rankd.intake.queue import Task
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.intake.scores import ScoreTask, check_open
@@ -32,7 +32,7 @@ from rankd.ledger.port import PastEvent
 from rankd.projection.port import SEQUENCE_MAX, RankStore
 from rankd.projection.verify import Report
 from rankd.reads import answers
-from rankd.reads.meaning import Where
+from rankd.reads.instance_ref import ReadOptions
 from rankd.reads.reads import Reads
 from rankd.registry.port import Profile
 
@@ -47,64 +47,73 @@ COUNTRY_BYTES_MAX = 64
 class Boards(Reads):
     """Every board of a data folder. All methods may be called from any thread."""
 
-    def __init__(self, running: Backend) -> None:
-        """Use `rankd.open`, which opens the folder and catches up."""
+    def __init__(self, backend: Backend) -> None:
+        """Use `rankd.open`, which opens the folder and replays the ledger."""
         super().__init__(
-            running.applier,
-            running.writer.find_board,
-            running.clock,
-            running.joined,
-            running.settings,
-            looking=running.looking,
-            is_due=running.writer.is_due,
-            roll_over=running.writer.roll_over,
-            ledger_time=lambda: running.writer.at,
+            backend.applier,
+            backend.writer.find_board,
+            backend.clock,
+            backend.joined,
+            backend.settings,
+            rank_source=backend.rank_source,
+            is_due=backend.writer.is_due,
+            roll_over=backend.writer.roll_over,
+            ledger_time=lambda: backend.writer.at,
         )
-        self._running = running
-        self._writer = running.writer
-        self._changes = running.changes
-        self._registry = running.registry
-        self.remote = running.remote  # what waits for ranks, where another process makes them
+        self._backend = backend
+        self._writer = backend.writer
+        self._changes = backend.changes
+        self._registry = backend.registry
+        self.remote = backend.remote
+        self.sources = backend.sources  # for consumers of topics
 
     def __enter__(self) -> Self:
-        """Use the boards in a block, at the end of which they are closed."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the boards."""
         self.close()
 
     @property
     def position(self) -> str:
-        """How far the ledger is."""
+        """The ledger's position."""
         return self._writer.position_token
 
     @property
     def started(self) -> Started:
-        """What opening the folder found and did."""
-        return self._running.started
+        """How opening the folder went."""
+        return self._backend.started
+
+    @property
+    def lag_ms(self) -> float | None:
+        """How far the ranks are behind the ledger, where other processes append to it; else None."""
+        return self._backend.lag_ms
+
+    @property
+    def holds_writes(self) -> bool:
+        """Whether a server refuses writes for a moment, so that a rebuild of the ranks can end."""
+        return self._backend.holds_writes
 
     def close(self) -> None:
-        """Finish what is under way, take a snapshot and close the folder."""
-        self._running.close()
+        """Finish pending work, take a snapshot and close the folder."""
+        self._backend.close()
 
     def signing(self, board: str) -> str | None:
         """Return the name of the key that submissions to a board must be signed with; None for none."""
-        found = self._writer.find_board(board)
-        return None if found is None else found.signing
+        definition = self._writer.find_board(board)
+        return None if definition is None else definition.signing
 
     def watch_commits(self, committed: Callable[[], None]) -> None:
-        """Have a function called after each commit, in the thread that made it; only where ranks are made here."""
-        self._running.watch_commits(committed)
+        """Call a function after each commit, in the thread that made it; only where this process ranks."""
+        self._backend.watch_commits(committed)
 
     def check_open(self) -> None:
-        """Refuse to go on once the boards are closed."""
+        """Raise Closed once the boards are closed."""
         self._writer.check_open()
 
     def check_ready(self) -> None:
-        """Refuse where no score would be taken: once they are closed, and where the ledger is beyond this version."""
+        """Raise where requests should go elsewhere: closed, not caught up yet, or a newer version wrote the ledger."""
         self._writer.check_ready()
 
     # Definitions
@@ -144,7 +153,7 @@ class Boards(Reads):
         sender: str | Sender = LOCAL,
         imported: bool = False,
     ) -> Submitted:
-        """Count one score; it is on disk and ranked when this returns."""
+        """Submit one score; it is durable and ranked when this returns."""
         sent = _Sent(board, player, score, tiebreak, at, attributes, metadata)
         result = self._writer.submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
         if not isinstance(result, Submitted):
@@ -166,26 +175,26 @@ class Boards(Reads):
         sender: str | Sender = LOCAL,
         imported: bool = False,
     ) -> Batched:
-        """Count many scores, all or none: rows of (player, score) or of mappings, or columns of one length."""
-        who = sender_of(sender, key, imported=imported)
+        """Submit many scores, all or none: rows of (player, score) or of mappings, or columns of one length."""
+        source = sender_of(sender, key, imported=imported)
         name = check_board_id(board)
-        found = self._board_now(who)(name)
+        definition = self._board_finder(source)(name)
         if rows is not None:
             columns = (players, scores, tiebreaks, at, attributes, metadata)
-            if any(given is not None for given in columns):
-                raise InvalidValue("rows", "must be left out where columns are given, and columns where rows are")
-            return self._submit_columns(prepare.rows(name, rows, who, found))
+            if any(values is not None for values in columns):
+                raise InvalidValue("rows", "must be left out beside columns; send either rows or columns")
+            return self._submit_columns(prepare.rows(name, rows, source, definition))
         ids = column.check_players(players)
         task = ScoreTask(
             name,
             ids,
-            column.check_scores(scores, found),
-            board=found,
+            column.check_scores(scores, definition),
+            board=definition,
             tiebreaks=None if tiebreaks is None else column.check_tiebreaks(tiebreaks),
             at=None if at is None else column.check_instants(at, len(ids)),
             attributes=None if attributes is None else column.check_attribute_column(attributes, len(ids)),
             metadata=None if metadata is None else column.check_metadata_column(metadata),
-            sender=who,
+            sender=source,
         )
         return self._submit_columns(task)
 
@@ -197,13 +206,13 @@ class Boards(Reads):
         sender: str | Sender = LOCAL,
         imported: bool = False,
     ) -> Batched:
-        """Count scores of any boards, all or none, in their order: mappings with `board`, `player`, `score` …"""
+        """Submit scores of any boards, all or none, in order: mappings with `board`, `player`, `score` …"""
         sent = [_sent_of(event, index) for index, event in enumerate(events)]
         return self._submit_columns(self.prepare_events(sent, sender_of(sender, key, imported=imported)))
 
     def _submit_columns(self, task: ScoreTask) -> Batched:
         for part in task.parts:
-            part.check_lengths(self._running.settings.request_events_max)
+            part.check_lengths(self._backend.settings.request_events_max)
         if not task.events:
             return Batched(self.position, 0)
         result = self._writer.submit(task)
@@ -211,34 +220,49 @@ class Boards(Reads):
             raise AssertionError("many scores are answered with Batched")
         return result
 
-    # For whoever answers requests of others: checked here, committed together by one thread
+    # For servers: requests are checked here and committed together
 
-    def prepare_score(self, sent: Sent, sender: Sender) -> ScoreTask:
-        """Return one score as a task for `commit`; what is wrong with it is said here."""
-        return prepare.one_score(sent, sender, self._board_now(sender))
+    def prepare_score(self, sent: SentScore, sender: Sender) -> ScoreTask:
+        """Return one score as a task for `hand_in`; raises what is wrong with it."""
+        if type(sent.score) is float:
+            self.check_decimals(sent.board, sent.score, "score")
+        return prepare.one_score(sent, sender, self._board_finder(sender))
 
-    def prepare_events(self, sent: Iterable[Sent], sender: Sender) -> ScoreTask:
-        """Return scores of any boards as a task for `commit`; what is wrong with them is said here."""
-        return prepare.events(sent, sender, self._board_now(sender))
+    def prepare_events(self, sent: Iterable[SentScore], sender: Sender) -> ScoreTask:
+        """Return scores of any boards as a task for `hand_in`; raises what is wrong with them."""
+        return prepare.events(sent, sender, self._board_finder(sender))
 
-    def commit(self, tasks: Sequence[Task]) -> None:
-        """Commit tasks; each has its result or its error then, and nothing is raised for it."""
-        self._writer.submit_all([*tasks])
+    def check_decimals(self, board: object, score: float, field: str) -> None:
+        """Refuse a score with a fraction by the integer to send, if the board is known in this process."""
+        definition = self._writer.boards.get(board) if isinstance(board, str) else None
+        if definition is not None:
+            definition.check_score(score, field)
 
-    def _board_now(self, sender: Sender) -> Callable[[object], Board | None]:
-        """Return how to find an open board; with a key, that waits until it is known not to be a repeat.
+    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
+        """Queue tasks without waiting.
 
-        Where other nodes define boards too, it waits until what they have defined is followed.
+        `tell` is called in another thread with the finished tasks of a commit and its duration in seconds.
         """
-        return self._open_board if sender.key is None and self._writer.checks_early else _later
+        self._writer.hand_in(tasks, tell)
+
+    def _board_finder(self, sender: Sender) -> Callable[[object], Board | None]:
+        """Return how to find an open board; None defers the check to the commit.
+
+        That is the case with a key, until the request is known not to be a repeat, and where other nodes define boards
+        too, until this one has followed their definitions.
+        """
+        return self._open_board if sender.key is None and self._writer.checks_early else prepare.defer_check
 
     def _open_board(self, board: object) -> Board:
-        found = self.board(board)
-        check_open(found)
-        return found
+        definition = self._writer.boards.get(board) if isinstance(board, str) else None
+        if definition is None:
+            definition = self.board(board)
+        if not definition.open:
+            check_open(definition)
+        return definition
 
     def remove(self, board: str, player: str, *, key: str | None = None, sender: str | Sender = LOCAL) -> Changed:
-        """Take a player out of every instance of a board; a later score starts anew."""
+        """Remove a player from every instance of a board; a later score starts anew."""
         return self._changes.remove(check_board_id(board), check_player(player), sender_of(sender, key))
 
     def reset(
@@ -252,7 +276,7 @@ class Boards(Reads):
     # Players
 
     def player(self, player: str) -> Profile | None:
-        """Return a player's profile; None for somebody without one."""
+        """Return a player's profile; None for a player without one."""
         self._writer.check_open()
         return self._registry.profile(check_player(player))
 
@@ -268,8 +292,8 @@ class Boards(Reads):
         key: str | None = None,
         sender: str | Sender = LOCAL,
     ) -> Profile:
-        """Store a player's profile in place of the one there was; `only_given` leaves the rest of it as it is."""
-        given = Profile(
+        """Replace a player's profile; with `only_given`, only the fields that are given."""
+        profile = Profile(
             check_player(player),
             None if name is None else check_text("name", name, NAME_BYTES_MAX),
             None if avatar_url is None else check_url("avatar_url", avatar_url, URL_BYTES_MAX),
@@ -278,20 +302,20 @@ class Boards(Reads):
         )
 
         def store() -> None:
-            self._registry.set_profile(given, only_given=only_given)
+            self._registry.set_profile(profile, only_given=only_given)
 
-        self._changes.register(store, [given, only_given], sender_of(sender, key))
-        return self._registry.profile(given.player) or given
+        self._changes.register(store, [profile, only_given], sender_of(sender, key))
+        return self._registry.profile(profile.player) or profile
 
     def history(
         self, player: str, limit: int = 100, *, before: int | None = None, board: str | None = None
     ) -> Sequence[PastEvent]:
-        """Return a player's own events, the newest first; `before` is the sequence to go on from."""
-        who = check_player(player)
-        most = read_integer("limit", limit, 1, HISTORY_LIMIT_MAX)
+        """Return a player's own events, the newest first; `before` is the sequence of the last one received."""
+        check_player(player)
+        count = read_integer("limit", limit, 1, HISTORY_LIMIT_MAX)
         self._writer.check_open()
         upto = None if before is None else read_integer("before", before, 1, SEQUENCE_MAX)
-        return self._running.history(who, most, upto, None if board is None else self.board(board).id)
+        return self._backend.history(player, count, upto, None if board is None else self.board(board).id)
 
     def stored_friends(self, player: str) -> Sequence[str]:
         """Return the friends stored for a player."""
@@ -299,35 +323,35 @@ class Boards(Reads):
         return self._registry.friends(check_player(player))
 
     def mutual_friends(self, player: str) -> Sequence[str]:
-        """Return those of the friends stored for a player who have stored the player too."""
+        """Return the stored friends of a player who have stored the player too."""
         self._writer.check_open()
         return self._registry.mutual_friends(check_player(player))
 
     def set_friends(
         self, player: str, friends: Sequence[str], *, key: str | None = None, sender: str | Sender = LOCAL
     ) -> Sequence[str]:
-        """Store a player's friends in place of those there were; return them, each once."""
-        who = check_player(player)
+        """Replace a player's stored friends; return them, each once."""
+        check_player(player)
         if isinstance(friends, str) or not isinstance(friends, Sequence) or len(friends) > FRIENDS_MAX:
             raise InvalidValue("friends", f"must be a list of at most {FRIENDS_MAX} ids")
         listed = dict.fromkeys(check_player(friend, f"friends[{index}]") for index, friend in enumerate(friends))
-        who_sends = sender_of(sender, key)
-        self._changes.register(lambda: self._registry.set_friends(who, tuple(listed)), [who, *listed], who_sends)
+        source = sender_of(sender, key)
+        self._changes.register(lambda: self._registry.set_friends(player, tuple(listed)), [player, *listed], source)
         return tuple(listed)
 
     def friends_of(
         self,
         board: str,
         player: str,
-        **where: Unpack[Where],
+        **where: Unpack[ReadOptions],
     ) -> answers.Friends:
         """Return a player among their stored friends."""
         group = [check_player(player), *self.stored_friends(player)]
-        return self._group(self.meant(board, **where), group)
+        return self._group(self.resolve(board, **where), group)
 
-    def mutual_friends_of(self, board: str, player: str, **where: Unpack[Where]) -> answers.Friends:
+    def mutual_friends_of(self, board: str, player: str, **where: Unpack[ReadOptions]) -> answers.Friends:
         """Return a player among their mutual friends."""
-        return self._group(self.meant(board, **where), [player, *self.mutual_friends(player)])
+        return self._group(self.resolve(board, **where), [player, *self.mutual_friends(player)])
 
     def search(self, start: str, limit: int = 20) -> Sequence[Profile]:
         """Return players whose id or name begins with a text."""
@@ -338,33 +362,33 @@ class Boards(Reads):
     # Upkeep
 
     def figures(self) -> Figures:
-        """Return how much there is: events, entries, bytes."""
-        return self._running.figures()
+        """Return counts and sizes: events, entries, bytes."""
+        return self._backend.figures()
 
     def entries_by_board(self, boards_max: int = 1_000) -> dict[str, int]:
-        """Return how many entries the instances of each board have, of at most so many boards."""
-        return self._running.entries_by_board(boards_max)
+        """Return how many entries the instances of each board have, for at most `boards_max` boards."""
+        return self._backend.entries_by_board(boards_max)
 
     def snapshot(self) -> None:
         """Take a snapshot now; it is on disk when this returns."""
-        self._running.snapshot()
+        self._backend.snapshot()
 
     def settle(self) -> None:
-        """Do what the clock has made due, archives and retention included, before this returns: for tests."""
-        self._running.settle()
+        """Do the due roll-overs, archives and retention before this returns: for tests."""
+        self._backend.settle()
 
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
-        """Work every instance out again from the ledger by the reference rules; raise on the first difference."""
-        return self._running.verify(progress)
+        """Recompute every instance from the ledger by the reference rules; raise on the first difference."""
+        return self._backend.verify(progress)
 
     @property
     def rank_store(self) -> RankStore:
-        """What is ranked in this process: for tools that look inside."""
-        return self._running.rank_store
+        """The ranks of this process: for tools that inspect them."""
+        return self._backend.rank_store
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """One score as it was given."""
+    """One score, unchecked."""
 
     board: object = None
     player: object = None
@@ -384,7 +408,3 @@ def _sent_of(event: object, index: int) -> _Sent:
             f"events[{index}].{unknown[0]!s:.40}", f"is unknown; an event has {', '.join(_Sent.__struct_fields__)}"
         )
     return _Sent(**event)
-
-
-def _later(_board: object) -> None:
-    return None

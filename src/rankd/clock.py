@@ -1,4 +1,4 @@
-"""What time it is: the system's clock, or one that is set by hand."""
+"""The system's clock, and one that is set by hand."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from rankd.domain.instant import check_at
 
 
 class Clock(Protocol):
-    """Tells the time in ms since 1970; it may jump, since the ledger's own time never goes back."""
+    """Returns the time in ms since 1970; it may jump, since the ledger's own time never goes back."""
 
     def now(self) -> int:
         """Return the time in ms since 1970."""
-        ...
 
 
 class SystemClock:
@@ -26,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is set: seasons pass in a test as fast as the test likes.
+    """A clock that stands still until it is set, for tests.
 
     >>> clock = ManualClock(1_777_900_000_000)
     >>> clock.advance(86_400_000)
@@ -34,7 +33,7 @@ class ManualClock:
     """
 
     def __init__(self, ms: int = 0) -> None:
-        """Start at an instant in ms since 1970."""
+        """Start at `ms` since 1970."""
         self._now = check_at(ms, "ms")
         self._lock = threading.Lock()
 
@@ -43,13 +42,13 @@ class ManualClock:
         return self._now
 
     def set(self, ms: int) -> int:
-        """Set the clock, forth or back, and return the time."""
+        """Set the clock, forward or back, and return the time."""
         with self._lock:
             self._now = check_at(ms, "ms")
         return self._now
 
     def advance(self, ms: int) -> int:
-        """Move the clock on by some ms and return the time."""
+        """Move the clock forward and return the time."""
         with self._lock:
             self._now = check_at(self._now + ms, "ms")
         return self._now

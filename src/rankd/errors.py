@@ -3,37 +3,39 @@
     RankdError
     ├── Refused                  the caller can repair it
     │   ├── InvalidValue         a value is of the wrong type or out of its limits     invalid_value
-    │   ├── MalformedBatch       a batch names something that is not there             malformed_batch
+    │   ├── MalformedBatch       a batch refers to something that does not exist        malformed_batch
     │   ├── MalformedRequest     the body is not what it says it is                     malformed_request
-    │   ├── Conflict             it contradicts what is there already
+    │   ├── Conflict             it contradicts the present state
     │   │   ├── DefinitionConflict  a board exists and this change needs a new board    definition_conflict
     │   │   ├── BoardClosed      the board takes no scores at present                   board_closed
     │   │   ├── BoardInUse       another board feeds this one                           board_in_use
     │   │   └── KeyReused        the key was used with another request                  key_reused
     │   ├── TooLarge             the request is larger than a limit                     too_large
-    │   ├── MediaUnsupported     the body is of a kind that is not read here            media_unsupported
-    │   ├── Unauthenticated      no credential, or none that holds                      unauthenticated
+    │   ├── MediaUnsupported     this call does not read bodies of that type            media_unsupported
+    │   ├── Unauthenticated      no credential, or an invalid one                       unauthenticated
     │   ├── Forbidden            the credential does not allow it                       forbidden
-    │   ├── RankingUnavailable   places are not counted that way there                  ranking_unavailable
+    │   ├── RankingUnavailable   Redis cannot count ranks that way on this board        ranking_unavailable
     │   └── RateExceeded         too many requests                                      rate_exceeded
     ├── NotFound
     │   ├── RouteUnknown         no call has this path                                  route_unknown
     │   ├── MethodUnknown        the path takes other methods                           method_unknown
-    │   ├── PlayerAbsent         the player does not stand there                        player_absent
+    │   ├── PlayerAbsent         the player has no standing there                       player_absent
     │   ├── BoardUnknown         no board has this id                                   board_unknown
     │   ├── WindowUnknown        the board does not declare this window                 window_unknown
     │   ├── WindowGone           the window is past its retention                       window_gone
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
     ├── Unavailable              try again later
     │   ├── LedgerUnavailable    the disk is full or failing                            ledger_unavailable
-    │   ├── RanksUnavailable     Redis is away, or a shard is not there yet             ranks_unavailable
-    │   ├── Behind               the position asked for is not ranked yet               behind
-    │   ├── AddressTaken         somebody listens there, or nobody may                  address_taken
-    │   ├── Overloaded           a queue is full, or the server stops                   overloaded
+    │   ├── RanksUnavailable     Redis is unavailable, or has not got a shard yet       ranks_unavailable
+    │   ├── KafkaUnavailable     no broker answers                                      kafka_unavailable
+    │   ├── Behind               ranks lag: behind a position, or too far for a write   behind
+    │   ├── AddressTaken         the server cannot listen on its address                address_taken
+    │   ├── Overloaded           a queue is full, or the server is stopping             overloaded
     │   └── Closed               the boards were closed                                 closed
+    ├── KafkaUnusable            Kafka refuses us, or lacks a topic                     kafka_unusable
     ├── FolderLocked             another process uses the data folder                   folder_locked
     ├── LedgerUnreadable
-    │   ├── LedgerDamaged        what the ledger says does not add up                   ledger_damaged
+    │   ├── LedgerDamaged        a checksum or a count of the ledger is wrong           ledger_damaged
     │   └── LedgerNewer          written by a newer version                             ledger_newer
     ├── RanksUnusable
     │   ├── RanksUnfit           this Redis is too old, or may drop keys                ranks_unfit
@@ -41,14 +43,14 @@
     ├── VerificationFailed       ranks and ledger differ                                verification_failed
     ├── EngineBroken             memory ran out in the middle of a batch                engine_broken
     ├── SnapshotUnwritten
-    │   ├── SaveUnderWay         another save has begun and not ended                   save_under_way
+    │   ├── SaveUnderWay         another save is running                                save_under_way
     │   └── SaveInterrupted      too much changed meanwhile, or it was abandoned        save_interrupted
     └── SnapshotUnreadable
-        ├── SnapshotDamaged      a checksum does not hold                               snapshot_damaged
+        ├── SnapshotDamaged      a checksum is wrong                                    snapshot_damaged
         └── SnapshotNewer        written by a newer version                             snapshot_newer
 
-Each error has a stable `code` and a message that ends with what to do. Messages may repeat what was sent: they are cut
-when they are made.
+Each error has a stable `code` and a message that ends with the remedy. Messages may repeat what a client sent, so they
+are shortened when the error is made.
 """
 
 from __future__ import annotations
@@ -63,19 +65,19 @@ def _cut(message: str) -> str:
 
 
 class RankdError(Exception):
-    """The root: catching this catches everything rankd raises on purpose."""
+    """The root: catching it catches everything rankd raises on purpose."""
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, *said: object, told: str | None = None) -> None:
-        """`told` is what anybody may be told, where the message is only for whoever runs the servers."""
-        super().__init__(*(_cut(one) if isinstance(one, str) else one for one in said))
-        self._told = None if told is None else _cut(told)
+    def __init__(self, *args: object, public_message: str | None = None) -> None:
+        """`public_message` is for clients, where the message itself is only for operators."""
+        super().__init__(*(_cut(arg) if isinstance(arg, str) else arg for arg in args))
+        self._public_message = None if public_message is None else _cut(public_message)
 
     @property
-    def told(self) -> str:
-        """The message without names of hosts and what their drivers say."""
-        return str(self) if self._told is None else self._told
+    def public_message(self) -> str:
+        """The message without host names and drivers' errors."""
+        return str(self) if self._public_message is None else self._public_message
 
 
 class Refused(RankdError):
@@ -97,7 +99,7 @@ class InvalidValue(Refused, ValueError):
 
 
 class MalformedRequest(Refused):
-    """The body cannot be read as what its content type says."""
+    """The body is not of its content type."""
 
     code = "malformed_request"
 
@@ -109,49 +111,49 @@ class TooLarge(Refused):
 
 
 class MediaUnsupported(Refused):
-    """The body's content type is none that this call reads."""
+    """This call does not read the body's content type."""
 
     code = "media_unsupported"
 
 
 class Unauthenticated(Refused):
-    """The call wants a credential, and none was sent that holds."""
+    """The call needs a valid credential."""
 
     code = "unauthenticated"
 
 
 class Forbidden(Refused):
-    """Whoever the credential names may not do this."""
+    """The credential does not allow this."""
 
     code = "forbidden"
 
 
 class RankingUnavailable(Refused):
-    """Places are not counted this way on this board in Redis: ask for another ranking."""
+    """This board in Redis does not count ranks this way: ask for another ranking."""
 
     code = "ranking_unavailable"
 
 
 class RateExceeded(Refused):
-    """Too many requests by one credential, player or address; `retry_after_s` says when the next one is taken."""
+    """Too many requests by one credential, player or address; the next is accepted after `retry_after_s`."""
 
     code = "rate_exceeded"
 
     def __init__(self, problem: str, limit: int, retry_after_s: int) -> None:
-        """`limit` is how many requests are taken in the limit's period."""
+        """`limit` is how many requests the limit's period allows."""
         super().__init__(problem)
         self.limit = limit
         self.retry_after_s = retry_after_s
 
 
 class Conflict(Refused):
-    """The request contradicts what is there already."""
+    """The request contradicts the present state."""
 
     code = "conflict"
 
 
 class DefinitionConflict(Conflict):
-    """The board exists and `field` cannot change; the way out is a new board."""
+    """The board exists and `field` cannot change; define a new board instead."""
 
     code = "definition_conflict"
 
@@ -163,12 +165,12 @@ class DefinitionConflict(Conflict):
 
 
 class MalformedBatch(Refused, ValueError):
-    """A batch is inconsistent in itself; `row` is the first bad one, None when it is the batch as a whole."""
+    """A batch is inconsistent; `row` is the first bad one, None when it is the batch as a whole."""
 
     code = "malformed_batch"
 
     def __init__(self, row: int | None, problem: str) -> None:
-        """`problem` says what is wrong with the row and what would be right."""
+        """`problem` says what is wrong and what would be right."""
         self.row = row
         self.problem = _cut(problem)
         super().__init__(self.problem if row is None else f"row {row}: {self.problem}")
@@ -187,13 +189,13 @@ class BoardInUse(Conflict):
 
 
 class KeyReused(Conflict):
-    """An idempotency key names one request; this one differs from the first that came under it."""
+    """Another request used this idempotency key before."""
 
     code = "key_reused"
 
 
 class NotFound(RankdError, LookupError):
-    """What was asked for is not there."""
+    """The thing asked for does not exist."""
 
     code = "not_found"
 
@@ -210,7 +212,6 @@ class MethodUnknown(NotFound):
     code = "method_unknown"
 
     def __init__(self, problem: str, allowed: tuple[str, ...]) -> None:
-        """`allowed` are the methods the path takes."""
         super().__init__(problem)
         self.allowed = allowed
 
@@ -218,18 +219,18 @@ class MethodUnknown(NotFound):
 class Freshness(NamedTuple):
     """How fresh an answer is."""
 
-    position: str  # what was ranked
+    position: str  # ranked
     as_of: int  # ms since 1970
-    stale: bool  # whether it may lack what was accepted some time ago
+    stale: bool  # the answer may lack events that were accepted some time ago
 
 
 class PlayerAbsent(NotFound):
-    """The player does not stand in this instance, or has no profile; `freshness` says as of when nobody stood there."""
+    """The player has no standing in this instance, or no profile; `freshness` says as of when."""
 
     code = "player_absent"
 
     def __init__(self, problem: str, freshness: Freshness | None = None) -> None:
-        """`freshness` is that of the ranks, None where they were not asked."""
+        """`freshness` is that of the ranks, None where they were not read."""
         super().__init__(problem)
         self.freshness = freshness
 
@@ -259,7 +260,7 @@ class ScopeUnknown(NotFound):
 
 
 class Unavailable(RankdError):
-    """It cannot be done now; it may be possible later."""
+    """It is not possible now; try again later."""
 
     code = "unavailable"
 
@@ -271,36 +272,47 @@ class LedgerUnavailable(Unavailable):
 
 
 class RanksUnavailable(Unavailable):
-    """Redis cannot be reached, or has lost a shard that the projector will bring back: try again in a moment."""
+    """Redis is unavailable, or has lost a shard that the projector will restore: try again in a moment."""
 
     code = "ranks_unavailable"
 
     def __init__(
-        self, problem: str, *, told: str | None = None, away: str | None = None, is_missing: bool = False
+        self, problem: str, *, public_message: str | None = None, away: str | None = None, is_missing: bool = False
     ) -> None:
-        """`away` names the server that could not be reached; None where all that were asked answered.
+        """`away` names the server that could not be reached, if any.
 
-        `is_missing`: Redis was asked and has nothing of the board, which may be new.
+        `is_missing`: Redis answered and has nothing of the board, which may be new.
         """
-        super().__init__(problem, told=told)
+        super().__init__(problem, public_message=public_message)
         self.away = away
         self.is_missing = is_missing
 
 
+class KafkaUnavailable(Unavailable):
+    """No broker answers; it is tried again."""
+
+    code = "kafka_unavailable"
+
+
 class Behind(Unavailable):
-    """The position asked for was not ranked within the time a read waits for it."""
+    """A read: the position was not ranked in time. A write, with `retry_after_s`: ranks lag too far to take it."""
 
     code = "behind"
 
+    def __init__(self, problem: str, retry_after_s: int | None = None) -> None:
+        """`retry_after_s` is when to send a refused write again."""
+        super().__init__(problem)
+        self.retry_after_s = retry_after_s
+
 
 class AddressTaken(Unavailable):
-    """The server cannot listen where it should: choose another port, or end whoever has it."""
+    """The server cannot listen on its address: choose another port, or stop the process that has it."""
 
     code = "address_taken"
 
 
 class Overloaded(Unavailable):
-    """A queue is full or the server is about to stop: send it again in a moment, with the same key."""
+    """A queue is full or the server is stopping: send it again in a moment, with the same key."""
 
     code = "overloaded"
 
@@ -309,6 +321,12 @@ class Closed(Unavailable):
     """The boards were closed, or have to be opened again after a failure."""
 
     code = "closed"
+
+
+class KafkaUnusable(RankdError):
+    """Kafka refuses this configuration, or lacks a topic: somebody has to act."""
+
+    code = "kafka_unusable"
 
 
 class FolderLocked(RankdError):
@@ -324,7 +342,7 @@ class LedgerUnreadable(RankdError):
 
 
 class LedgerDamaged(LedgerUnreadable):
-    """A checksum or a count of the ledger does not hold: restore a copy of the data folder."""
+    """A checksum or a count of the ledger is wrong: restore a copy of the data folder."""
 
     code = "ledger_damaged"
 
@@ -354,31 +372,31 @@ class RanksNewer(RanksUnusable):
 
 
 class VerificationFailed(RankdError):
-    """What is ranked is not what the ledger says: open the boards again without snapshots to rebuild them."""
+    """The ranks differ from the ledger: open the boards again without snapshots to rebuild them."""
 
     code = "verification_failed"
 
 
 class EngineBroken(RankdError):
-    """A batch was cut off half-way, so nothing in memory can be trusted: load the last snapshot and replay."""
+    """A batch was interrupted half-way, so nothing in memory can be trusted: load the last snapshot and replay."""
 
     code = "engine_broken"
 
 
 class SnapshotUnwritten(RankdError):
-    """A save left no file; the store is as it should be, and what was saved before is still there."""
+    """A save wrote no file; the store is unchanged, and earlier snapshots are still there."""
 
     code = "snapshot_unwritten"
 
 
 class SaveUnderWay(SnapshotUnwritten):
-    """A store takes one save at a time: wait for the other one, or abandon it."""
+    """A store runs one save at a time: wait for the other one, or abandon it."""
 
     code = "save_under_way"
 
 
 class SaveInterrupted(SnapshotUnwritten):
-    """The save was abandoned, or more changed while it was written than it may remember: begin another."""
+    """The save was abandoned, or more changed meanwhile than it may remember: begin another."""
 
     code = "save_interrupted"
 
@@ -390,7 +408,7 @@ class SnapshotUnreadable(RankdError):
 
 
 class SnapshotDamaged(SnapshotUnreadable):
-    """The file ends early or a checksum does not hold: use an older snapshot."""
+    """The file ends early or a checksum is wrong: use an older snapshot."""
 
     code = "snapshot_damaged"
 

@@ -1,7 +1,6 @@
-"""The data folder: its owner's alone, made when it is missing, used by one process at a time.
+"""The data folder: private to its owner, created when it is missing, locked by one process at a time.
 
-The path may lead to it through symbolic links. In the folder nothing of ours is one: what a link names could be
-anywhere, and anybody's.
+Its path may contain symbolic links. Inside the folder rankd follows none: a link could lead to another user's file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _log = logging.getLogger("rankd")
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter; one that is open to others is narrowed, with all that is in it."""
+    """Create a folder that only its owner may enter; an existing one loses other users' rights, with its contents."""
     try:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         before = stat.S_IMODE(os.stat(folder).st_mode)
@@ -33,52 +32,52 @@ def make_private_folder(folder: Path) -> None:
         _narrow(folder, os.stat(folder), FOLDER_MODE)
         for root, folders, files in os.walk(folder):
             for path in (Path(root, name) for name in (*folders, *files)):
-                found = os.lstat(path)
-                if not stat.S_ISLNK(found.st_mode):
-                    _narrow(path, found, FOLDER_MODE if stat.S_ISDIR(found.st_mode) else FILE_MODE)
+                status = os.lstat(path)
+                if not stat.S_ISLNK(status.st_mode):
+                    _narrow(path, status, FOLDER_MODE if stat.S_ISDIR(status.st_mode) else FILE_MODE)
     except OSError as problem:
         raise LedgerUnavailable(
             f"the folder {folder} cannot be used: {problem.strerror}; the user that runs rankd has to own it"
         ) from problem
-    _log.warning("%s was open to other users (mode %03o) and is its owner's alone now", folder, before)
+    _log.warning("%s was open to other users (mode %03o); now only its owner may use it", folder, before)
 
 
-def _narrow(path: Path, found: os.stat_result, mode: int) -> None:
-    """Take others' rights away, or refuse what they have rights to."""
-    if not found.st_mode & _OTHERS:
+def _narrow(path: Path, status: os.stat_result, mode: int) -> None:
+    """Take other users' rights away, or raise."""
+    if not status.st_mode & _OTHERS:
         return
-    if found.st_uid == os.geteuid():
+    if status.st_uid == os.geteuid():
         with suppress(OSError):
             os.chmod(path, mode)
         if not os.stat(path).st_mode & _OTHERS:
             return
     raise LedgerUnavailable(
-        f"{path} is open to other users (mode {stat.S_IMODE(found.st_mode):03o}) and user {os.geteuid()} cannot change "
-        f"that: it belongs to user {found.st_uid}, or its file system keeps no modes; let the user that runs rankd own "
-        f"it and run chmod {mode:o} on it, or name a folder in it, which is then made"
+        f"{path} is open to other users (mode {stat.S_IMODE(status.st_mode):03o}) and user {os.geteuid()} cannot "
+        f"change that: it belongs to user {status.st_uid}, or its file system keeps no modes; let the user that runs "
+        f"rankd own it and run chmod {mode:o} on it, or name a folder inside it, which rankd creates"
     )
 
 
 def check_private_file(path: Path) -> None:
-    """Refuse a link in place of a file, and let only the owner read it; one that is missing is none."""
+    """Refuse a link in place of a file, and take other users' rights away; a missing file is fine."""
     try:
-        found = os.lstat(path)
-        if stat.S_ISLNK(found.st_mode):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
             raise LedgerUnavailable(f"{path} is a symbolic link; put the file itself there")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise LedgerUnavailable(f"{path} is no file; take it away")
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise LedgerUnavailable(
-                f"{path} has {found.st_nlink} names (hard links), and what is written under one changes the others; "
+                f"{path} has {status.st_nlink} names (hard links), and a write under one changes the others; "
                 "put a copy of it there"
             )
-        _narrow(path, found, FILE_MODE)
+        _narrow(path, status, FILE_MODE)
     except FileNotFoundError:
         return
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for `open` so that only its owner may read it, whatever the umask is; a link is not followed."""
+    """Open a file for `open`, private to its owner whatever the umask is; a link is not followed."""
     opened = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     if stat.S_IMODE(os.fstat(opened).st_mode) != FILE_MODE:
         os.fchmod(opened, FILE_MODE)
@@ -86,21 +85,21 @@ def private_opener(path: str, flags: int) -> int:
 
 
 class FolderLock:
-    """Held from open to close; the system lets it go when the process ends in whatever way.
+    """Held from open to close; the system releases it when the process ends.
 
-    Three files are locked: `lock`, which names the process; the folder itself, so that a new `lock` lets nobody in; and
+    It locks three files: `lock`, which names the process; the folder itself, so that a new `lock` does not help; and
     the ledger, wherever it is moved to. `flock` is independent of SQLite's own locks, but closing any descriptor of the
-    ledger lets those go: ours is closed after the database, and not at all where this process may have it open already.
+    ledger releases those: ours is closed after the database, and never where this process may have it open already.
     """
 
     def __init__(self, folder: Path, *, has_ledger: bool = True) -> None:
-        """Take the lock, or say who has it."""
+        """Take the lock, or raise FolderLocked with the process that has it."""
         self._folder = folder
         self._held: list[int] = []
         make_private_folder(folder)
         try:
             lock = self._hold(_opened(folder / _LOCK_FILE))
-            # Some file systems of a network lock files and no folders.
+            # Some network file systems lock files but not folders.
             self._hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), is_needed=False)
             if has_ledger:
                 self._hold(_opened(folder / LEDGER_FILE), closes=False)
@@ -135,18 +134,21 @@ class FolderLock:
         return f" (process {', '.join(lines[:2])})" if lines and lines[0].isdigit() else ""
 
     def release(self) -> None:
-        """Let another process have the folder, though a forked child may still have the files open."""
+        """Unlock the folder, even if a forked child still has the files open."""
         while self._held:
             opened = self._held.pop()
             fcntl.flock(opened, fcntl.LOCK_UN)
             os.close(opened)
 
 
-def note_server(folder: Path, url: str) -> None:
-    """Note where the server listens that has locked a folder, for whoever finds the folder in use."""
+def note_server(folder: Path, url: str, process: int | None = None) -> None:
+    """Write the server's URL into the lock file, for commands that find the folder locked.
+
+    `process` is the one to stop, where it is another than this one.
+    """
     lock = _opened(folder / _LOCK_FILE)
     try:
-        os.pwrite(lock, f"{os.getpid()}\n{url}\n".encode(), 0)
+        os.pwrite(lock, f"{process or os.getpid()}\n{url}\n".encode(), 0)
     finally:
         os.close(lock)
 

@@ -1,4 +1,4 @@
-"""A bar for work that takes a while, on a terminal and only there."""
+"""A progress bar for long work, on a terminal only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH = 30
 
 
 def progress_bar(what: str = "replaying", unit: str = "events") -> Callable[[int, int], None]:
-    """Return a function of (done, all) that draws a bar once the work has taken a second."""
+    """Return a function of (done, total) that draws a bar once the work has taken a second."""
     began = time.monotonic()
     drawn = 0.0
 

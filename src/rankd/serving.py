@@ -1,8 +1,9 @@
-"""`rankd serve`: one process that listens, with the boards in it.
+"""`rankd serve`: one process that opens the boards and listens.
 
-    signals → stop listening → open requests end → committer → snapshot → folder let go
+    signal → stop listening → open requests end → committer → snapshot → folder unlocked
 
-It listens before the boards are open: /healthz answers at once, everything else when the ledger has been replayed.
+It listens before the boards are open: /healthz answers at once, the other calls after the replay. Where several
+workers serve a folder, those that read listen once they have caught up, so that nobody waits for them.
 """
 
 from __future__ import annotations
@@ -14,72 +15,112 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import uvloop
 
 from rankd.api import logs
 from rankd.api.app import App
-from rankd.api.authentication import Authenticator
-from rankd.api.docs import docs_page, docs_policy
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.signing import Signatures
+from rankd.api.auth.tokens import open_tokens
+from rankd.api.calls.routes import CALLS
+from rankd.api.http.listening import shared_sockets
 from rankd.api.http.server import HttpServer
+from rankd.api.http.static import StaticBody
+from rankd.api.live.streams import STOPPING
 from rankd.api.metrics import UNMATCHED, Metrics, Sources
-from rankd.api.openapi import describe
-from rankd.api.routes import CALLS
+from rankd.api.openapi.description import describe
+from rankd.api.openapi.docs import docs_page, docs_policy
 from rankd.api.service import Service
-from rankd.api.signing import Signatures
-from rankd.api.static import StaticBody
-from rankd.api.streams import STOPPING
-from rankd.api.tokens import open_tokens
 from rankd.boards import Boards
 from rankd.clock import SystemClock
 from rankd.config.masking import masking, secrets_of
 from rankd.config.model import Config
-from rankd.installation import OpenCredentials, installation_of
+from rankd.errors import RankdError
+from rankd.intake.sources import SourceIntake
+from rankd.node.installation import OpenCredentials, installation_of
+from rankd.workers.run import WorkerRun
+from rankd.workers.supervisor import Supervisor
+from rankd.workers.worker import Worker
 
-SWITCH_INTERVAL_S = 0.0005  # a thread that comes back from the disk gets the interpreter after this, not after 5 ms
+SWITCH_INTERVAL_S = 0.0005  # a thread that returns from the disk gets the interpreter after this, not after 5 ms
 STOP_POLL_S = 0.01
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how a server is asked that listens on all of them
-FULL_COLLECTION_AFTER = 100  # collections of younger objects; Python's own 10 are reached by three bursts of requests
+CONSUME_AGAIN_S = 10.0
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach a server that listens on all of them
+FULL_COLLECTION_AFTER = 100  # collections of younger objects; three bursts of requests reach Python's default of 10
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")
 
 
-Beside = Callable[[Boards, threading.Event], None]
+Background = Callable[[Boards, threading.Event], None]
 
 
-def serve(config: Config, beside: Beside | None = None) -> None:
-    """Serve until a signal says to stop; raises what keeps the boards from being opened.
+class TopicConsumer(Protocol):
+    """Appends what arrives through topics: rankd.consume.running.ConfiguredConsumer, whose driver is an extra."""
 
-    `beside` runs in a thread of its own once the boards are open, and ends when its event is set.
+    def run(self, intake: SourceIntake, stop: threading.Event, warn: Callable[[str], None]) -> None:
+        """Consume until `stop` is set."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many records became what."""
+
+    def lag(self) -> int:
+        """Return how many records wait."""
+
+
+def serve(config: Config, background: Background | None = None, consuming: TopicConsumer | None = None) -> None:
+    """Serve until a signal; raises what keeps the boards from opening.
+
+    `background` runs in its own thread once the boards are open, and returns when its event is set; `consuming` too.
     """
     logs.set_up_logs(config.server.log_format, config.server.log_level, masking(secrets_of(config)))
+    worker = None
+    if config.server.workers > 1:
+        worker = Supervisor(config).run()
+        if worker is None:  # the supervisor, after all workers have ended
+            return
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _keep_memory_small()
-    uvloop.run(_Serving(config, beside).run())
+    is_writer = worker is None or worker.is_writer
+    run = _ServerRun(config, background if is_writer else None, consuming if is_writer else None, worker)
+    uvloop.run(run.run())
 
 
-class _Serving:
+class _ServerRun:
     """One run of a server."""
 
-    def __init__(self, config: Config, beside: Beside | None) -> None:
+    def __init__(
+        self, config: Config, background: Background | None, consuming: TopicConsumer | None, worker: Worker | None
+    ) -> None:
         self._config = config
-        self._beside = beside
+        self._background = background
+        self._consuming = consuming
         self._app = App(config)
         self._stop = asyncio.Event()
-        self._server = HttpServer(self._app, config, self._count_malformed)
+        sockets = () if worker is None else shared_sockets(worker.addresses)
+        self._server = HttpServer(self._app, config, self._count_malformed, sockets)
+        self._workers = None if worker is None else WorkerRun(worker, config, self._stop.set)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        await self._server.start()
+        workers = self._workers
+        is_reader = workers is not None and workers.is_reader
+        if not is_reader:
+            await self._server.start()
         try:
+            if workers is not None:
+                workers.watch_supervisor()
+                if is_reader and not await workers.writer_is_there(self._stop):
+                    return
             await self._serve(loop)
         finally:
             await self._server.stop()
@@ -88,12 +129,13 @@ class _Serving:
         self._app.routes.observe(UNMATCHED, status, 0.0)
 
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        installation, host = installation_of(self._config), self._config.server.host
+        workers, host = self._workers, self._config.server.host
+        installation = installation_of(self._config) if workers is None else workers.installation
         boards = await loop.run_in_executor(None, installation.open_boards)
         try:
             installation.note_server(self._url(_ANY_ADDRESS.get(host, host)))
             with installation.open_credentials() as credentials:
-                _tell_of_first_key(installation.first_key(credentials))
+                _log_first_key(installation.first_key(credentials))
                 await self._serve_boards(loop, boards, credentials)
         finally:
             _log.info("closing the boards")
@@ -104,11 +146,9 @@ class _Serving:
         self, loop: asyncio.AbstractEventLoop, boards: Boards, credentials: OpenCredentials
     ) -> None:
         config, clock = self._config, SystemClock()
-        for board, definition in sorted(
-            config.boards.items(), key=lambda item: bool(item[1].get("feeds"))
-        ):  # fed first
-            if boards.define(board, definition, sender="config").changed:
-                _log.info("board %s is defined as the configuration says", board)
+        workers = self._workers
+        if workers is None or not workers.is_reader:
+            _define(boards, config)
         service = Service(
             boards,
             config,
@@ -122,31 +162,41 @@ class _Serving:
         service.docs_page, service.docs_policy = StaticBody(docs_page(description)), docs_policy()
         sharing = asyncio.create_task(self._share_rates(service))
         live = service.go_live()
+        if workers is not None:
+            await workers.join(self._app, service)
         self._app.start(service)
         keep_collections_short()
-        _log.info("ready on %s", self._url(config.server.host))
+        if workers is not None:
+            if workers.is_reader:
+                await self._server.start()
+            workers.tell_ready()
+        _log.info("%sready on %s", "" if workers is None else f"{workers.name} is ", self._url(config.server.host))
         stopping = threading.Event()
-        beside = self._beside
-        playing = None if beside is None else loop.run_in_executor(None, lambda: beside(boards, stopping))
+        running = []
+        if self._background is not None:
+            running.append(loop.run_in_executor(None, self._background, boards, stopping))
+        if self._consuming is not None:
+            running.append(loop.run_in_executor(None, _consume, self._consuming, boards, stopping))
         try:
             await self._stop.wait()
             await self._drain(loop, service)
         finally:
             stopping.set()
-            if playing is not None:
-                await playing
+            await asyncio.gather(*running)
             sharing.cancel()
             live.stop()
+            if workers is not None:
+                await workers.leave()
             await loop.run_in_executor(None, service.stop)
 
     async def _share_rates(self, service: Service) -> None:
-        """Hold rate limits over all processes, where there are several."""
+        """Apply rate limits across all processes, where there are several."""
         remote = service.boards.remote
         if remote is not None:
             await self._app.rates.share(lambda spent: service.in_thread(lambda: remote.share_rates(spent)))
 
     async def _drain(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
-        """Take no more requests, and let those end that are open."""
+        """Accept no more requests, and wait for the open ones."""
         _log.info("stopping: open requests may take %d ms", self._config.server.stop_wait_ms)
         service.is_stopping = True
         self._server.stop_listening()
@@ -171,27 +221,49 @@ class _Serving:
             board_entries=boards.entries_by_board,
             replay_events=lambda: boards.started.replayed,
             replay_seconds=lambda: boards.started.seconds,
-            rate_refusals=lambda: self._app.rates.refusals,
+            rate_refusals=lambda: {**self._app.rates.refusals, "lag_max_ms": service.backpressure.refusals},
+            consumed=lambda: {} if self._consuming is None else self._consuming.counts(),
+            consume_lag=lambda: None if self._consuming is None else self._consuming.lag(),
         )
 
 
+def _consume(consuming: TopicConsumer, boards: Boards, stopping: threading.Event) -> None:
+    """Consume; brokers that refuse this configuration are asked again, since reads and other writes go on."""
+    while not stopping.is_set():
+        try:
+            consuming.run(boards.sources, stopping, _log.warning)
+        except RankdError as problem:
+            _log.error("the consumer has stopped, and tries again: %s", problem)
+            stopping.wait(CONSUME_AGAIN_S)
+        except Exception:
+            _log.exception("the consumer has failed, and tries again")
+            stopping.wait(CONSUME_AGAIN_S)
+
+
+def _define(boards: Boards, config: Config) -> None:
+    """Define the boards of the configuration; one must exist before another one may feed it."""
+    for board, definition in sorted(config.boards.items(), key=lambda item: bool(item[1].get("feeds"))):
+        if boards.define(board, definition, sender="config").changed:
+            _log.info("defined board %s from the configuration", board)
+
+
 def _keep_memory_small() -> None:
-    """Let large blocks go back to the system when they are freed; glibc would learn to keep them for the next."""
-    with suppress(OSError, AttributeError):  # another C library has its own ways
+    """Return large freed blocks to the system; glibc would raise its threshold and keep them."""
+    with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
 
 
 def keep_collections_short() -> None:
-    """Leave what is there when the server is ready, code and boards, out of garbage collections.
+    """Exclude the objects that exist when the server is ready, code and boards, from garbage collection.
 
-    To look through it takes some 100 ms for a thousand boards, in which nobody is answered. What is frozen is still
-    freed when nothing refers to it.
+    Scanning them takes some 100 ms for a thousand boards, in which no request is answered. Frozen objects are still
+    freed when nothing refers to them.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 
 
-def _tell_of_first_key(path: Path | None) -> None:
+def _log_first_key(path: Path | None) -> None:
     if path is not None:
-        _log.warning("a key for administrators was made; it is in %s, readable by its owner only", path)
+        _log.warning("created an administrator's key; it is in %s, readable by its owner only", path)

@@ -1,4 +1,4 @@
-"""Every limit and interval of the embedded library, with its name and its default, in one table."""
+"""The limits and intervals of the embedded library, with their defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FRIENDS_BYTES_MAX = 1024 * 1024 * 1024
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What `rankd.open` takes beside the folder and the clock; docs/settings.md explains each."""
 
-    commit_wait_ms: int = 0  # how long a commit waits for company
+    commit_wait_ms: int = 0  # how long a commit waits for more requests to join it
     commit_events_max: int = 20_000  # events that share one commit, unless a single request has more
     request_events_max: int = 1_000_000  # events of one request
     idempotency_ttl_ms: int = 86_400_000  # how long a repeat is recognised
@@ -27,21 +27,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     friends_bytes_max: int = FRIENDS_BYTES_MAX  # of all lists of friends together
     metadata_cached_max: int = 100_000
     at_least_wait_ms: int = 1_000
-    vfs: str | None = None  # SQLite's way to the disk; None is its own
+    vfs: str | None = None  # SQLite's VFS; None is its default
 
 
 LOWEST = {"commit_wait_ms": 0, "idempotency_ttl_ms": 0, "at_least_wait_ms": 0}
 
 
-def read_settings(given: dict[str, object]) -> Settings:
-    """Return the settings with some of them changed; refuse unknown names and numbers that make no sense."""
+def read_settings(values: dict[str, object]) -> Settings:
+    """Return the settings with some of them changed; refuse unknown names and values out of range."""
     known = {field.name for field in msgspec.structs.fields(Settings)}
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in known:
-            raise InvalidValue(name, f"is no setting; there are {list_names(sorted(known))}")
+            raise InvalidValue(name, f"is not a setting; there are {list_names(sorted(known))}")
         if name == "vfs":
             if value is not None and not isinstance(value, str):
                 raise InvalidValue(name, f"must be the name of a VFS; got {type(value).__name__}")
         elif type(value) is not int or value < LOWEST.get(name, 1):
             raise InvalidValue(name, f"must be an integer of at least {LOWEST.get(name, 1)}; got {value!r:.40}")
-    return Settings(**given)  # type: ignore[arg-type]
+    return Settings(**values)  # type: ignore[arg-type]

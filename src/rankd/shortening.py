@@ -1,5 +1,5 @@
-"""How much of a text an error repeats. What comes from outside may be as long as a request, so it is cut here, before
-anything else is done with it; `…` stands where it was cut, and whatever masks secrets knows that mark.
+"""Shorten texts that an error repeats, before anything else is done with them: they may be as long as a request. `…`
+marks the cut, and config/masking.py knows that mark.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from collections.abc import Collection
 from itertools import islice
 
 NAME_CHARACTERS_MAX = 80  # of a name that was sent
-FIELD_CHARACTERS_MAX = 500  # of what an error is about: the file and the line of a setting stand before its name
+FIELD_CHARACTERS_MAX = 500  # of an error's field: for a setting, its file and line come first
 MESSAGE_CHARACTERS_MAX = 2_500  # of an error's message as a whole
 NAMES_LISTED_MAX = 20  # in one message
 CUT = "…"
 
 
 def shorten(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """Return a text of at most so many characters, with an ellipsis where it was cut.
+    """Return at most `characters_max` characters of a text, with an ellipsis where it was cut.
 
     >>> shorten("score", 5), shorten("scores", 5)
     ('score', 'scor…')
@@ -24,7 +24,7 @@ def shorten(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
 
 
 def quote(value: object) -> str:
-    """Return what was sent as a message repeats it, in quotes; nothing is made of more than is shown.
+    """Return a value as a message quotes it; only the part that is shown is formatted.
 
     >>> quote("weekly"), quote("w" * 1000)[-3:]
     ("'weekly'", 'ww…')
@@ -33,7 +33,7 @@ def quote(value: object) -> str:
 
 
 def list_names(names: Collection[str]) -> str:
-    """Return names as a message lists them: the first twenty, and how many more there are.
+    """Return names for a message: the first twenty, and how many more there are.
 
     >>> list_names(["all_time", "weekly"])
     'all_time, weekly'

@@ -1,6 +1,6 @@
-"""One connection of the load generator: as much of HTTP/1.1 as a rankd server answers with, and no more.
+"""One connection of the load generator: the part of HTTP/1.1 that a rankd server uses.
 
-An answer must say its length. Its body is counted, not kept, but for the beginning of an error.
+An answer must have a Content-Length. Its body is counted, not kept, except for the beginning of an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import re
 from typing import Protocol, cast
 
-from rankd.bench.load import Kind
+from rankd.bench.load import RequestKind
 
 HEAD_BYTES_MAX = 65_536
 ERROR_BYTES_KEPT = 300
@@ -20,24 +20,24 @@ _WITHOUT_BODY = (204, 304)
 
 
 class Owner(Protocol):
-    """Who is told what becomes of a request."""
+    """Counts the answers of a connection."""
 
-    def answered(self, connection: Connection, kind: Kind, status: int, said: bytes) -> None:
-        """Take a whole answer; `said` is the beginning of its body where it is an error."""
+    def answered(self, connection: LoadConnection, kind: RequestKind, status: int, error: bytes) -> None:
+        """Count an answer; `error` is the beginning of an error's body."""
 
-    def lost(self, connection: Connection, why: str) -> None:
-        """Notice that the connection is gone, and with it whatever was asked on it."""
+    def lost(self, connection: LoadConnection, why: str) -> None:
+        """Count a lost connection with its open request."""
 
 
-class Connection(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """Sends one request at a time and reports its answer."""
 
     __slots__ = (
         "_closes",
+        "_error",
         "_head",
         "_missing",
         "_owner",
-        "_said",
         "_status",
         "_transport",
         "due",
@@ -47,35 +47,35 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(self, owner: Owner) -> None:
-        """It reports to its owner from the event loop."""
+        """It calls its owner from the event loop."""
         self._owner = owner
-        self._transport: asyncio.Transport  # from when the connection is made
+        self._transport: asyncio.Transport  # once connected
         self._head = b""  # of an answer that came in parts
         self._missing = 0  # bytes of the body still to come
         self._status = 0
-        self._said = b""
+        self._error = b""
         self._closes = False
-        self.kind: Kind | None = None  # of the request that is open
+        self.kind: RequestKind | None = None  # of the open request
         self.due = 0.0
         self.sent = 0.0
         self.why = "connection lost"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be ready to send."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
-    def send(self, request: bytes, kind: Kind, due: float, sent: float) -> None:
-        """Send a request; the one before has been answered."""
+    def send(self, request: bytes, kind: RequestKind, due: float, sent: float) -> None:
+        """Send a request; the one before was answered."""
         self.kind, self.due, self.sent = kind, due, sent
         self._transport.write(request)
 
     def abort(self, why: str) -> None:
-        """Give up what is open; the owner is told that the connection is lost."""
+        """Give up the open request; the owner's `lost` is called."""
         self.why = why
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take some bytes of an answer."""
+        """Read a part of an answer."""
         if self._missing:
             self._missing -= len(data)
             if self._missing < 0:
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         self._read(data, end + 2)
 
     def _read(self, data: bytes, end: int) -> None:
-        """Read the head of an answer, whose last line ends at `end`, and what came with it of the body."""
+        """Read the head of an answer, whose last line ends at `end`, and the part of the body that came with it."""
         status = _STATUS.match(data)
         length = _LENGTH.search(data, 0, end)
         if status is None:
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         begin = end + 2
         self._closes = _CLOSE.search(data, 0, end) is not None
         self._missing = (0 if length is None else int(length[1])) - (len(data) - begin)
-        self._said = data[begin : begin + ERROR_BYTES_KEPT] if self._status >= 300 else b""
+        self._error = data[begin : begin + ERROR_BYTES_KEPT] if self._status >= 300 else b""
         if self._missing < 0:
             self.abort("unreadable answer")
         elif self._missing == 0:
@@ -119,15 +119,15 @@ class Connection(asyncio.Protocol):
         if self._closes:
             self._transport.close()
         if kind is None:
-            self.abort("unreadable answer")  # to a question nobody asked
+            self.abort("unreadable answer")  # without a request
         else:
-            self._owner.answered(self, kind, self._status, self._said)
+            self._owner.answered(self, kind, self._status, self._error)
 
     @property
     def is_closing(self) -> bool:
-        """Tell that no further request can be sent on it."""
+        """Whether no further request can be sent."""
         return self._closes or self._transport.is_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the owner."""
+        """Notify the owner."""
         self._owner.lost(self, self.why)

@@ -1,9 +1,9 @@
-"""Sends what is due when it is due, over a fixed number of connections, and counts what comes back.
+"""Send requests when they are due, over a fixed number of connections, and count the answers.
 
-    timer → due? → free connection → send … answered → count → due meanwhile? → send on the same connection
+    timer → due? → free connection → send … answered → count → next one due? → send on the same connection
 
-Where no connection is free, what is due waits in the schedule, which is an iterator: a stalled server costs no memory,
-and everything that waited carries the instant at which it was due.
+While no connection is free, due requests wait in the schedule, which is an iterator: a stalled server costs no memory,
+and every waiting request keeps the instant at which it was due.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from time import perf_counter, process_time
 
 import uvloop
 
-from rankd.bench.connection import Connection
-from rankd.bench.histogram import Histogram
-from rankd.bench.load import Kind, Load, check_load
-from rankd.bench.report import TIMED_OUT, UNANSWERED, UNSENT, Found, Report, Tally, report_of
+from rankd.bench.connection import LoadConnection
+from rankd.bench.histogram import LatencyHistogram
+from rankd.bench.load import Load, RequestKind, check_load
+from rankd.bench.report import TIMED_OUT, UNANSWERED, UNSENT, LoadReport, RunTotals, Tally, report_of
 from rankd.bench.requests import Requests
 from rankd.bench.schedule import instants, kinds
 from rankd.errors import Unavailable
 
-TIMER_S = 0.001  # the event loop's own resolution: asking for less would keep a core busy
+TIMER_S = 0.001  # the event loop's resolution: a shorter timer would keep a core busy
 SWEEP_S = 0.25
 CONNECT_S = 10.0
 RECONNECT_S = 0.25
-ANSWER_S = 10.0  # how long a request may be open, and how long the last ones are waited for
+ANSWER_S = 10.0  # how long a request may be open, and how long the run waits for the last ones
 
 Progress = Callable[[int, int], None]
 
 
-def generate(load: Load, progress: Progress | None = None) -> Report:
-    """Run a load against a server to its end; raises Unavailable where nobody listens."""
+def generate(load: Load, progress: Progress | None = None) -> LoadReport:
+    """Run a load against a server; raises Unavailable where none listens."""
     with _without_collector():
         return uvloop.run(_Run(check_load(load), progress).run())
 
@@ -49,7 +49,7 @@ class _Run:
     def __init__(self, load: Load, progress: Progress | None) -> None:
         self._load = load
         self._progress = progress
-        # One stream of chance each, so that instants are the same whatever is asked at them.
+        # One random stream each, so that the instants do not depend on the requests.
         seed = random.SystemRandom().getrandbits(64) if load.seed is None else load.seed
         self._kinds = kinds(load, random.Random(f"kinds-{seed}"))  # noqa: S311 - a load, not a secret
         self._makers = Requests(load, random.Random(f"players-{seed}")).makers  # noqa: S311
@@ -59,13 +59,13 @@ class _Run:
         self._due = 0.0 if self._instants is None else next(self._instants, inf)
         self._duration = load.duration_s
         self._tallies = {kind: Tally() for kind in load.weights()}
-        self._after_sending = Histogram()
-        self._late = Histogram()
+        self._after_sending = LatencyHistogram()
+        self._late = LatencyHistogram()
         self._errors: dict[str, int] = {}
         self._first_errors: dict[str, str] = {}
         self._sent = self._sent_in_time = self._waited = self._reconnected = self._open = 0
-        self._connections: set[Connection] = set()
-        self._idle: deque[Connection] = deque()
+        self._connections: set[LoadConnection] = set()
+        self._idle: deque[LoadConnection] = deque()
         self._reconnecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._done = asyncio.Event()
@@ -73,7 +73,7 @@ class _Run:
         self._tls = ssl.create_default_context() if load.address.is_tls else None
         self._began = 0.0
 
-    async def run(self) -> Report:
+    async def run(self) -> LoadReport:
         self._loop = asyncio.get_running_loop()
         await self._connect_all()
         sweeping = asyncio.create_task(self._sweep())
@@ -91,7 +91,7 @@ class _Run:
                 connection.abort(UNANSWERED)
         return report_of(
             self._load,
-            Found(
+            RunTotals(
                 tallies=self._tallies,
                 after_sending=self._after_sending,
                 late=self._late,
@@ -111,7 +111,7 @@ class _Run:
     # Sending
 
     def _tick(self) -> None:
-        """Send what is due, as long as a connection is free; where none is, the next answer goes on from here."""
+        """Send the due requests while a connection is free; otherwise the next answer continues."""
         self._timer = None
         idle = self._idle
         while idle and self._due <= (now := self._now()):
@@ -125,13 +125,13 @@ class _Run:
         if self._timer is None and self._due < inf:
             self._timer = self._loop.call_later(max(TIMER_S, self._due - self._now()), self._tick)
 
-    def _use(self, connection: Connection, now: float) -> None:
-        """Let a connection that has become free send what is due already, or wait for its turn."""
+    def _use(self, connection: LoadConnection, now: float) -> None:
+        """Send the next due request on a free connection, or keep it idle."""
         if self._instants is None and now >= self._duration:
             self._due = inf
         if self._due <= now:
             if self._instants is not None:
-                if self._idle:  # this answer only came before the timer
+                if self._idle:  # the answer came before the timer
                     self._late.add(int((now - self._due) * 1e6))
                 else:
                     self._waited += 1
@@ -140,7 +140,7 @@ class _Run:
         self._idle.append(connection)
         self._arm()
 
-    def _send(self, connection: Connection, now: float) -> None:
+    def _send(self, connection: LoadConnection, now: float) -> None:
         kind = next(self._kinds)
         due = now
         if self._instants is not None:
@@ -153,8 +153,8 @@ class _Run:
 
     # Answers
 
-    def answered(self, connection: Connection, kind: Kind, status: int, said: bytes) -> None:
-        """Count an answer, and go on with its connection."""
+    def answered(self, connection: LoadConnection, kind: RequestKind, status: int, error: bytes) -> None:
+        """Count an answer, and reuse its connection."""
         now = self._now()
         self._open -= 1
         tally = self._tallies[kind]
@@ -164,13 +164,13 @@ class _Run:
             self._after_sending.add(int((now - connection.sent) * 1e6))
         else:
             tally.errors += 1
-            self._count_error(str(status), said)
+            self._count_error(str(status), error)
         if not connection.is_closing:
             self._use(connection, now)
         self._check_done()
 
-    def lost(self, connection: Connection, why: str) -> None:
-        """Count what was open on a connection that is gone, and make another one."""
+    def lost(self, connection: LoadConnection, why: str) -> None:
+        """Count the open request of a lost connection, and reconnect."""
         self._connections.discard(connection)
         if self._is_over:
             return
@@ -190,19 +190,19 @@ class _Run:
         if self._open == 0 and self._due == inf:
             self._done.set()
 
-    def _count_error(self, what: str, said: bytes = b"") -> None:
-        self._errors[what] = self._errors.get(what, 0) + 1
-        if said and what not in self._first_errors:
-            self._first_errors[what] = said.decode(errors="replace")
+    def _count_error(self, name: str, body: bytes = b"") -> None:
+        self._errors[name] = self._errors.get(name, 0) + 1
+        if body and name not in self._first_errors:
+            self._first_errors[name] = body.decode(errors="replace")
 
-    def _count_without_answer(self, kind: Kind, what: str, waited_s: float) -> None:
+    def _count_without_answer(self, kind: RequestKind, name: str, waited_s: float) -> None:
         tally = self._tallies[kind]
         tally.errors += 1
         tally.latency.add(int(waited_s * 1e6))
-        self._count_error(what)
+        self._count_error(name)
 
     def _count_unanswered(self, now: float) -> None:
-        """Count what is still open and what was never sent: leaving it out would hide the stall that caused it."""
+        """Count open and unsent requests: leaving them out would hide the stall that caused them."""
         for connection in self._connections:
             if connection.kind is not None:
                 self._count_without_answer(connection.kind, UNANSWERED, now - connection.due)
@@ -217,13 +217,13 @@ class _Run:
             opened = await asyncio.gather(*(self._connect() for _ in range(self._load.connections)))
         except (OSError, TimeoutError) as problem:
             raise Unavailable(
-                f"nobody answers at {self._load.address.name} ({problem or 'timed out'}); is the server running?"
+                f"nothing answers at {self._load.address.name} ({problem or 'timed out'}); is the server running?"
             ) from None
         self._idle.extend(opened)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> LoadConnection:
         address = self._load.address
-        opening = self._loop.create_connection(lambda: Connection(self), address.host, address.port, ssl=self._tls)
+        opening = self._loop.create_connection(lambda: LoadConnection(self), address.host, address.port, ssl=self._tls)
         _, connection = await asyncio.wait_for(opening, CONNECT_S)
         self._connections.add(connection)
         return connection
@@ -239,7 +239,7 @@ class _Run:
             return
 
     async def _sweep(self) -> None:
-        """Give up what is open for too long, end a run that nobody answers any more, and tell how far it is."""
+        """Abort requests that are open for too long, end a run without connections, and report progress."""
         while True:
             await asyncio.sleep(SWEEP_S)
             now = self._now()
@@ -254,7 +254,7 @@ class _Run:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Keep the collector's pauses out of the figures: nothing here makes cycles."""
+    """Disable garbage collection, whose pauses would distort the figures: nothing here makes cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Puts a run's players on its board before it begins, so that every read finds somebody."""
+"""Put a run's players on its board before the run, so that every read finds its player."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from rankd.bench.load import Address, Load, check_load
+from rankd.bench.load import Load, ServerAddress, check_load
 from rankd.client import Client
 
 BATCH_EVENTS = 5_000
@@ -20,13 +20,13 @@ class _Limits(msgspec.Struct):
 
 
 def join(load: Load, progress: Callable[[int, int], None] | None = None) -> Load:
-    """Have every player of a run on its board, and return the run with scores that the board takes.
+    """Submit a score for every player of a run, and return the run with scores within the board's bounds.
 
-    Where the first, the last and the middle one stand there already, nobody is sent.
+    Where the first, the last and the middle player have a standing, the players were submitted before.
     """
     check_load(load)
     with Client(_url(load.address), load.token, timeout_s=TIMEOUT_S) as boards:
-        fitted = _fitted(load, boards.definition(load.board))
+        fitted = _fit_scores(load, boards.definition(load.board))
         if all(boards.rank(load.board, _player(load, number)) for number in {0, load.players // 2, load.players - 1}):
             return fitted
         rng = random.Random(load.seed)  # noqa: S311 - a load, not a secret
@@ -42,8 +42,8 @@ def join(load: Load, progress: Callable[[int, int], None] | None = None) -> Load
     return fitted
 
 
-def _fitted(load: Load, definition: dict[str, object]) -> Load:
-    """Keep scores within what the board takes."""
+def _fit_scores(load: Load, definition: dict[str, object]) -> Load:
+    """Limit the scores to the board's bounds."""
     limits = msgspec.convert(definition, _Limits)
     score_min = min(max(load.score_min, limits.score_min), limits.score_max)
     score_max = max(min(load.score_max, limits.score_max), score_min)
@@ -54,5 +54,5 @@ def _player(load: Load, number: int) -> str:
     return f"{load.prefix}{number:08d}"
 
 
-def _url(address: Address) -> str:
+def _url(address: ServerAddress) -> str:
     return f"{'https' if address.is_tls else 'http'}://{address.name}{address.path}"

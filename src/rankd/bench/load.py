@@ -1,4 +1,4 @@
-"""What a run is asked to do, checked: how many requests of which kinds, for how long, over how many connections."""
+"""The parameters of a run, checked: requests and their kinds, duration, connections."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PREFIX_BYTES_MAX = 32
 WEIGHT_MAX = 1_000_000
 
 
-class Kind(StrEnum):
-    """What a request asks."""
+class RequestKind(StrEnum):
+    """The kind of a request."""
 
     SUBMIT = "submit"
     RANK = "rank"
@@ -30,37 +30,37 @@ class Kind(StrEnum):
 
 
 class Spacing(StrEnum):
-    """How requests are spread over time: independent of each other, as those of many people are, or evenly."""
+    """How requests are spread over time: independently, as those of many people, or evenly."""
 
     POISSON = "poisson"
     EVEN = "even"
 
 
-READS = (Kind.RANK, Kind.AROUND, Kind.TOP)
-DEFAULT_MIX = {Kind.RANK: 8.0, Kind.AROUND: 1.0, Kind.TOP: 1.0}
+READS = (RequestKind.RANK, RequestKind.AROUND, RequestKind.TOP)
+DEFAULT_MIX = {RequestKind.RANK: 8.0, RequestKind.AROUND: 1.0, RequestKind.TOP: 1.0}
 
 
-class Address(msgspec.Struct, frozen=True):
-    """Where the server is; nobody else is spoken to."""
+class ServerAddress(msgspec.Struct, frozen=True):
+    """The server's address."""
 
     is_tls: bool
     host: str
     port: int
-    path: str  # below which the server answers; empty, or `/…` without a slash at its end
-    name: str  # as the Host header says it
+    path: str  # the prefix of all paths; empty, or `/…` without a slash at its end
+    name: str  # for the Host header
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+    """The parameters of one run."""
 
-    address: Address
+    address: ServerAddress
     board: str
     token: str | None = None
     players: int = 1_000
     prefix: str = "bench_"  # of every player's id
-    rate: float = 1_000.0  # requests a second; 0: each connection asks again as soon as it has its answer
+    rate: float = 1_000.0  # requests a second; 0: each connection sends again as soon as it has its answer
     writes: float = 0.1  # their share of all requests
-    mix: dict[Kind, float] = msgspec.field(default_factory=DEFAULT_MIX.copy)  # how the reads are divided
+    mix: dict[RequestKind, float] = msgspec.field(default_factory=DEFAULT_MIX.copy)  # how the reads are divided
     spacing: Spacing = Spacing.POISSON
     connections: int = 64  # each has one request open at a time
     duration_s: float = 10.0
@@ -69,16 +69,16 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     score_min: int = 0
     score_max: int = 1_000_000_000
 
-    def weights(self) -> dict[Kind, float]:
-        """Return the share of each kind that is asked for at all."""
+    def weights(self) -> dict[RequestKind, float]:
+        """Return the share of each kind that is sent at all."""
         total = sum(self.mix.values()) or 1.0
-        shares = {Kind.SUBMIT: self.writes}
+        shares = {RequestKind.SUBMIT: self.writes}
         shares |= {kind: (1 - self.writes) * weight / total for kind, weight in self.mix.items()}
         return {kind: share for kind, share in shares.items() if share > 0}
 
 
 def check_load(load: Load) -> Load:
-    """Return what is asked for, if it can be done."""
+    """Return the parameters, if they are valid."""
     check_board_id(load.board)
     _check_number("players", load.players, 1, PLAYERS_MAX)
     _check_number("rate", load.rate, 0, RATE_MAX)
@@ -87,11 +87,11 @@ def check_load(load: Load) -> Load:
     _check_number("duration", load.duration_s, 0.001, DURATION_S_MAX)
     prefix = check_text("prefix", load.prefix, PREFIX_BYTES_MAX)
     if not prefix.replace("_", "").replace("-", "").isalnum() or not prefix.isascii():
-        raise InvalidValue("prefix", "must be of letters, digits, _ and -, since it stands in paths")
+        raise InvalidValue("prefix", "must be of letters, digits, _ and -, since it is part of paths")
     if load.writes < 1 and not any(weight > 0 for weight in load.mix.values()):
         raise InvalidValue("mix", "must give a read some weight, or writes must be 1")
     if load.writes > 0 and load.token is None:
-        raise InvalidValue("token", "must be given, since scores are written; or ask for --writes 0")
+        raise InvalidValue("token", "must be given to write scores; or choose --writes 0")
     token = load.token
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token and token):
         raise InvalidValue("token", "must be an API key or a JSON Web Token, as text without spaces")
@@ -103,8 +103,8 @@ def _check_number(field: str, value: float, least: float, most: float) -> None:
         raise InvalidValue(field, f"must be from {least:g} to {most:,}; got {value:g}")
 
 
-def read_address(url: str) -> Address:
-    """Read where the server is.
+def read_address(url: str) -> ServerAddress:
+    """Parse the server's URL.
 
     >>> read_address("http://127.0.0.1:8080/").name, read_address("https://[::1]/ranks").path
     ('127.0.0.1:8080', '/ranks')
@@ -119,25 +119,25 @@ def read_address(url: str) -> Address:
     if parts.username is not None or parts.password is not None:
         raise InvalidValue("url", "must not hold a user or a password; give a token")
     if parts.query or parts.fragment:
-        raise InvalidValue("url", "must end with the path below which the server answers; leave the rest out")
+        raise InvalidValue("url", "must end with the path prefix of the server; leave the rest out")
     is_tls = parts.scheme == "https"
-    return Address(is_tls, host, port or (443 if is_tls else 80), parts.path.rstrip("/"), parts.netloc)
+    return ServerAddress(is_tls, host, port or (443 if is_tls else 80), parts.path.rstrip("/"), parts.netloc)
 
 
-def read_mix(text: str) -> dict[Kind, float]:
-    """Read how the reads are divided.
+def read_mix(text: str) -> dict[RequestKind, float]:
+    """Parse the shares of the reads.
 
-    >>> read_mix("rank=8,top=2") == {Kind.RANK: 8.0, Kind.TOP: 2.0}
+    >>> read_mix("rank=8,top=2") == {RequestKind.RANK: 8.0, RequestKind.TOP: 2.0}
     True
     """
-    mix: dict[Kind, float] = {}
+    mix: dict[RequestKind, float] = {}
     for part in text.split(","):
         name, _, weight = part.partition("=")
         if name not in READS or name in mix:
             raise InvalidValue("mix", f"must name {', '.join(READS)}, each at most once; got {name!r:.40}")
         try:
-            mix[Kind(name)] = float(weight)
+            mix[RequestKind(name)] = float(weight)
         except ValueError:
             raise InvalidValue("mix", f"must give {name} a number, such as {name}=8; got {weight!r:.40}") from None
-        _check_number("mix", mix[Kind(name)], 0, WEIGHT_MAX)
+        _check_number("mix", mix[RequestKind(name)], 0, WEIGHT_MAX)
     return mix

@@ -1,20 +1,20 @@
-"""What a run found out, for people and programs."""
+"""The report of a run, for people and programs."""
 
 from __future__ import annotations
 
 import msgspec
 
-from rankd.bench.histogram import Histogram
-from rankd.bench.load import Kind, Load
+from rankd.bench.histogram import LatencyHistogram
+from rankd.bench.load import Load, RequestKind
 
-LATE_MS_MAX = 5.0  # how late the generator itself may send, by the 99th percentile
+LATE_MS_MAX = 5.0  # of the generator's own delay, at the 99th percentile
 PROCESSOR_SHARE_MAX = 0.9  # of one core, which is all the generator can use
 RATE_SHARE_MIN = 0.99
 UNSENT, UNANSWERED, TIMED_OUT = "unsent", "unanswered", "timeout"
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """How long things took, in milliseconds; None where nothing was counted."""
+    """Percentiles of latencies in milliseconds; None where nothing was counted."""
 
     p50_ms: float | None
     p95_ms: float | None
@@ -22,29 +22,28 @@ class Latencies(msgspec.Struct, frozen=True):
     max_ms: float | None
 
     @classmethod
-    def of(cls, counted: Histogram) -> Latencies:
-        """Read them off what was counted."""
-        found = [counted.percentile(percent) for percent in (50, 95, 99, 100)]
-        return cls(*(None if us is None else us / 1_000 for us in found))
+    def of(cls, histogram: LatencyHistogram) -> Latencies:
+        """Return the percentiles of a histogram."""
+        percentiles = [histogram.percentile(percent) for percent in (50, 95, 99, 100)]
+        return cls(*(None if us is None else us / 1_000 for us in percentiles))
 
 
 class Tally:
-    """What became of the requests of one kind, while a run goes on."""
+    """The counts of one kind of requests during a run."""
 
     __slots__ = ("answered", "errors", "latency", "sent")
 
     def __init__(self) -> None:
-        """Nothing was sent yet."""
         self.sent = 0
-        self.answered = 0  # as asked: with a status of 2xx
+        self.answered = 0  # with a status of 2xx
         self.errors = 0
-        self.latency = Histogram()
+        self.latency = LatencyHistogram()
 
 
 class KindReport(msgspec.Struct, frozen=True):
-    """What became of the requests of one kind; latencies count from the instant each was due.
+    """The results of one kind of requests; latencies count from the instant each was due.
 
-    A refusal is not in the latencies, since it may be quick; what was never answered is, with as long as it waited.
+    The latencies leave out refusals, which may be quick, and include unanswered requests with the time they waited.
     """
 
     sent: int
@@ -53,32 +52,32 @@ class KindReport(msgspec.Struct, frozen=True):
     latencies: Latencies
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of one run."""
 
     duration_s: float
     rate_asked: float | None  # None: as fast as answers came
-    rate: float  # sent within the duration, a second
+    rate: float  # sent a second, within the duration
     sent: int
     answered: int
     errors: dict[str, int]  # by status, or by what happened in place of an answer
-    first_errors: dict[str, str]  # what the server said the first time
+    first_errors: dict[str, str]  # the server's first answer of each
     kinds: dict[str, KindReport]
     latencies: Latencies  # of all kinds
-    after_sending: Latencies  # of all kinds, counted from when they were sent
+    after_sending: Latencies  # of all kinds, counted from the send
     generator_late: Latencies  # how late requests were sent though a connection was free
     waited_for_connection: int  # requests that were due while all connections were busy
-    reconnected: int  # connections made in place of some that ended
+    reconnected: int  # connections that replaced lost ones
     processor_share: float  # of one core, used by the generator
     warnings: list[str]
 
 
-class Found(msgspec.Struct, kw_only=True):
-    """What a run has counted when it ends."""
+class RunTotals(msgspec.Struct, kw_only=True):
+    """The counts of a run at its end."""
 
-    tallies: dict[Kind, Tally]
-    after_sending: Histogram
-    late: Histogram
+    tallies: dict[RequestKind, Tally]
+    after_sending: LatencyHistogram
+    late: LatencyHistogram
     sent_in_time: int
     errors: dict[str, int]
     first_errors: dict[str, str]
@@ -88,56 +87,56 @@ class Found(msgspec.Struct, kw_only=True):
     elapsed_s: float
 
 
-def report_of(load: Load, found: Found) -> Report:
-    """Sum a run up."""
-    late = Latencies.of(found.late)
-    rate = found.sent_in_time / load.duration_s
-    share = found.processor_s / found.elapsed_s
-    return Report(
+def report_of(load: Load, totals: RunTotals) -> LoadReport:
+    """Return the report of a run."""
+    late = Latencies.of(totals.late)
+    rate = totals.sent_in_time / load.duration_s
+    share = totals.processor_s / totals.elapsed_s
+    return LoadReport(
         duration_s=load.duration_s,
         rate_asked=load.rate or None,
         rate=rate,
-        sent=sum(tally.sent for tally in found.tallies.values()),
-        answered=sum(tally.answered for tally in found.tallies.values()),
-        errors=dict(sorted(found.errors.items())),
-        first_errors=found.first_errors,
+        sent=sum(tally.sent for tally in totals.tallies.values()),
+        answered=sum(tally.answered for tally in totals.tallies.values()),
+        errors=dict(sorted(totals.errors.items())),
+        first_errors=totals.first_errors,
         kinds={
             kind.value: KindReport(tally.sent, tally.answered, tally.errors, Latencies.of(tally.latency))
-            for kind, tally in found.tallies.items()
+            for kind, tally in totals.tallies.items()
         },
-        latencies=Latencies.of(Histogram().merge(tally.latency for tally in found.tallies.values())),
-        after_sending=Latencies.of(found.after_sending),
+        latencies=Latencies.of(LatencyHistogram().merge(tally.latency for tally in totals.tallies.values())),
+        after_sending=Latencies.of(totals.after_sending),
         generator_late=late,
-        waited_for_connection=found.waited_for_connection,
-        reconnected=found.reconnected,
+        waited_for_connection=totals.waited_for_connection,
+        reconnected=totals.reconnected,
         processor_share=share,
-        warnings=_warnings(load, found, rate, share, late.p99_ms or 0.0),
+        warnings=_warnings(load, totals, rate, share, late.p99_ms or 0.0),
     )
 
 
-def _warnings(load: Load, found: Found, rate: float, share: float, late_ms: float) -> list[str]:
-    """Say what a reader must know before trusting the figures."""
+def _warnings(load: Load, totals: RunTotals, rate: float, share: float, late_ms: float) -> list[str]:
+    """Return what makes the figures doubtful."""
     warnings = []
-    is_short = bool(load.rate) and found.sent_in_time < RATE_SHARE_MIN * _due(found)
+    is_short = bool(load.rate) and totals.sent_in_time < RATE_SHARE_MIN * _due(totals)
     is_full = share > PROCESSOR_SHARE_MAX
     if is_full and (is_short or late_ms > LATE_MS_MAX or not load.rate):
         warnings.append(
-            f"the generator itself cannot do more: it used {share:.0%} of a core, and sent up to {late_ms:.1f} ms "
-            "late. The server may be faster than this says; ask for a lower rate, or run several"
+            f"the generator itself is at its limit: it used {share:.0%} of a core, and sent up to {late_ms:.1f} ms "
+            "late. The server may be faster than this report; choose a lower rate, or run several generators"
         )
     elif late_ms > LATE_MS_MAX:
         warnings.append(
-            f"the generator cannot keep the instants: it sent up to {late_ms:.1f} ms late, though it used only "
+            f"the generator is late: it sent up to {late_ms:.1f} ms after the schedule, though it used only "
             f"{share:.0%} of a core. The machine is busy; give the generator a core of its own"
         )
     elif is_short:
         warnings.append(
             f"the rate was not kept: {rate:,.0f}/s of {load.rate:,.0f}/s were sent in time, since all "
-            f"{load.connections} connections waited for answers; latencies count the wait. Where answers are quick, "
-            "give it more connections"
+            f"{load.connections} connections waited for answers; latencies include the wait. Where answers are quick, "
+            "use more connections"
         )
     return warnings
 
 
-def _due(found: Found) -> int:
-    return sum(tally.sent for tally in found.tallies.values()) + found.errors.get(UNSENT, 0)
+def _due(totals: RunTotals) -> int:
+    return sum(tally.sent for tally in totals.tallies.values()) + totals.errors.get(UNSENT, 0)

@@ -1,4 +1,4 @@
-"""Requests as bytes, each about a random player, ready to be sent."""
+"""Encoded requests, each about a random player."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import secrets
 from collections.abc import Callable
 from itertools import count
 
-from rankd.bench.load import Kind, Load
+from rankd.bench.load import Load, RequestKind
 
 AROUND = 5  # above, and as many below
 TOP = 10
 
 
 class Requests:
-    """Makes requests of each kind."""
+    """Encodes requests of each kind."""
 
     def __init__(self, load: Load, rng: random.Random) -> None:
-        """All chance comes from `rng`, but for the keys, which must be new to the server."""
+        """`rng` chooses everything except the keys, which must be new to the server."""
         self._random = rng.random
         self._players = load.players
         self._score_min = load.score_min
@@ -40,15 +40,15 @@ class Requests:
         ).encode()
         self._score = f'{{"board":"{board}","player":"{prefix}%08d","score":%d}}'.encode()
         self._number = count(1).__next__ if load.has_keys else None
-        self.makers: dict[Kind, Callable[[], bytes]] = {
-            Kind.SUBMIT: self.submit,
-            Kind.RANK: self.rank,
-            Kind.AROUND: self.around,
-            Kind.TOP: self.top,
+        self.makers: dict[RequestKind, Callable[[], bytes]] = {
+            RequestKind.SUBMIT: self.submit,
+            RequestKind.RANK: self.rank,
+            RequestKind.AROUND: self.around,
+            RequestKind.TOP: self.top,
         }
 
     def submit(self) -> bytes:
-        """Return a write of one score."""
+        """Return a submission of one score."""
         body = self._score % (
             int(self._random() * self._players),
             self._score_min + int(self._random() * self._scores),
@@ -62,9 +62,9 @@ class Requests:
         return self._rank % int(self._random() * self._players)
 
     def around(self) -> bytes:
-        """Return a read of those around a player."""
+        """Return a read of a player's neighbours."""
         return self._around % int(self._random() * self._players)
 
     def top(self) -> bytes:
-        """Return a read of the first."""
+        """Return a read of the first entries."""
         return self._top

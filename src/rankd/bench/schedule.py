@@ -1,4 +1,4 @@
-"""When requests are due and of which kind they are: known before the first one is sent, whatever is answered."""
+"""When requests are due and of which kind they are: decided before the run, independent of the answers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
-from rankd.bench.load import Kind, Load, Spacing
+from rankd.bench.load import Load, RequestKind, Spacing
 
 _KINDS_AT_ONCE = 1_024
 
 
 def instants(load: Load, rng: random.Random) -> Iterator[float]:
-    """Return the seconds after the start at which requests are due, in order, up to the end of the run."""
+    """Yield the seconds after the start at which requests are due, in order."""
     if load.spacing is Spacing.EVEN:
         count = round(load.rate * load.duration_s)
         yield from (number / load.rate for number in range(count))
@@ -23,8 +23,8 @@ def instants(load: Load, rng: random.Random) -> Iterator[float]:
         due_s += rng.expovariate(load.rate)
 
 
-def kinds(load: Load, rng: random.Random) -> Iterator[Kind]:
-    """Return the kinds of all requests, without an end."""
+def kinds(load: Load, rng: random.Random) -> Iterator[RequestKind]:
+    """Yield the kinds of all requests, without an end."""
     weights = load.weights()
     names, bounds = list(weights), list(accumulate(weights.values()))
     while True:

@@ -1,4 +1,4 @@
-"""`rankd bench`: how fast a server answers at a rate that does not wait for it."""
+"""`rankd bench`: how fast a server answers at a fixed rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankd.domain.duration import parse_duration
 from rankd.domain.text import escaped
 
 if TYPE_CHECKING:
-    from rankd.bench import Report
+    from rankd.bench import LoadReport
     from rankd.bench.report import Latencies
 
 app = typer.Typer()
@@ -35,51 +35,51 @@ _COLUMNS = ("call", "sent", "answered", "errors", "p50 ms", "p95 ms", "p99 ms", 
 )
 def bench(
     *,
-    board: Annotated[str, typer.Option(metavar="BOARD", help="The board to ask; players are added to it.")],
+    board: Annotated[str, typer.Option(metavar="BOARD", help="The board to read and write; players are added to it.")],
     url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The server, and nobody else. Also: RANKD_URL.", show_default=False),
+        typer.Option(metavar="URL", help="The server. Also: RANKD_URL.", show_default=False),
     ] = None,
     token: Annotated[
         str | None,
         typer.Option(
             metavar="TOKEN",
-            help="A credential with scores:write. Better: RANKD_TOKEN, which no process list shows.",
+            help="A credential with scores:write. Safer: RANKD_TOKEN, which no process list shows.",
             show_default=False,
         ),
     ] = None,
-    players: Annotated[int, typer.Option(help="How many there are to ask about.")] = 1_000,
+    players: Annotated[int, typer.Option(help="How many players take part.")] = 1_000,
     rate: Annotated[
-        float, typer.Option(help="Requests a second, sent when they are due; 0: as fast as answers come.")
+        float, typer.Option(help="Requests a second, sent on schedule; 0: as fast as answers come.")
     ] = 1_000.0,
     writes: Annotated[float, typer.Option(help="The share of scores among the requests, from 0 to 1.")] = 0.1,
     mix: Annotated[
-        str, typer.Option(metavar="READ=WEIGHT,…", help="How the reads are divided.")
+        str, typer.Option(metavar="READ=WEIGHT,…", help="The weights of the reads.")
     ] = "rank=8,around=1,top=1",
-    connections: Annotated[int, typer.Option(help="Each has one request open at a time.")] = 64,
+    connections: Annotated[int, typer.Option(help="Each sends one request at a time.")] = 64,
     duration: Annotated[str, typer.Option(metavar="DURATION", help="How long, such as 10s or 5m.")] = "10s",
-    even: Annotated[bool, typer.Option("--even", help="Requests at even distances, not at random ones.")] = False,
+    even: Annotated[bool, typer.Option("--even", help="Send at even intervals, not at random ones.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Give every score an Idempotency-Key.")] = False,
-    prefix: Annotated[str, typer.Option(help="What the players' ids begin with; eight digits follow.")] = "bench_",
+    prefix: Annotated[str, typer.Option(help="The prefix of the players' ids; eight digits follow.")] = "bench_",
     seed: Annotated[
-        int | None, typer.Option(help="Ask the same at the same instants as another run.", show_default=False)
+        int | None, typer.Option(help="Repeat the requests and instants of another run.", show_default=False)
     ] = None,
     joining: Annotated[bool, typer.Option("--join/--no-join", help="Put the players on the board first.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Send requests at a fixed rate and show how long answers take, counted from when each request was due.
+    """Send requests at a fixed rate and show the latencies, counted from when each request was due.
 
-    A server that stalls does not slow the requests down, so the stall shows in everything that was due meanwhile. Exit
-    code 1 when anything but what was asked came back. The scores it sends stay on the board.
+    A server that stalls does not slow the requests down, so the stall shows in every request that was due meanwhile.
+    Exit code 1 after any error. The scores it sends stay on the board.
     """
     from rankd import bench as load_generator  # noqa: PLC0415 - most commands do without
     from rankd.bench.load import Spacing, read_address, read_mix  # noqa: PLC0415
 
-    where = url or os.environ.get("RANKD_URL")
-    if not where:
-        raise typer.BadParameter("give --url, the server to ask, such as http://127.0.0.1:8080")
+    address = url or os.environ.get("RANKD_URL")
+    if not address:
+        raise typer.BadParameter("give --url, the server's address, such as http://127.0.0.1:8080")
     load = load_generator.Load(
-        address=read_address(where),
+        address=read_address(address),
         token=token or os.environ.get("RANKD_TOKEN") or None,
         board=board,
         players=players,
@@ -94,46 +94,46 @@ def bench(
         seed=seed,
     )
     if joining:
-        with progress("joining") as told:
-            load = load_generator.join(load, told)
-    with progress("asking") as told:
-        report = load_generator.generate(load, told)
+        with progress("joining") as report_progress:
+            load = load_generator.join(load, report_progress)
+    with progress("asking") as report_progress:
+        report = load_generator.generate(load, report_progress)
     answer(report, as_json, lambda: _pretty(report), lambda: _lines(report))
     for warning in report.warnings:
         note(f"warning: {warning}", "yellow")
     if report.errors:
-        for what, said in report.first_errors.items():
-            note(f"{what}: {escaped(said)}")
+        for name, body in report.first_errors.items():
+            note(f"{name}: {escaped(body)}")
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _rows(report: Report) -> Iterator[tuple[str, int, int, int, Latencies]]:
+def _rows(report: LoadReport) -> Iterator[tuple[str, int, int, int, Latencies]]:
     for name, kind in report.kinds.items():
         yield name, kind.sent, kind.answered, kind.errors, kind.latencies
     yield "all", report.sent, report.answered, sum(report.errors.values()), report.latencies
 
 
-def _lines(report: Report) -> Iterator[tuple[object, ...]]:
+def _lines(report: LoadReport) -> Iterator[tuple[object, ...]]:
     yield tuple(column.replace(" ", "_") for column in _COLUMNS)
     for name, sent, answered, errors, took in _rows(report):
         yield name, sent, answered, errors, took.p50_ms, took.p95_ms, took.p99_ms, took.max_ms
 
 
-def _pretty(report: Report) -> Group:
-    asked = "as fast as answers came" if report.rate_asked is None else f"of {report.rate_asked:,.0f}/s asked for"
-    shown = table(*_COLUMNS, right=_COLUMNS[1:], title=Text(f"{report.rate:,.0f} requests/s, {asked}", "bold"))
+def _pretty(report: LoadReport) -> Group:
+    target = "as fast as answers came" if report.rate_asked is None else f"of {report.rate_asked:,.0f}/s asked for"
+    shown = table(*_COLUMNS, right=_COLUMNS[1:], title=Text(f"{report.rate:,.0f} requests/s, {target}", "bold"))
     for name, sent, answered, errors, took in _rows(report):
         shown.add_row(
             name,
             f"{sent:,}",
             f"{answered:,}",
             Text(f"{errors:,}", "bold red" if errors else "dim"),
-            *(_ms(one) for one in (took.p50_ms, took.p95_ms, took.p99_ms, took.max_ms)),
+            *(_ms(value) for value in (took.p50_ms, took.p95_ms, took.p99_ms, took.max_ms)),
         )
-    return Group(shown, *(Text(line, "dim") for line in _beside(report)))
+    return Group(shown, *(Text(line, "dim") for line in _details(report)))
 
 
-def _beside(report: Report) -> Iterator[str]:
+def _details(report: LoadReport) -> Iterator[str]:
     if report.rate_asked is not None:
         sending, late = report.after_sending, report.generator_late
         yield (
@@ -141,9 +141,9 @@ def _beside(report: Report) -> Iterator[str]:
             f"by the generator's timer: p50 {_ms(late.p50_ms)} ms, p99 {_ms(late.p99_ms)} ms"
         )
         if report.waited_for_connection:
-            yield f"{counted(report.waited_for_connection, 'request')} waited for a connection to be free"
-    for what, number in report.errors.items():
-        yield f"{what}: {number:,}"
+            yield f"{counted(report.waited_for_connection, 'request')} waited for a free connection"
+    for name, number in report.errors.items():
+        yield f"{name}: {number:,}"
 
 
 def _ms(value: float | None) -> str:

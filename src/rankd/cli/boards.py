@@ -1,4 +1,4 @@
-"""`rankd boards`: what boards there are, and how they are defined."""
+"""`rankd boards`: list, show, define, check and delete boards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rankd.boards import Boards
 from rankd.cli import definitions
-from rankd.cli.exits import Misused
+from rankd.cli.exits import UsageError
 from rankd.cli.options import BoardId, ConfigFile, Data, Json, Token, Url, examples
 from rankd.cli.output import answer, note, table
 from rankd.cli.target import Target, check_folder
@@ -44,24 +44,24 @@ Sets = Annotated[
         "--set",
         metavar="NAME=VALUE",
         help="Such as keep=best, windows=all_time,weekly or keep.daily=first; may be repeated. "
-        "Without a file, the rest stays as it is.",
+        "Without a file, the other options stay as they are.",
     ),
 ]
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """What `rankd boards check` found."""
+class CheckedDefinitions(msgspec.Struct, frozen=True):
+    """What `rankd boards check --json` prints."""
 
     board: str
-    is_new: bool | None  # None: there was nothing to compare with
-    changes: list[str]  # names that differ from the board there is
+    is_new: bool | None  # None: there was no board to compare with
+    changes: list[str]  # names that differ from the present board
     notes: list[str]
     definition: dict[str, object]
 
 
 Search = Annotated[
     str | None,
-    typer.Option("--search", metavar="TEXT", help="Only boards whose id or title begins so.", show_default=False),
+    typer.Option("--search", metavar="TEXT", help="Only boards whose id or title begins with it.", show_default=False),
 ]
 
 
@@ -186,31 +186,31 @@ def put(
     as_json: Json = False,
 ) -> None:
     """Define a board, or change it; the same definition again changes nothing."""
-    given = _given(board, source, sets)
+    definition = _read_source(board, source, sets)
     with Target.of(data, url, token, config).opened(creates=True) as boards:
         old = _present(boards, board)
-        made = define_board(board, _whole(given, source, old, sets))
-        put_in_force = boards.define(board, definition_of(made))
-        changes = [] if old is None else _changes(board, old, made)
+        new = define_board(board, _with_sets(definition, source, old, sets))
+        defined = boards.define(board, definition_of(new))
+        changes = [] if old is None else _changes(board, old, new)
         answer(
-            put_in_force,
+            defined,
             as_json,
-            lambda: _put_text(made, old is None, changes),
-            lambda: [(board, put_in_force.position, put_in_force.changed)],
+            lambda: _put_text(new, old is None, changes),
+            lambda: [(board, defined.position, defined.changed)],
         )
 
 
-def _given(board: str, source: str | None, sets: list[str] | None) -> definitions.Definition:
-    """Read the file before anything is opened: what is wrong in it is wrong anywhere."""
+def _read_source(board: str, source: str | None, sets: list[str] | None) -> definitions.Definition:
+    """Read the file before anything is opened."""
     if source is None and not sets:
-        raise Misused("say how the board is defined: by a FILE, by -, or by --set NAME=VALUE")
+        raise UsageError("give the definition: a FILE, -, or --set NAME=VALUE")
     return {} if source is None else definitions.read_definition(board, source)
 
 
-def _whole(
-    given: definitions.Definition, source: str | None, old: Mapping[str, object] | None, sets: list[str] | None
+def _with_sets(
+    definition: definitions.Definition, source: str | None, old: Mapping[str, object] | None, sets: list[str] | None
 ) -> definitions.Definition:
-    start = given if source is not None or old is None else dict(old)
+    start = definition if source is not None or old is None else dict(old)
     return definitions.with_options(start, sets or ())
 
 
@@ -222,15 +222,15 @@ def _present(boards: Boards | Client, board: str) -> dict[str, object] | None:
     return {name: value for name, value in shown.items() if name != "id"}
 
 
-def _changes(board: str, old: Mapping[str, object], made: Board) -> list[str]:
-    return list(change(define_board(board, old), made))
+def _changes(board: str, old: Mapping[str, object], new: Board) -> list[str]:
+    return list(change(define_board(board, old), new))
 
 
-def _put_text(made: Board, is_new: bool, changes: list[str]) -> Text:
-    said = Text.assemble((made.id, "bold"))
+def _put_text(board: Board, is_new: bool, changes: list[str]) -> Text:
+    text = Text.assemble((board.id, "bold"))
     if is_new:
-        return said.append(f" is defined; a score counts in up to {counted(instances_per_event(made), 'place')}")
-    return said.append(f" has changed: {', '.join(changes)}" if changes else " is as it was")
+        return text.append(f" is defined; a score counts in up to {counted(instances_per_event(board), 'place')}")
+    return text.append(f" has changed: {', '.join(changes)}" if changes else " is as it was")
 
 
 @app.command(
@@ -252,32 +252,32 @@ def check(
 ) -> None:
     """Check a definition and change nothing: is it valid, what would it change, what does it cost?
 
-    Works without a server and without a data folder; where there is one, the definition is compared with the board
-    that is there, and refused as the server would refuse it.
+    Works without a server and without a data folder; where there is one, it compares the definition with the present
+    board, and refuses it as the server would.
     """
-    given = _given(board, source, sets)
+    definition = _read_source(board, source, sets)
     target = Target.of(data, url, token, config)
     others = _others(target)
     old = (others or {}).get(board)
-    made = define_board(board, _whole(given, source, None if old is None else definition_of(old), sets))
-    changes = [] if old is None else list(change(old, made))
+    new = define_board(board, _with_sets(definition, source, None if old is None else definition_of(old), sets))
+    changes = [] if old is None else list(change(old, new))
     if others is not None:
-        check_feeds(made, others, feeders_of(board, others))
+        check_feeds(new, others, feeders_of(board, others))
     if target.url is None:
         feeders = feeders_of(board, others or {})
-        check_instances_per_event(made, others or {}, feeders, target.config().limits.instances_per_event_max)
-    found = Checked(
+        check_instances_per_event(new, others or {}, feeders, target.config().limits.instances_per_event_max)
+    checked = CheckedDefinitions(
         board,
         None if others is None else old is None,
         changes,
-        definitions.notes(made, others or {}, in_redis=target.url is None and is_in_redis(target.config())),
-        definition_of(made),
+        definitions.notes(new, others or {}, in_redis=target.url is None and is_in_redis(target.config())),
+        definition_of(new),
     )
-    answer(found, as_json, lambda: _checked_text(found), lambda: _checked_lines(found))
+    answer(checked, as_json, lambda: _checked_text(checked), lambda: _checked_lines(checked))
 
 
 def _others(target: Target) -> dict[str, Board] | None:
-    """Return the boards there are; None when there is nothing to ask."""
+    """Return the present boards; None when there is no folder or server to ask."""
     if target.url is None and not is_shared(target.config()):
         try:
             check_folder(data_folder(target.config()))
@@ -287,27 +287,32 @@ def _others(target: Target) -> dict[str, Board] | None:
             return None
     try:
         with target.opened() as boards:
-            return {name: define_board(name, one) for one in boards.definitions() for name in [str(one.pop("id"))]}
+            return {
+                name: define_board(name, definition)
+                for definition in boards.definitions()
+                for name in [str(definition.pop("id"))]
+            }
     except FolderLocked as problem:
-        note(f"not compared with the board there is: {problem}", "yellow")
+        note(f"not compared with the present board: {problem}", "yellow")
         return None
 
 
-def _outcome(found: Checked) -> str:
-    if found.is_new is None:
+def _outcome(checked: CheckedDefinitions) -> str:
+    if checked.is_new is None:
         return "is valid; it was not compared with a board"
-    if found.is_new:
+    if checked.is_new:
         return "is valid and would be a new board"
-    return f"is valid and would change {', '.join(found.changes)}" if found.changes else "is what the board is already"
+    changes = ", ".join(checked.changes)
+    return f"is valid and would change {changes}" if changes else "is what the board is already"
 
 
-def _checked_text(found: Checked) -> RenderableType:
-    head = Text.assemble(("✓ ", "green"), (found.board, "bold"), f" {_outcome(found)}")
-    return Group(head, *(Padding(Text(one, "dim"), (0, 0, 0, 2)) for one in found.notes))
+def _checked_text(checked: CheckedDefinitions) -> RenderableType:
+    head = Text.assemble(("✓ ", "green"), (checked.board, "bold"), f" {_outcome(checked)}")
+    return Group(head, *(Padding(Text(line, "dim"), (0, 0, 0, 2)) for line in checked.notes))
 
 
-def _checked_lines(found: Checked) -> list[tuple[object, ...]]:
-    return [(found.board, _outcome(found)), *((found.board, one) for one in found.notes)]
+def _checked_lines(checked: CheckedDefinitions) -> list[tuple[object, ...]]:
+    return [(checked.board, _outcome(checked)), *((checked.board, line) for line in checked.notes)]
 
 
 @app.command(epilog=examples("rankd boards delete arcade", "rankd boards delete arcade --yes"))
@@ -326,7 +331,7 @@ def delete(
         total = boards.top(board, 1).total
         if not yes:
             if not sys.stdin.isatty():
-                raise Misused("nobody can be asked here: add --yes to delete the board")
+                raise UsageError("there is no terminal to confirm on: add --yes to delete the board")
             typer.confirm(f"Delete {board} with all its scores ({counted(total, 'player')})?", abort=True, err=True)
         deleted = boards.delete(board)
         answer(

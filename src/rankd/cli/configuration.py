@@ -1,4 +1,4 @@
-"""`rankd config`: is the configuration right, and what is in force?"""
+"""`rankd config`: check the configuration, or show what is in force."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rankd.config.loading import FILE_NAME, VARIABLES
 from rankd.config.masking import shown
 from rankd.config.model import Config
 
-_DELETE_AND_C1 = re.compile("[\x7f-\x9f]")  # which JSON holds as they are, and TOML only as \u007f
+_DELETE_AND_C1 = re.compile("[\x7f-\x9f]")  # JSON leaves them as they are, TOML wants \u007f
 app = typer.Typer(no_args_is_help=True, epilog=examples("rankd config show"))
 
 
@@ -30,38 +30,35 @@ class CheckedConfig(msgspec.Struct, frozen=True):
     """What `rankd config check --json` prints."""
 
     file: str | None  # None: there is none
-    variables: list[str]  # settings that the environment gives
+    variables: list[str]  # settings from the environment
     boards: int
 
 
 @app.command(epilog=examples("rankd config check", "rankd config check --config production.toml"))
 def check(*, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Check rankd.toml and RANKD_* variables; the first mistake is named with its line and the way out."""
-    from rankd.api.tokens import open_tokens  # noqa: PLC0415 - most commands do without
+    """Check rankd.toml and RANKD_* variables; names the first mistake with its line and the remedy."""
+    from rankd.api.auth.tokens import open_tokens  # noqa: PLC0415 - most commands do without
 
     loaded = Target.folder_of(None, config).config()
-    open_tokens(loaded.auth, SystemClock())  # as a server would: the keys have to be readable, and keys
+    open_tokens(loaded.auth, SystemClock())  # as a server would: the key files must be readable and valid
     file = config or os.environ.get("RANKD_CONFIG") or (FILE_NAME if Path(FILE_NAME).exists() else None)
-    found = CheckedConfig(
+    checked = CheckedConfig(
         None if file is None else str(file), sorted(set(VARIABLES) & set(os.environ)), len(loaded.boards)
     )
-    answer(found, as_json, lambda: _checked_text(found), lambda: [(_sentence(found),)])
+    sentence = _sentence(checked)
+    answer(checked, as_json, lambda: Text.assemble(("✓ ", "green"), sentence), lambda: [(sentence,)])
 
 
-def _sentence(found: CheckedConfig) -> str:
-    file = f"{found.file} is fine" if found.file else f"there is no {FILE_NAME}: the defaults are in force"
-    boards = f", with {counted(found.boards, 'board')}" if found.boards else ""
-    variables = f"; {', '.join(found.variables)} from the environment" if found.variables else ""
+def _sentence(checked: CheckedConfig) -> str:
+    file = f"{checked.file} is fine" if checked.file else f"there is no {FILE_NAME}: the defaults are in force"
+    boards = f", with {counted(checked.boards, 'board')}" if checked.boards else ""
+    variables = f"; {', '.join(checked.variables)} from the environment" if checked.variables else ""
     return f"{file}{boards}{variables}"
-
-
-def _checked_text(found: CheckedConfig) -> Text:
-    return Text.assemble(("✓ ", "green"), _sentence(found))
 
 
 @app.command(epilog=examples("rankd config show", "rankd config show --json"))
 def show(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Show what is in force, as a rankd.toml; secrets are masked."""
+    """Show the configuration in force as a rankd.toml; secrets are masked."""
     sections = shown(Target.folder_of(data, config).config())
     answer(
         sections,
@@ -93,7 +90,7 @@ def toml_value(value: object) -> str:
     """
     match value:
         case str():
-            return _DELETE_AND_C1.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(value).decode())
+            return _DELETE_AND_C1.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(value).decode())
         case list() | tuple():
             return f"[{', '.join(toml_value(item) for item in value)}]"
         case dict():
@@ -110,7 +107,7 @@ def _toml_key(name: str) -> str:
 
 
 def _toml_text(sections: dict[str, dict[str, object]]) -> RenderableType:
-    """Draw the same in colours: what is as by default is dim."""
+    """Draw the same in colours; defaults are dim."""
     defaults = shown(Config())
     lines = []
     section = ""

@@ -1,4 +1,4 @@
-"""What a command ends with, and how it says why."""
+"""Exit codes, and the error message of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankd.cli.output import error_console
 from rankd.config.masking import masking
 from rankd.domain.text import escaped
 
-TRACE_CHARACTERS_MAX = 100_000  # of a trace that is shown
+TRACE_CHARACTERS_MAX = 100_000  # of a traceback
 _mask = masking(characters_max=TRACE_CHARACTERS_MAX)
 
 
@@ -23,19 +23,19 @@ class ExitCode(IntEnum):
     """Every exit code of every command."""
 
     FINE = 0
-    REFUSED = 1  # a value, a credential or what is there does not allow it, or it is not there
+    REFUSED = 1  # a value, a credential or the present state does not allow it, or the thing does not exist
     USAGE = 2  # the command line itself is wrong
-    UNAVAILABLE = 3  # a server or a disk does not answer at present: try again later
+    UNAVAILABLE = 3  # a server or a disk is unavailable: try again later
     LOCKED = 4  # another process uses the data folder
-    DAMAGED = 5  # ranks, ledger or file are not what they should be
+    DAMAGED = 5  # ranks, ledger or file are damaged
     INTERRUPTED = 130
 
 
-class Misused(typer.TyperException):
-    """The command line cannot be meant as it is; the message says what to write instead."""
+class UsageError(typer.TyperException):
+    """The command line is wrong; the message says what to write instead."""
 
 
-# The first class that fits decides.
+# The first matching class decides.
 _CODES: tuple[tuple[type[errors.RankdError], ExitCode], ...] = (
     (errors.FolderLocked, ExitCode.LOCKED),
     (errors.Unavailable, ExitCode.UNAVAILABLE),
@@ -55,13 +55,13 @@ def code_of(error: errors.RankdError) -> ExitCode:
 
 
 def is_debugging() -> bool:
-    """Tell whether errors are shown with where they came from."""
+    """Tell whether errors are shown with tracebacks."""
     return os.environ.get("RANKD_DEBUG", "") not in ("", "0")
 
 
-def complain(problem: BaseException, said: str | None = None) -> None:
-    """Say in one sentence on standard error what went wrong, secrets masked."""
+def complain(problem: BaseException, message: str | None = None) -> None:
+    """Print one sentence about an error to standard error, secrets masked."""
     if is_debugging():
         sys.stderr.write(escaped(_mask("".join(traceback.format_exception(problem))), kept="\n"))
-    sentence = _mask(" ".join((said or str(problem)).split()))
+    sentence = _mask(" ".join((message or str(problem)).split()))
     error_console().print(Text.assemble(("error: ", "bold red"), escaped(sentence)), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `rankd`: every subcommand put together, every error told in one sentence."""
+"""The command `rankd` with its subcommands; every error is one sentence."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import typer
 from typer.core import TyperGroup
 
 from rankd import __version__
-from rankd.cli import bench, boards, configuration, roles, scores, serve, tokens, transferring, upkeep
+from rankd.cli import bench, boards, configuration, consuming, roles, scores, serve, tokens, transferring, upkeep
 from rankd.cli.exits import ExitCode, code_of, complain
-from rankd.cli.options import BOARDS_PANEL, SERVER_PANEL, examples
+from rankd.cli.options import BOARDS_PANEL, SERVER_PANEL, UPKEEP_PANEL, examples
 from rankd.errors import RankdError
 
 
 class Commands(TyperGroup):
-    """The commands, run so that whatever goes wrong is one sentence and an exit code."""
+    """The commands; every error becomes one sentence and an exit code."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run the command line and end the program."""
+        """Run the command line and exit."""
         sys.exit(self._run(*args, **{**extra, "standalone_mode": False}))
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Run what the command line asks for."""
+        """Run the chosen command."""
         try:
-            ended = super().invoke(ctx)
+            result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever reads has enough: what is still to be written at the end goes nowhere, and nobody is told.
+            # The reader has closed the pipe: the rest of the output is dropped, without an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.FINE) from None
-        return ended
+        return result
 
     def _run(self, *args: Any, **extra: Any) -> int:
         try:
-            ended = super().main(*args, **extra)
+            result = super().main(*args, **extra)
         except (Exception, KeyboardInterrupt) as problem:
-            return _explained(problem)
-        return ended if isinstance(ended, int) else ExitCode.FINE
+            return _explain(problem)
+        return result if isinstance(result, int) else ExitCode.FINE
 
 
-def _explained(problem: BaseException) -> int:
-    """Say what went wrong, and return the exit code."""
+def _explain(problem: BaseException) -> int:
+    """Print the error, and return the exit code."""
     match problem:
         case KeyboardInterrupt() | typer.Abort():
             return ExitCode.INTERRUPTED
@@ -56,16 +56,16 @@ def _explained(problem: BaseException) -> int:
         case OSError():
             complain(problem)
             return ExitCode.UNAVAILABLE
-    complain(problem, f"{type(problem).__name__}: {problem}; this is a fault of rankd: RANKD_DEBUG=1 shows where it is")
+    complain(problem, f"{type(problem).__name__}: {problem}; this is a bug of rankd: RANKD_DEBUG=1 shows where it is")
     return ExitCode.REFUSED
 
 
 def _explain_usage(problem: typer.TyperException) -> None:
-    said = problem.format_message().replace("Value error, ", "")
-    if said:  # nothing, where the help was shown instead
+    message = problem.format_message().replace("Value error, ", "")
+    if message:  # empty after the help was shown
         context = getattr(problem, "ctx", None)
         more = "" if context is None else f" See {context.command_path} --help."
-        complain(problem, (said if said.endswith((".", "?")) else f"{said}.") + more)
+        complain(problem, (message if message.endswith((".", "?")) else f"{message}.") + more)
 
 
 app = typer.Typer(
@@ -80,8 +80,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         sys.stdout.write(f"rankd {__version__}\n")
         raise typer.Exit
 
@@ -92,7 +92,7 @@ def rankd(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Hold what is asked of the program itself."""
+    """Take the options of the program itself."""
 
 
 app.add_typer(serve.app)
@@ -107,6 +107,10 @@ app.add_typer(scores.app)
 app.add_typer(transferring.app)
 app.add_typer(upkeep.app)
 app.add_typer(roles.app)
+app.add_typer(consuming.app)
+app.add_typer(
+    consuming.dlq, name="dlq", help="List, replay and drop records that were refused.", rich_help_panel=UPKEEP_PANEL
+)
 app.add_typer(bench.app)
 
 

@@ -1,4 +1,4 @@
-"""Options that many commands share, and the example each help ends with."""
+"""Options that several commands share, and the examples at the end of each help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="FOLDER",
-        help="The data folder; by default the one that rankd.toml names.",
+        help="The data folder; by default the one in rankd.toml.",
         rich_help_panel=WHERE,
         show_default=False,
     ),
@@ -41,7 +41,7 @@ Token = Annotated[
     typer.Option(
         "--token",
         metavar="TOKEN",
-        help="The server's credential. Better: RANKD_TOKEN, which no process list shows.",
+        help="The server's credential. Safer: RANKD_TOKEN, which no process list shows.",
         rich_help_panel=WHERE,
         show_default=False,
     ),
@@ -51,7 +51,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="The configuration; by default ./rankd.toml if it is there. Also: RANKD_CONFIG.",
+        help="The configuration; by default ./rankd.toml, if it exists. Also: RANKD_CONFIG.",
         rich_help_panel=WHERE,
         show_default=False,
     ),
@@ -73,12 +73,11 @@ Scope = Annotated[
 ]
 RankingOption = Annotated[
     Ranking | None,
-    typer.Option(help="How ties are counted: 1234, 1224 or 1223; by default as the board says.", show_default=False),
+    typer.Option(help="How ties are counted: 1234, 1224 or 1223; by default the board's.", show_default=False),
 ]
 
 
 def examples(*commands: str) -> str:
-    """Return what a help ends with."""
-    return "\n".join(
-        [f"[bold]{'Example' if len(commands) == 1 else 'Examples'}[/bold]", *(f"  {one}" for one in commands)]
-    )
+    """Return the examples of a help text."""
+    heading = f"[bold]{'Example' if len(commands) == 1 else 'Examples'}[/bold]"
+    return "\n".join([heading, *(f"  {command}" for command in commands)])

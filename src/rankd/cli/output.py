@@ -1,4 +1,4 @@
-"""Where answers go: a table on a terminal, tab-separated text in a pipe, JSON when it is asked for."""
+"""Print answers: a table on a terminal, tab-separated text in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rankd.domain.text import escaped, escaped_json
 
 
 class _Escaped:
-    """A drawing whose texts are escaped when it is drawn; the console's own colours and moves stay."""
+    """A drawing whose texts are escaped when it is rendered; the console's own control codes stay."""
 
     def __init__(self, drawn: ConsoleRenderable) -> None:
         self._drawn = drawn
@@ -32,21 +32,21 @@ class _Escaped:
 
 
 class _Escaping(RenderHook):
-    """Escapes all that is printed; what stands in a column is escaped before too, so that columns do not shift."""
+    """Escapes everything printed; table cells are escaped before too, so that columns do not shift."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Escaped(drawn) for drawn in renderables]
 
 
 def console(file: TextIO | None = None) -> Console:
-    """Return standard output, or another file; NO_COLOR, FORCE_COLOR and COLUMNS are honoured."""
+    """Return a console on standard output, or another file; it honours NO_COLOR, FORCE_COLOR and COLUMNS."""
     made = Console(file=file or sys.stdout, highlight=False, emoji=False, markup=False)
     made.push_render_hook(_Escaping())
     return made
 
 
 def error_console() -> Console:
-    """Return standard error."""
+    """Return a console on standard error."""
     return console(sys.stderr)
 
 
@@ -56,23 +56,23 @@ def answer(
     pretty: Callable[[], RenderableType],
     plain: Callable[[], Iterable[Sequence[object]]],
 ) -> None:
-    """Show an answer in the form that fits who reads it."""
+    """Print an answer as JSON, as a table or as lines."""
     out = console()
     if as_json:
         sys.stdout.write(escaped_json(msgspec.json.encode(value).decode()) + "\n")
     elif out.is_terminal:
         out.print(pretty())
     else:
-        sys.stdout.writelines("\t".join(field(one) for one in row) + "\n" for row in plain())
+        sys.stdout.writelines("\t".join(field(value) for value in row) + "\n" for row in plain())
 
 
 def note(text: str, style: str = "dim") -> None:
-    """Say something beside the answer, on standard error."""
+    """Print a note to standard error."""
     error_console().print(Text(text, style), soft_wrap=True)
 
 
 def table(*columns: str, right: Sequence[str] = (), whole: Sequence[str] = (), title: Text | None = None) -> Table:
-    """Return an empty table; the columns named in `right` are numbers, and those in `whole` are never broken."""
+    """Return an empty table; columns in `right` are numbers, columns in `whole` never wrap."""
     made = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -94,27 +94,26 @@ def table(*columns: str, right: Sequence[str] = (), whole: Sequence[str] = (), t
 
 
 class _Figures(ProgressColumn):
-    """How many of how many, and how many a second."""
+    """How many of how many, and the rate."""
 
     def render(self, task: Task) -> Text:
-        """Draw them as far as they are known."""
+        """Draw the figures."""
         if task.total is None:
             return Text("")
         rate = f", {task.speed:,.0f}/s" if task.speed else ""
         return Text(f"{int(task.completed):,} of {int(task.total):,}{rate}", "dim")
 
 
-class Told(Protocol):
-    """What long work calls to say how far it is."""
+class ProgressReporter(Protocol):
+    """Reports the progress of long work."""
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None:
-        """`what` is done from now on."""
-        ...
+        """`what` changes the description."""
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Told]:
-    """Show how far long work is, on a terminal and only there."""
+def progress(what: str) -> Iterator[ProgressReporter]:
+    """Show a progress bar, on a terminal only."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
@@ -125,16 +124,16 @@ def progress(what: str) -> Iterator[Told]:
         disable=not sys.stderr.isatty(),
     )
     with bar:
-        shown = bar.add_task(what, total=None)
+        task = bar.add_task(what, total=None)
 
-        def told(done: int, total: int, what: str | None = None) -> None:
-            bar.update(shown, completed=done, total=total, description=what)
+        def report_progress(done: int, total: int, what: str | None = None) -> None:
+            bar.update(task, completed=done, total=total, description=what)
 
-        yield told
+        yield report_progress
 
 
 def duration_text(seconds: float) -> str:
-    """Return how long something took.
+    """Return a duration.
 
     >>> duration_text(0.34), duration_text(75)
     ('0.3 s', '0:01:15')

@@ -1,4 +1,4 @@
-"""`rankd migrate` and `rankd project`: what a scaled-out installation needs beside its servers."""
+"""`rankd migrate` and `rankd project`: the commands of a scaled-out installation."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url, masking, secrets_of
 from rankd.config.model import Config
 from rankd.errors import LedgerUnavailable, Refused
-from rankd.installation import installation_of
-from rankd.ledger.database import FILE_NAME, migrations
+from rankd.ledger.sqlite.database import FILE_NAME, migrations
+from rankd.node.installation import installation_of
 
 _VERSION_AT = 60  # of SQLite's `user_version` in the file, four bytes
-START_AGAIN_S = 1.0
-Made = TypeVar("Made")
+START_RETRY_S = 1.0
+T = TypeVar("T")
 _log = logging.getLogger("rankd")
 app = typer.Typer()
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """What `rankd migrate` did."""
+    """What `rankd migrate --json` prints."""
 
     folder: str  # or the address of the database
     version_before: int
@@ -45,9 +45,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate", "rankd migrate --data scores"))
 def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Bring a data folder, or a PostgreSQL database, up to date; a database is made ready by it the first time.
+    """Migrate a data folder, or a PostgreSQL database, to the newest version; creates the database's tables.
 
-    A folder is also brought up to date by every start. For a database it may be run twice, and from several places.
+    Every start migrates a folder too. For a database the command may run twice, and from several places.
     """
     target = Target.folder_of(data, config)
     loaded = target.config()
@@ -78,18 +78,18 @@ def migrate_from(
 ) -> None:
     """Move an embedded installation into the PostgreSQL database of the configuration: events, profiles and keys.
 
-    Stop its server first. The database must be migrated and empty; the folder stays as it is. Run again, it goes on
-    where it was cut off. Start servers and projectors afterwards: the ranks are the same.
+    Stop its server first. The database must be migrated and empty; the folder stays as it is. Run again, it resumes
+    after an interruption. Start servers and projectors afterwards: the ranks are the same.
     """
     loaded = Target.folder_of(None, config).config()
     if not is_shared(loaded):
         raise Refused(f"ledger.url: {loaded.ledger.url} is a folder; name the database to move into: postgresql://…")
     check_folder(folder)
     installation_of(loaded)
-    from rankd.scaled.compose import move_from  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.open_operations import move_from  # noqa: PLC0415 - its drivers are an extra
 
-    with progress("moving") as told:
-        moved = move_from(folder, loaded.ledger.url, loaded.registry.url, told)
+    with progress("moving") as report_progress:
+        moved = move_from(folder, loaded.ledger.url, loaded.registry.url, report_progress)
     answer(
         moved,
         as_json,
@@ -105,16 +105,16 @@ def migrate_from(
 def _migrate_folder(target: Target, folder: Path) -> Migrated:
     check_folder(folder)
     before = _version_of(folder / FILE_NAME)
-    with progress("opening") as told, target.opened_folder(progress=told) as boards:
+    with progress("opening") as report_progress, target.opened_folder(progress=report_progress) as boards:
         events = boards.started.position
     return Migrated(str(folder), before, len(migrations()), events)
 
 
 def _migrate_shared(config: Config) -> Migrated:
-    installation_of(config)  # says so where drivers are missing
+    installation_of(config)  # raises where drivers are missing
     from rankd.ledger.postgres.ledger import PostgresLedger  # noqa: PLC0415 - its driver is an extra
     from rankd.ledger.postgres.migrations import scripts_of  # noqa: PLC0415
-    from rankd.scaled.compose import migrate as migrate_all  # noqa: PLC0415
+    from rankd.node.open_operations import migrate as migrate_all  # noqa: PLC0415
 
     before = migrate_all(config.ledger.url, config.registry.url, config.ledger.partitions)
     ledger = PostgresLedger(config.ledger.url)
@@ -134,9 +134,9 @@ def _version_of(file: Path) -> int:
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd project", "rankd project --config production.toml"))
 def project(*, config: ConfigFile = None) -> None:
-    """Rank what a PostgreSQL ledger holds into Redis, until it is stopped; an embedded one ranks in the server itself.
+    """Rank a PostgreSQL ledger into Redis, until it is stopped; an embedded server ranks for itself.
 
-    Run two or more: one ranks, the others follow and take over when it dies. What is away is waited for.
+    Run two or more: one ranks, the others follow and take over when it dies. It waits for servers that are unavailable.
     """
     loaded = Target.folder_of(None, config).config()
     if not is_shared(loaded):
@@ -150,20 +150,20 @@ def project(*, config: ConfigFile = None) -> None:
             "name the Redis to rank into: redis://…"
         )
     installation_of(loaded)
-    from rankd.scaled.compose import make_projector, prepare_projector_folder  # noqa: PLC0415 - its drivers are an extra
-    from rankd.scaled.figures import Figures  # noqa: PLC0415
-    from rankd.scaled.listening import Listening  # noqa: PLC0415
-    from rankd.scaled.projector import ProjectorSettings  # noqa: PLC0415
+    from rankd.node.open_projector import make_projector, prepare_projector_folder  # noqa: PLC0415 - an extra
+    from rankd.node.projector import ProjectorSettings  # noqa: PLC0415
+    from rankd.node.projector_figures import ProjectorFigures  # noqa: PLC0415
+    from rankd.node.projector_http import ProjectorServer  # noqa: PLC0415
 
     logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, masking(secrets_of(loaded)))
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    figures = Figures()
+    figures = ProjectorFigures()
     with ExitStack() as opened:
         if loaded.projector.listen:
             host, port = listen_address("projector.listen", loaded.projector.listen)
-            opened.callback(Listening(host, port, figures).close)
+            opened.callback(ProjectorServer(host, port, figures).close)
         settings = ProjectorSettings(
             checkpoint_events=loaded.projector.checkpoint_events,
             checkpoints_kept=loaded.projector.checkpoints_kept,
@@ -171,7 +171,7 @@ def project(*, config: ConfigFile = None) -> None:
         )
         folder = Path(loaded.projector.folder).expanduser()
         prepare_projector_folder(folder)
-        projector = _when_it_can(
+        projector = _retry_until_ledger(
             lambda: make_projector(loaded.ledger.url, loaded.ranks.url, folder, settings=settings, figures=figures),
             stop,
         )
@@ -180,15 +180,15 @@ def project(*, config: ConfigFile = None) -> None:
     _log.info("stopped")
 
 
-def _when_it_can(make: Callable[[], Made], stop: threading.Event) -> Made | None:
-    """Make a projector as soon as there is a ledger to follow; None when it is told to stop before."""
-    told: str | None = None
+def _retry_until_ledger(make: Callable[[], T], stop: threading.Event) -> T | None:
+    """Make a projector as soon as the ledger is available; None when `stop` is set before."""
+    logged: str | None = None
     while not stop.is_set():
         try:
             return make()
         except LedgerUnavailable as problem:
-            if str(problem) != told:
-                told = str(problem)
+            if str(problem) != logged:
+                logged = str(problem)
                 _log.warning("the projector waits for PostgreSQL before it starts: %s", problem)
-            stop.wait(START_AGAIN_S)
+            stop.wait(START_RETRY_S)
     return None

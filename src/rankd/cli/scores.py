@@ -1,4 +1,4 @@
-"""`rankd submit`, `top`, `rank` and `around`: scores in, ranks out."""
+"""`rankd submit`, `top`, `rank` and `around`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 
 from rankd.boards import Boards
 from rankd.cli import options, standings
-from rankd.cli.exits import Misused
+from rankd.cli.exits import UsageError
 from rankd.cli.options import SCORES_PANEL, BoardId, ConfigFile, Data, Json, PlayerId, Token, Url, examples
 from rankd.cli.output import answer
-from rankd.cli.standings import Look
+from rankd.cli.standings import BoardFormat
 from rankd.cli.target import Target
 from rankd.domain.instant import parse_instant
 from rankd.domain.order import Ranking
 from rankd.errors import InvalidValue, PlayerAbsent
-from rankd.reads.meaning import Where
+from rankd.reads.instance_ref import ReadOptions
 
 if TYPE_CHECKING:
     from rankd.client import Client
@@ -52,11 +52,11 @@ def submit(
         typer.Option("--attribute", metavar="NAME=VALUE", help="Such as country=BR; may be repeated."),
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option(metavar="JSON", help='Belongs to the score: {"replay": "r-17"}.', show_default=False)
+        str | None, typer.Option(metavar="JSON", help='Stored with the score: {"replay": "r-17"}.', show_default=False)
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="Names this request: sent again with the same key, it counts once.", show_default=False),
+        typer.Option(help="An idempotency key: sent again with the same key, it counts once.", show_default=False),
     ] = None,
     data: Data = None,
     url: Url = None,
@@ -64,11 +64,11 @@ def submit(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Send one score, and see where the player stands."""
+    """Submit one score, and show the player's rank."""
     target = Target.of(data, url, token, config)
     number = _integer(score)
     instant = None if at is None else parse_instant("at", int(at) if at.isascii() and at.isdigit() else at)
-    attributes = dict(_attribute(one) for one in attribute or ()) or None
+    attributes = dict(_attribute(text) for text in attribute or ()) or None
     with target.opened() as boards:
         sent = boards.submit(
             board,
@@ -83,7 +83,7 @@ def submit(
         answer(
             sent,
             as_json,
-            lambda: standings.submitted_text(sent, _look(boards, board)),
+            lambda: standings.submitted_text(sent, _board_format(boards, board)),
             lambda: standings.submitted_lines(sent),
         )
 
@@ -91,7 +91,7 @@ def submit(
 def _integer(text: str) -> int:
     digits = text.removeprefix("-")
     if text.startswith("-") and not digits.isdigit():
-        raise Misused(f"no such option: {text}")
+        raise UsageError(f"no such option: {text}")
     if not digits.isascii() or not digits.isdigit():
         raise InvalidValue("score", f"must be a whole number; got {text!r:.80}")
     return int(text)
@@ -113,11 +113,11 @@ def _metadata(text: str | None) -> dict[str, object] | None:
         raise InvalidValue("--metadata", f'must be a JSON object such as {{"replay": "r-17"}}; {problem}') from None
 
 
-def _look(boards: Boards | Client, board: str) -> Look:
-    return Look.of(board, boards.definition(board))
+def _board_format(boards: Boards | Client, board: str) -> BoardFormat:
+    return BoardFormat.of(board, boards.definition(board))
 
 
-def _where(window: str | None, scope: str | None, ranking: Ranking | None) -> Where:
+def _where(window: str | None, scope: str | None, ranking: Ranking | None) -> ReadOptions:
     return {"window": window, "scope": scope, "ranking": None if ranking is None else ranking.value}
 
 
@@ -131,9 +131,9 @@ def top(
     *,
     board: BoardId,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many, at most 1000.")] = 10,
-    offset: Annotated[int, typer.Option(help="How many to leave out before them.")] = 0,
+    offset: Annotated[int, typer.Option(help="How many to skip.")] = 0,
     cursor: Annotated[
-        str | None, typer.Option(help="The `next` of an earlier answer: go on behind it.", show_default=False)
+        str | None, typer.Option(help="The `next` of an earlier answer, for the page after it.", show_default=False)
     ] = None,
     window: options.Window = None,
     scope: options.Scope = None,
@@ -144,13 +144,13 @@ def top(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show the first of a board."""
+    """Show the first entries of a board."""
     with Target.of(data, url, token, config).opened() as boards:
         page = boards.top(board, limit, offset=offset, cursor=cursor, **_where(window, scope, ranking))
         answer(
             page,
             as_json,
-            lambda: standings.entries_table(page, page.entries, _look(boards, board)),
+            lambda: standings.entries_table(page, page.entries, _board_format(boards, board)),
             lambda: standings.page_lines(page),
         )
 
@@ -172,7 +172,7 @@ def rank(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show where a player stands."""
+    """Show a player's rank."""
     with Target.of(data, url, token, config).opened() as boards:
         standing = boards.rank(board, player, **_where(window, scope, ranking))
         if standing is None:
@@ -180,7 +180,7 @@ def rank(
         answer(
             standing,
             as_json,
-            lambda: standings.standing_table(standing, _look(boards, board)),
+            lambda: standings.standing_table(standing, _board_format(boards, board)),
             lambda: standings.standing_lines(standing),
         )
 
@@ -203,20 +203,20 @@ def around(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show a player with those just above and just below."""
+    """Show a player with the neighbours above and below."""
     with Target.of(data, url, token, config).opened() as boards:
-        found = boards.around(board, player, above, below, **_where(window, scope, ranking))
-        if found is None:
+        neighbours = boards.around(board, player, above, below, **_where(window, scope, ranking))
+        if neighbours is None:
             raise _absent(board, player, window, scope)
-        listed = [*found.above, found.player, *found.below]
+        listed = [*neighbours.above, neighbours.player, *neighbours.below]
         answer(
-            found,
+            neighbours,
             as_json,
-            lambda: standings.entries_table(found, listed, _look(boards, board), marked=player),
-            lambda: standings.around_lines(found),
+            lambda: standings.entries_table(neighbours, listed, _board_format(boards, board), marked=player),
+            lambda: standings.around_lines(neighbours),
         )
 
 
 def _absent(board: str, player: str, window: str | None, scope: str | None) -> PlayerAbsent:
     where = " ".join([board, *(f"in {part}" for part in (window, scope) if part is not None)])
-    return PlayerAbsent(f"player: {player} does not stand on {where}")
+    return PlayerAbsent(f"player: {player} has no score on {where}; submit one first")

@@ -1,4 +1,4 @@
-"""Which boards a command works on: those of a data folder, or those of a running server."""
+"""The boards that a command works on: those of a data folder, or those of a running server."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankd.boards import Boards
-from rankd.cli.exits import Misused
+from rankd.cli.exits import UsageError
 from rankd.config.checks import is_shared
 from rankd.config.loading import data_folder, load_config
 from rankd.config.model import Config
 from rankd.errors import FolderLocked, InvalidValue
-from rankd.installation import installation_of
-from rankd.ledger.database import FILE_NAME
+from rankd.ledger.sqlite.database import FILE_NAME
+from rankd.node.installation import installation_of
 
 if TYPE_CHECKING:
     from rankd.client import Client
 
 TIMEOUT_S = 10.0
-RETRY_TOTAL_S = 5.0  # somebody waits at the terminal
+RETRY_TOTAL_S = 5.0  # short: a person waits at the terminal
 _HOLDER = re.compile(r"\(process (\d+)(?:, ([^)\s]+))?\)")
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the options say: a server's URL, else a folder, else what is configured."""
+    """A server's URL, else a folder, else what is configured."""
 
     data: Path | None
     url: str | None
@@ -39,12 +39,12 @@ class Target:
 
     @classmethod
     def of(cls, data: Path | None, url: str | None, token: str | None, config: Path | None) -> Target:
-        """Read the options, and the environment where they are silent."""
+        """Read the options, and the environment for those left out."""
         if data is not None and url is not None:
-            raise Misused("give --data or --url, not both: a folder or a server")
+            raise UsageError("give --data or --url, not both: a folder or a server")
         server = url or (os.environ.get("RANKD_URL") if data is None else None) or None
         if token is not None and server is None:
-            raise Misused("--token is for a server; give --url too")
+            raise UsageError("--token is for a server; give --url too")
         return cls(data, server, token or os.environ.get("RANKD_TOKEN") or None, config)
 
     @classmethod
@@ -54,20 +54,20 @@ class Target:
 
     def config(self, options: dict[str, object] | None = None) -> Config:
         """Return the configuration in force."""
-        given = dict(options or {})
+        values = dict(options or {})
         if self.data is not None:
-            given["ledger.url"] = f"sqlite:{self.data}"
+            values["ledger.url"] = f"sqlite:{self.data}"
         file = self.config_file or os.environ.get("RANKD_CONFIG") or None
-        return load_config(file, os.environ, given)
+        return load_config(file, os.environ, values)
 
     @contextmanager
     def opened(self, *, creates: bool = False) -> Iterator[Boards | Client]:
-        """Use the boards, wherever they are."""
+        """Open the boards, of a folder or of a server."""
         if self.url is None:
             with self.opened_folder(creates=creates, or_server=True) as boards:
                 yield boards
             return
-        from rankd.client import Client  # noqa: PLC0415 - it takes a while, and most commands do without
+        from rankd.client import Client  # noqa: PLC0415 - a slow import
 
         with Client(self.url, self.token, timeout_s=TIMEOUT_S, retry_total_s=RETRY_TOTAL_S) as client:
             yield client
@@ -76,7 +76,7 @@ class Target:
     def opened_folder(
         self, *, creates: bool = False, or_server: bool = False, progress: Progress | None = None
     ) -> Iterator[Boards]:
-        """Use the boards of the folder; it is made only by commands that put something there."""
+        """Open the boards of the folder; only commands that write into it create it."""
         config = self.config()
         if not creates and not is_shared(config):
             check_folder(data_folder(config))
@@ -89,7 +89,7 @@ class Target:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder without boards, rather than make an empty one of a slip."""
+    """Refuse a folder without boards, rather than create an empty one after a typing mistake."""
     if not (folder / FILE_NAME).exists():
         raise InvalidValue(
             "--data", f"there are no boards in {folder}; name another folder, or begin with `rankd boards put`"
@@ -97,7 +97,7 @@ def check_folder(folder: Path) -> None:
 
 
 def in_use(config: Config, problem: FolderLocked, *, or_server: bool = False) -> FolderLocked:
-    """Say who uses the folder, and how to go on: by the server that does, where the command can ask one."""
+    """Name the process that has the folder, and the remedy: its server's URL, where the command can use one."""
     holder = _HOLDER.search(str(problem))
     by = f"process {holder[1]}" if holder else "another process"
     url = holder[2] if holder and or_server else None

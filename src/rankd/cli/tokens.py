@@ -1,4 +1,4 @@
-"""`rankd token`: API keys and signing keys of a data folder, also while a server uses it."""
+"""`rankd token`: API keys and signing keys of a data folder, even while a server uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rankd.cli.exits import Misused
+from rankd.cli.exits import UsageError
 from rankd.cli.options import ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, table
 from rankd.cli.target import Target
@@ -23,9 +23,9 @@ from rankd.config.loading import data_folder
 from rankd.domain.duration import parse_duration
 from rankd.domain.text import escaped
 from rankd.errors import InvalidValue, NotFound
-from rankd.installation import installation_of
+from rankd.node.installation import installation_of
 from rankd.registry.credentials import Credential, Credentials, Scope, SigningKey
-from rankd.registry.credentials_file import FILE_NAME
+from rankd.registry.sqlite.credentials_file import FILE_NAME
 
 NAME_RANDOM_BYTES = 3
 EXPIRES_MS_MIN = 1_000
@@ -82,7 +82,7 @@ def _credentials(data: Path | None, config: Path | None, *, creates: bool = Fals
     installation = installation_of(loaded)
     if not creates and not installation.is_shared and not (data_folder(loaded) / FILE_NAME).exists():
         raise InvalidValue(
-            "--data", f"there are no keys in {data_folder(loaded)}; name another folder, or make one: rankd token"
+            "--data", f"there are no keys in {data_folder(loaded)}; name another folder, or create a key: rankd token"
         )
     with installation.open_credentials() as credentials:
         if creates:
@@ -113,7 +113,7 @@ def create(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who it is in the ledger; by default a made-up one.", show_default=False),
+        typer.Option(metavar="NAME", help="Its name in the ledger; by default a random one.", show_default=False),
     ] = None,
     expires: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Such as 30d; by default never.", show_default=False)
@@ -122,7 +122,7 @@ def create(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make an API key, list and revoke them; a running server knows of it within a second.
+    """Create an API key, list and revoke them; a running server learns of it within a second.
 
     A key with scores:write, players:write or boards:admin is a service's; any other acts for one --player. Its token is
     shown once.
@@ -130,13 +130,13 @@ def create(
     if ctx.invoked_subcommand is not None:
         return
     if not scope and player is None:
-        raise Misused("say what the key may do: --scope scores:write for a service, or --player PLAYER")
+        raise UsageError("say what the key may do: --scope scores:write for a service, or --player PLAYER")
     clock = SystemClock()
     expires_at = None if expires is None else clock.now() + parse_duration("--expires", expires, EXPIRES_MS_MIN)
-    named = name or f"{'service' if player is None else 'player'}-{secrets.token_hex(NAME_RANDOM_BYTES)}"
+    key_name = name or f"{'service' if player is None else 'player'}-{secrets.token_hex(NAME_RANDOM_BYTES)}"
     with _credentials(data, config, creates=True) as credentials:
-        made, token = credentials.create(named, scope or (), player, expires_at)
-    new = NewToken(token, made.id, made.name, _scopes(made), made.player, made.expires_at)
+        key, token = credentials.create(key_name, scope or (), player, expires_at)
+    new = NewToken(token, key.id, key.name, _scopes(key), key.player, key.expires_at)
     answer(new, as_json, lambda: _new_text(new), lambda: [(token,)])
 
 
@@ -159,8 +159,8 @@ def list_tokens(*, data: Data = None, config: ConfigFile = None, as_json: Json =
     with _credentials(data, config) as credentials:
         listed = Listed(
             [
-                ListedToken(one.id, one.name, _scopes(one), one.player, one.created_at, one.expires_at)
-                for one in credentials.list()
+                ListedToken(key.id, key.name, _scopes(key), key.player, key.created_at, key.expires_at)
+                for key in credentials.list()
             ],
             list(credentials.list_signing_keys()),
         )
@@ -173,17 +173,16 @@ def _listed_tables(listed: Listed, now: int) -> RenderableType:
     if listed.tokens:
         whole = ("id", "made", "expires")
         keys = table("id", "name", "scopes", "player", "made", "expires", whole=whole, title=Text("API keys", "bold"))
-        for one in listed.tokens:
-            is_over = one.expires_at is not None and one.expires_at <= now
+        for token in listed.tokens:
+            is_over = token.expires_at is not None and token.expires_at <= now
+            expires = "never" if token.expires_at is None else instant_text(token.expires_at)[:10]
             keys.add_row(
-                one.id,
-                Text(escaped(one.name), "bold"),
-                ", ".join(one.scopes),
-                Text(escaped(one.player or "")),
-                instant_text(one.created_at)[:10],
-                Text(
-                    "never" if one.expires_at is None else instant_text(one.expires_at)[:10], "red" if is_over else ""
-                ),
+                token.id,
+                Text(escaped(token.name), "bold"),
+                ", ".join(token.scopes),
+                Text(escaped(token.player or "")),
+                instant_text(token.created_at)[:10],
+                Text(expires, "red" if is_over else ""),
             )
         parts.append(keys)
     if listed.signing_keys:
@@ -195,9 +194,10 @@ def _listed_tables(listed: Listed, now: int) -> RenderableType:
 
 
 def _listed_lines(listed: Listed) -> Iterable[tuple[object, ...]]:
-    for one in listed.tokens:
-        expires = None if one.expires_at is None else utc_text(one.expires_at)
-        yield ("token", one.id, one.name, ",".join(one.scopes), one.player, utc_text(one.created_at), expires)
+    for token in listed.tokens:
+        expires = None if token.expires_at is None else utc_text(token.expires_at)
+        created = utc_text(token.created_at)
+        yield ("token", token.id, token.name, ",".join(token.scopes), token.player, created, expires)
     for key in listed.signing_keys:
         yield ("signing", None, key.name, None, None, utc_text(key.created_at), None)
 
@@ -211,15 +211,15 @@ def revoke(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Let a key hold no longer."""
+    """Revoke a key."""
     with _credentials(data, config) as credentials:
         is_revoked = credentials.revoke_signing_key(key) if signing else credentials.revoke(key)
     if not is_revoked:
-        raise NotFound(f"no {'signing' if signing else 'API'} key {key!r:.80} is there; see rankd token list")
+        raise NotFound(f"there is no {'signing' if signing else 'API'} key {key!r:.80}; see rankd token list")
     answer(
         {"revoked": key},
         as_json,
-        lambda: Text.assemble((escaped(key), "bold"), " holds no longer"),
+        lambda: Text.assemble((escaped(key), "bold"), " is revoked"),
         lambda: [("revoked", key)],
     )
 
@@ -227,12 +227,12 @@ def revoke(
 @app.command(epilog=examples("rankd token signing arcade-client", "rankd token signing arcade-client --json"))
 def signing(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What boards name in `signing`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that boards use in `signing`.")],
     data: Data = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key that submissions to a board are signed with; its secret is shown once."""
+    """Create a key that signs submissions to a board; its secret is shown once."""
     with _credentials(data, config, creates=True) as credentials:
         secret = credentials.create_signing_key(name)
     answer(
@@ -240,7 +240,7 @@ def signing(
         as_json,
         lambda: Group(
             Text(secret, "bold"),
-            Text(f"Keep it safe: it is shown this once. Boards with signing = {name!r} ask for it.", "dim"),
+            Text(f"Keep it safe: it is shown this once. Boards with signing = {name!r} need it.", "dim"),
         ),
         lambda: [(secret,)],
     )

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rankd.cli import options
-from rankd.cli.exits import ExitCode, Misused
+from rankd.cli.exits import ExitCode, UsageError
 from rankd.cli.options import SCORES_PANEL, BoardId, ConfigFile, Data, Json, Token, Url, examples
 from rankd.cli.output import answer, note, progress
 from rankd.cli.target import Target
@@ -20,14 +20,14 @@ from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url
 from rankd.config.model import Config
 from rankd.domain.text import escaped
-from rankd.transfer import ExportReport, Format, ImportReport, export_standings, import_scores
-from rankd.transfer.formats import STANDARD
-from rankd.transfer.importing import BATCH_EVENTS
+from rankd.operations.transfer import ExportReport, Format, ImportReport, export_standings, import_scores
+from rankd.operations.transfer.formats import STANDARD
+from rankd.operations.transfer.importing import BATCH_EVENTS
 
 BAD_LINES_SHOWN = 10
 FormatOption = Annotated[
     Format | None,
-    typer.Option("--format", help="By default told from the file's ending.", show_default=False),
+    typer.Option("--format", help="By default taken from the file's ending.", show_default=False),
 ]
 
 app = typer.Typer()
@@ -41,29 +41,29 @@ app = typer.Typer()
 def import_file(
     *,
     board: BoardId,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, NDJSON or Parquet; - is standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, NDJSON, Parquet or Arrow; - is standard input.")],
     format_: FormatOption = None,
     skip_bad_lines: Annotated[
-        bool, typer.Option("--skip-bad-lines", help="Leave bad lines out; otherwise one refuses the whole file.")
+        bool, typer.Option("--skip-bad-lines", help="Skip bad lines; otherwise one refuses the whole file.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Count every line anew, though an earlier import has counted it.")
+        bool, typer.Option("--again", help="Count every line again, even if an earlier import has counted it.")
     ] = False,
-    batch_events: Annotated[int, typer.Option(help="How many lines are sent at once.")] = BATCH_EVENTS,
+    batch_events: Annotated[int, typer.Option(help="How many lines one request sends.")] = BATCH_EVENTS,
     data: Data = None,
     url: Url = None,
     token: Token = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Count every line of a file on a board; the same import again goes on where it was interrupted.
+    """Submit every line of a file to a board; repeated after an interruption, it resumes.
 
-    Columns: player, score, and if you like at, tiebreak, metadata, attributes.country and so on. Every line is checked
-    before the first one counts.
+    Columns: player, score, and optionally at, tiebreak, metadata, attributes.country and so on. It checks every line
+    before it submits the first one.
     """
     target = Target.of(data, url, token, config)
     destination = target.url or _place_of(target.config())
-    with target.opened() as boards, progress("checking") as told:
+    with target.opened() as boards, progress("checking") as report_progress:
         report = import_scores(
             boards,
             board,
@@ -71,8 +71,8 @@ def import_file(
             None if format_ is None else format_.value,
             batch_events=batch_events,
             skip_bad_lines=skip_bad_lines,
-            on_check=lambda done, total: told(done, total, "checking, bytes"),
-            on_progress=lambda done, total: told(done, total, "importing, lines"),
+            on_check=lambda done, total: report_progress(done, total, "checking, bytes"),
+            on_progress=lambda done, total: report_progress(done, total, "importing, lines"),
             resume=not again,
             destination=destination,
         )
@@ -83,7 +83,7 @@ def import_file(
         lambda: [(report.lines, report.imported, report.repeated, report.skipped, report.bad_count)],
     )
     if not as_json:
-        _tell_bad_lines(report)
+        _note_bad_lines(report)
     if report.refused:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -100,7 +100,7 @@ def _import_text(report: ImportReport, board: str) -> RenderableType:
     return Group(Text.assemble(("✓ ", "green"), "; ".join(parts)))
 
 
-def _tell_bad_lines(report: ImportReport) -> None:
+def _note_bad_lines(report: ImportReport) -> None:
     for bad in report.bad[:BAD_LINES_SHOWN]:
         note(f"line {bad.number:,}: {escaped(bad.problem)}", "yellow")
     if report.bad_count > BAD_LINES_SHOWN:
@@ -120,7 +120,7 @@ def export_file(
     *,
     board: BoardId,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Ends in .csv, .ndjson or .parquet; - is standard output.")
+        str, typer.Argument(metavar="FILE", help="Ends in .csv, .ndjson, .parquet or .arrow; - is standard output.")
     ],
     window: options.Window = None,
     scope: options.Scope = None,
@@ -134,9 +134,9 @@ def export_file(
     """Write the standings of a board to a file, first place first; the file is complete or absent."""
     is_streamed = file == STANDARD
     if is_streamed and as_json:
-        raise Misused("--json is about the report, and standard output holds the standings; leave one out")
+        raise UsageError("--json prints the report to standard output, where the standings go; leave one out")
     chosen = Format.CSV if format_ is None and is_streamed else format_
-    with Target.of(data, url, token, config).opened() as boards, progress("exporting") as told:
+    with Target.of(data, url, token, config).opened() as boards, progress("exporting") as report_progress:
         report = export_standings(
             boards,
             board,
@@ -144,13 +144,13 @@ def export_file(
             window=window,
             scope=scope,
             format=None if chosen is None else chosen.value,
-            on_progress=told,
+            on_progress=report_progress,
         )
     if not is_streamed:
         answer(
             report,
             as_json,
-            lambda: Text.assemble(("✓ ", "green"), f"{_said(report)} written to {file}"),
+            lambda: Text.assemble(("✓ ", "green"), f"{_export_text(report)} written to {file}"),
             lambda: [(report.board, report.window, report.scope, report.players, report.position)],
         )
     if report.left_out:
@@ -160,10 +160,10 @@ def export_file(
         )
 
 
-def _said(report: ExportReport) -> str:
+def _export_text(report: ExportReport) -> str:
     return f"{counted(report.players, 'player')} of {report.board}, {report.window}, {report.scope},"
 
 
 def _place_of(config: Config) -> str:
-    """Return what tells one installation from another, by which an interrupted import is known again."""
+    """Return a name of the installation, by which an interrupted import is recognised."""
     return masked_url(config.ledger.url) if is_shared(config) else os.path.realpath(data_folder(config))

@@ -1,4 +1,4 @@
-"""`rankd verify` and `rankd rebuild`: proof and repair, of a data folder or of Redis."""
+"""`rankd verify` and `rankd rebuild`, of a data folder or of Redis."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from rankd.config.checks import is_in_redis, is_shared
 from rankd.config.loading import data_folder
 from rankd.config.model import Config
 from rankd.folder import FOLDER_MODE
-from rankd.installation import installation_of
-from rankd.projection.port import RankStore
+from rankd.node.installation import installation_of
 from rankd.projection.verify import digests
 
 _SNAPSHOTS = "snapshots"
@@ -34,7 +33,7 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd verify", "rankd verify --data scores --json"))
 def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Prove that every rank is what the ledger says: count all events again, by other code, and compare.
+    """Prove that every rank follows from the ledger: recompute all of them by other code, and compare.
 
     Checks checksums and seals too. Of a scaled-out installation it compares Redis with the ledger, while traffic runs.
     Exit code 5 when something differs.
@@ -44,9 +43,9 @@ def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fals
     if is_in_redis(target.config()):
         _verify_shared(target.config(), as_json)
         return
-    with _opened(target) as boards, progress("verifying") as told:
+    with _opened(target) as boards, progress("verifying") as report_progress:
         events = boards.started.position
-        report = boards.verify(lambda done: told(done, max(done, events)))
+        report = boards.verify(lambda done: report_progress(done, max(done, events)))
     took = duration_text(time.monotonic() - began)
     answer(
         report,
@@ -60,21 +59,21 @@ def verify(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fals
     )
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
-    """What `rankd rebuild` did."""
+class RebuildOutput(msgspec.Struct, frozen=True):
+    """What `rankd rebuild --json` prints."""
 
     events: int
     instances: int
     entries: int
-    differed: list[str]  # instances that were not what the ledger says, and are now
+    differed: list[str]  # instances that differed from the ledger before
 
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd rebuild", "rankd rebuild --data scores"))
 def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Rank everything anew from the ledger, without snapshots, and take a new snapshot.
+    """Rank everything again from the ledger, without snapshots, and take a new snapshot.
 
-    Says which instances were not what the ledger makes of them. The old snapshots are let go when the new one is there.
-    Of a scaled-out installation it fills Redis anew, beside what is served, and then switches.
+    Names the instances that differed from the ledger. Deletes the old snapshots after the new one is written. Of a
+    scaled-out installation it fills Redis again, beside the ranks that are served, and then switches.
     """
     target = Target.folder_of(data, config)
     if is_in_redis(target.config()):
@@ -82,14 +81,16 @@ def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
         return
     began = time.monotonic()
     with _opened(target) as boards:
-        before, position = digests(_store(boards)), boards.position
+        before, position = digests(boards.rank_store), boards.position
     with _without_snapshots(_snapshots_of(target.config())), _opened(target, "replaying") as boards:
-        after = digests(_store(boards))
+        after = digests(boards.rank_store)
         events = boards.started.position
         is_same_moment = boards.position == position
         boards.snapshot()
     differed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
-    rebuilt = Rebuilt(events, len(after), sum(total for _, total in after.values()), differed if is_same_moment else [])
+    rebuilt = RebuildOutput(
+        events, len(after), sum(total for _, total in after.values()), differed if is_same_moment else []
+    )
     answer(
         rebuilt,
         as_json,
@@ -101,13 +102,9 @@ def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
 @contextmanager
 def _opened(target: Target, what: str = "opening") -> Iterator[Boards]:
     with ExitStack() as stack:
-        with progress(what) as told:
-            boards = stack.enter_context(target.opened_folder(progress=told))
+        with progress(what) as report_progress:
+            boards = stack.enter_context(target.opened_folder(progress=report_progress))
         yield boards
-
-
-def _store(boards: Boards) -> RankStore:
-    return boards.rank_store
 
 
 def _snapshots_of(config: Config) -> Path:
@@ -118,12 +115,12 @@ def _snapshots_of(config: Config) -> Path:
 
 @contextmanager
 def _without_snapshots(snapshots: Path) -> Iterator[None]:
-    """Move the snapshots aside, and back when what is done meanwhile fails.
+    """Move the snapshots aside, and back when the block fails.
 
-    Any snapshot may stand in the folder at any time: one that is not of the ledger there is passed over.
+    Any snapshot may be in the folder at any time: opening skips those of another ledger.
     """
     aside = snapshots.parent / _ASIDE
-    _move_back(aside, snapshots)  # of an earlier rebuild that was cut off
+    _move_back(aside, snapshots)  # of an earlier rebuild that was interrupted
     if snapshots.exists():
         snapshots.rename(aside)
     try:
@@ -144,25 +141,25 @@ def _move_back(aside: Path, snapshots: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _rebuilt_text(rebuilt: Rebuilt, took: str) -> Text:
-    said = Text.assemble(
+def _rebuilt_text(rebuilt: RebuildOutput, took: str) -> Text:
+    text = Text.assemble(
         ("✓ ", "green"),
         f"{counted(rebuilt.events, 'event')} replayed: {counted(rebuilt.entries, 'entry', 'entries')} in "
         f"{counted(rebuilt.instances, 'instance')} ({took})",
     )
     if not rebuilt.differed:
-        return said.append("; all of them as before")
+        return text.append("; all of them as before")
     first = ", ".join(rebuilt.differed[:3]) + (", …" if len(rebuilt.differed) > 3 else "")
-    return said.append(f"; {counted(len(rebuilt.differed), 'instance')} differed before: {first}", "yellow")
+    return text.append(f"; {counted(len(rebuilt.differed), 'instance')} differed before: {first}", "yellow")
 
 
 def _verify_shared(config: Config, as_json: bool) -> None:
-    installation_of(config)  # says so where drivers are missing
-    from rankd.scaled.compose import verify_shared  # noqa: PLC0415 - its drivers are an extra
+    installation_of(config)  # raises where drivers are missing
+    from rankd.node.open_operations import verify_shared  # noqa: PLC0415 - its drivers are an extra
 
     began = time.monotonic()
-    with progress("verifying") as told:
-        report = verify_shared(config.ledger.url, config.ranks.url, told)
+    with progress("verifying") as report_progress:
+        report = verify_shared(config.ledger.url, config.ranks.url, report_progress)
     took = duration_text(time.monotonic() - began)
     answer(
         report,
@@ -178,11 +175,11 @@ def _verify_shared(config: Config, as_json: bool) -> None:
 
 def _rebuild_shared(config: Config, as_json: bool) -> None:
     installation_of(config)
-    from rankd.scaled.compose import rebuild_shared  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.open_operations import rebuild_shared  # noqa: PLC0415 - its drivers are an extra
 
     began = time.monotonic()
-    with progress("replaying") as told:
-        rebuilt = rebuild_shared(config.ledger.url, config.ranks.url, told)
+    with progress("replaying") as report_progress:
+        rebuilt = rebuild_shared(config.ledger.url, config.ranks.url, report_progress)
     took = duration_text(time.monotonic() - began)
     answer(
         rebuilt,

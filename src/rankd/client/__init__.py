@@ -1,9 +1,8 @@
-"""The library's verbs over HTTP, for programs that are not the server: `Client`, and `AsyncClient` for asyncio.
+"""HTTP clients with the operations of the library: `Client`, and `AsyncClient` for asyncio.
 
-    calls (what to ask, how to read the answer) → exchange (key, signature, retries) → sync or asynchronous (sends)
+    calls (requests and decoders) → exchange (key, signature, retries) → sync or asynchronous (I/O)
 
-What is asked and when it is asked again is written once, without I/O; the two drivers only send and wait. Nothing here
-imports the server.
+Requests and retries are written once, without I/O; the two drivers only send and wait. Nothing here imports the server.
 """
 
 from rankd.client.asynchronous import AsyncClient

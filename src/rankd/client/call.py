@@ -1,4 +1,4 @@
-"""One request to a server, described but not sent: where it goes, what it carries, how its answer is read."""
+"""One request to a server, not sent yet: its target, its body, and how to decode the answer."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ KEY_RANDOM_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[T]):
-    """What a verb asks of the server; it is sent as often as it takes, each time with the same key and body."""
+class ClientCall(Generic[T]):
+    """One request; every attempt has the same key and body."""
 
     method: str
     target: str  # path and query, percent-encoded
     decode: Callable[[bytes], T]
     body: bytes | None = None
-    key: str | None = None  # of a write: what the server recognises a repeat by; None: a read
+    key: str | None = None  # of a write: how the server recognises a repeat; None: a read
     is_signable: bool = False
     signing_secret: bytes | None = None  # in place of the client's own
-    field_as_given: Callable[[str], str] | None = None  # what the caller calls a field that the server refuses
-    when_absent: Callable[[], T] | None = None  # what `player_absent` means where it is an answer and no error
+    rename_field: Callable[[str], str] | None = None  # the caller's name of a field that the server refuses
+    when_absent: Callable[[], T] | None = None  # the result where `player_absent` is no error
 
 
 def target(*segments: str, query: Mapping[str, object] | None = None) -> str:
-    """Return a path of version 1 of the API; each segment is encoded whole, so that any player id can stand in one.
+    """Return a path of version 1 of the API; each segment is percent-encoded, so it may be any player id.
 
     >>> target("boards", "arcade", "players", "a/b?", query={"limit": 3, "scope": "country:BR", "window": None})
     '/v1/boards/arcade/players/a%2Fb%3F?limit=3&scope=country%3ABR'
     """
     path = "/v1" + "".join(f"/{quote(segment, safe='')}" for segment in segments)
-    asked = [f"{name}={_quoted(name, value)}" for name, value in (query or {}).items() if value is not None]
-    return f"{path}?{'&'.join(asked)}" if asked else path
+    parameters = [f"{name}={_quoted(name, value)}" for name, value in (query or {}).items() if value is not None]
+    return f"{path}?{'&'.join(parameters)}" if parameters else path
 
 
 def _quoted(name: str, value: object) -> str:
@@ -50,42 +50,40 @@ def _quoted(name: str, value: object) -> str:
     try:
         return quote(str(value), safe="")
     except UnicodeEncodeError:
-        raise InvalidValue(name, "must be valid Unicode; it holds a lone surrogate") from None
+        raise InvalidValue(name, "must be valid Unicode; it contains a lone surrogate") from None
 
 
 def encode(field: str, value: object) -> bytes:
-    """Return a value as JSON; `field` is what to name when it cannot be."""
+    """Return a value as JSON; `field` names it in an error."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InvalidValue(field, f"must be plain JSON; {problem}") from None
 
 
-def key_for(given: str | None) -> str:
-    """Return the key of a write: the one given, or one that nobody has used."""
-    if given is None:
+def key_for(key: str | None) -> str:
+    """Return the key of a write, a random one by default."""
+    if key is None:
         return secrets.token_hex(KEY_RANDOM_BYTES)
-    key = check_text("key", given, KEY_BYTES_MAX)
+    check_text("key", key, KEY_BYTES_MAX)
     if not key.isascii() or key != key.strip(" "):
-        raise InvalidValue("key", "must be ASCII without a space at either end, since it travels in a header")
+        raise InvalidValue("key", "must be ASCII without a space at either end, since it is sent in a header")
     return key
 
 
 def secret_bytes(secret: str | bytes | None) -> bytes | None:
-    """Return a signing secret as the bytes that sign; text counts as its UTF-8."""
-    if secret is None or isinstance(secret, bytes):
-        found = secret
-    elif isinstance(secret, str):
-        found = secret.encode()
-    else:
+    """Return a signing secret as bytes; text is encoded as UTF-8."""
+    if secret is None:
+        return None
+    if not isinstance(secret, str | bytes):
         raise InvalidValue("signing_secret", f"must be text or bytes; got {type(secret).__name__}")
-    if found == b"":
+    if not secret:
         raise InvalidValue("signing_secret", "must not be empty; leave it out to send without a signature")
-    return found
+    return secret if isinstance(secret, bytes) else secret.encode()
 
 
 def listed(field: str, ids: Sequence[str]) -> list[str]:
-    """Return ids as a list; a single text is not taken for many."""
+    """Return ids as a list; a single text is refused."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Sequence):
         raise InvalidValue(field, f"must be a list of ids; got {type(ids).__name__}")
     return list(ids)

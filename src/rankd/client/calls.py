@@ -1,6 +1,6 @@
-"""Every verb as a description of its request: the names, parameters and answers of the library.
+"""Every operation as a request: the names, parameters and results of the library.
 
-Each function checks what it is given as the library would and returns a Call; the drivers make methods of these.
+Each function checks its arguments as the library does and returns a ClientCall; the drivers make methods of these.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TypeVar, Unpack
 
 import msgspec
 
-from rankd.client.call import Call, encode, key_for, listed, secret_bytes, target
+from rankd.client.call import ClientCall, encode, key_for, listed, secret_bytes, target
 from rankd.client.events import (
-    Batch,
+    EventBatch,
     Row,
     event,
     events_of_columns,
@@ -32,14 +32,14 @@ from rankd.errors import InvalidValue
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.ledger.port import PastEvent
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
-from rankd.reads.meaning import Where
+from rankd.reads.instance_ref import ReadOptions
 from rankd.registry.port import Profile
 
 T = TypeVar("T")
 
 
 class BoardPage(msgspec.Struct):
-    """Some boards, and where the others begin."""
+    """A page of boards, and the cursor of the next one."""
 
     boards: list[dict[str, object]]
     next: str | None = None
@@ -65,7 +65,7 @@ _boards = msgspec.json.Decoder(BoardPage).decode
 _definition = msgspec.json.Decoder(dict[str, object]).decode
 _changed = msgspec.json.Decoder(Changed).decode
 _submitted = msgspec.json.Decoder(Submitted).decode
-_ACCEPTED = b'"status":"accepted"'  # where another process ranks
+_ACCEPTED = b'"status":"accepted"'  # where a projector ranks
 _batched = msgspec.json.Decoder(Batched).decode
 _page = msgspec.json.Decoder(Page).decode
 _standing = msgspec.json.Decoder(Standing).decode
@@ -90,15 +90,15 @@ def _none() -> None:
 
 def define(
     board: str, definition: Mapping[str, object] | None = None, /, *, key: str | None = None, **options: object
-) -> Call[Changed]:
+) -> ClientCall[Changed]:
     """Define a board or change it, by keywords or by a mapping; the same definition again changes nothing."""
     if definition is not None and options:
         raise InvalidValue("definition", "must be given as a mapping or as keywords, not both")
-    given = options if definition is None else definition
-    if not isinstance(given, Mapping):
-        raise InvalidValue("definition", f'must be an object such as {{"keep": "best"}}; got {type(given).__name__}')
-    named = {"global" if name == "global_" else name: value for name, value in given.items()}
-    return Call(
+    mapping = options if definition is None else definition
+    if not isinstance(mapping, Mapping):
+        raise InvalidValue("definition", f'must be an object such as {{"keep": "best"}}; got {type(mapping).__name__}')
+    named = {"global" if name == "global_" else name: value for name, value in mapping.items()}
+    return ClientCall(
         method="PUT",
         target=target("boards", check_board_id(board)),
         decode=_changed,
@@ -107,23 +107,25 @@ def define(
     )
 
 
-def definition(board: str) -> Call[dict[str, object]]:
+def definition(board: str) -> ClientCall[dict[str, object]]:
     """Return a board's whole definition."""
 
     def decode(body: bytes) -> dict[str, object]:
         return {name: value for name, value in _definition(body).items() if name != "id"}
 
-    return Call(method="GET", target=target("boards", check_board_id(board)), decode=decode)
+    return ClientCall(method="GET", target=target("boards", check_board_id(board)), decode=decode)
 
 
-def boards_page(search: str | None = None, cursor: str | None = None) -> Call[BoardPage]:
-    """Return some boards: those whose id or title begins with a text, behind those of an earlier page."""
-    return Call(method="GET", target=target("boards", query={"search": search, "cursor": cursor}), decode=_boards)
+def boards_page(search: str | None = None, cursor: str | None = None) -> ClientCall[BoardPage]:
+    """Return a page of boards whose id or title begins with `search`, after a cursor."""
+    return ClientCall(method="GET", target=target("boards", query={"search": search, "cursor": cursor}), decode=_boards)
 
 
-def delete(board: str, *, key: str | None = None) -> Call[Changed]:
+def delete(board: str, *, key: str | None = None) -> ClientCall[Changed]:
     """Delete a board with all its scores; defined again, it starts empty."""
-    return Call(method="DELETE", target=target("boards", check_board_id(board)), decode=_changed, key=key_for(key))
+    return ClientCall(
+        method="DELETE", target=target("boards", check_board_id(board)), decode=_changed, key=key_for(key)
+    )
 
 
 # Scores
@@ -140,10 +142,10 @@ def submit(
     metadata: Mapping[str, object] | None = None,
     key: str | None = None,
     signing_secret: str | bytes | None = None,
-) -> Call[Submitted]:
-    """Count one score; it is on the server's disk and ranked when this returns.
+) -> ClientCall[Submitted]:
+    """Submit one score; it is durable and ranked on the server when this returns.
 
-    `player` may be None where the token is a player's own and the board takes scores that are not signed.
+    `player` may be None where the token is a player's own and the board accepts unsigned scores.
     """
     sent = event(
         check_board_id(board),
@@ -159,7 +161,7 @@ def submit(
 
 
 def _submitted_or_accepted(body: bytes, *, board: str, player: str) -> Submitted:
-    """Read the answer to one score; of one that is not ranked in time, only where it is in the ledger is known."""
+    """Decode the answer to one score; of one that is not ranked in time, only its position is known."""
     if _ACCEPTED not in body:
         return _submitted(body)
     accepted = msgspec.json.decode(body)
@@ -190,19 +192,19 @@ def submit_many(
     key: str | None = None,
     imported: bool = False,
     signing_secret: str | bytes | None = None,
-) -> Call[Batched]:
-    """Count many scores of a board, all or none: rows of (player, score) or of mappings, or columns of one length."""
+) -> ClientCall[Batched]:
+    """Submit many scores of a board, all or none: rows of (player, score) or of mappings, or columns of one length."""
     name = check_board_id(board)
     if rows is None:
         events = events_of_columns(
             name, players, scores, tiebreaks=tiebreaks, at=at, attributes=attributes, metadata=metadata
         )
     else:
-        if any(given is not None for given in (players, scores, tiebreaks, at, attributes, metadata)):
-            raise InvalidValue("rows", "must be left out where columns are given, and columns where rows are")
+        if any(values is not None for values in (players, scores, tiebreaks, at, attributes, metadata)):
+            raise InvalidValue("rows", "must be left out beside columns; send either rows or columns")
         events = events_of_rows(name, rows)
-    call = _scores(_batch(imported), encode("rows", Batch(events)), _batched, key, signing_secret)
-    return replace(call, field_as_given=field_of_columns if rows is None else field_of_rows)
+    call = _scores(_batch(imported), encode("rows", EventBatch(events)), _batched, key, signing_secret)
+    return replace(call, rename_field=field_of_columns if rows is None else field_of_rows)
 
 
 def submit_events(
@@ -211,12 +213,12 @@ def submit_events(
     key: str | None = None,
     imported: bool = False,
     signing_secret: str | bytes | None = None,
-) -> Call[Batched]:
-    """Count scores of several boards, all or none; each is a mapping with `board`, `player` and `score`.
+) -> ClientCall[Batched]:
+    """Submit scores of several boards, all or none; each is a mapping with `board`, `player` and `score`.
 
     `imported` is for an administrator: `at` may go back as far as windows are open.
     """
-    batch = Batch(events_of_mappings(events))
+    batch = EventBatch(events_of_mappings(events))
     return _scores(_batch(imported), encode("events", batch), _batched, key, signing_secret)
 
 
@@ -226,8 +228,8 @@ def _batch(imported: bool) -> str:
 
 def _scores(
     where: str, body: bytes, decode: Callable[[bytes], T], key: str | None, secret: str | bytes | None
-) -> Call[T]:
-    return Call(
+) -> ClientCall[T]:
+    return ClientCall(
         method="POST",
         target=where,
         decode=decode,
@@ -238,15 +240,15 @@ def _scores(
     )
 
 
-def remove(board: str, player: str, *, key: str | None = None) -> Call[Changed]:
-    """Take a player out of every instance of a board; a later score starts anew."""
+def remove(board: str, player: str, *, key: str | None = None) -> ClientCall[Changed]:
+    """Remove a player from every instance of a board; a later score starts anew."""
     where = target("boards", check_board_id(board), "players", check_player(player))
-    return Call(method="DELETE", target=where, decode=_changed, key=key_for(key))
+    return ClientCall(method="DELETE", target=where, decode=_changed, key=key_for(key))
 
 
-def reset(board: str, window: str | None = None, *, key: str | None = None) -> Call[Changed]:
+def reset(board: str, window: str | None = None, *, key: str | None = None) -> ClientCall[Changed]:
     """Empty the current instances of one window, or of every window."""
-    return Call(
+    return ClientCall(
         method="POST",
         target=target("boards", check_board_id(board), "reset"),
         decode=_changed,
@@ -259,91 +261,86 @@ def reset(board: str, window: str | None = None, *, key: str | None = None) -> C
 
 
 def top(
-    board: str, limit: int = 10, *, offset: int = 0, cursor: str | None = None, **where: Unpack[Where]
-) -> Call[Page]:
-    """Return the first entries, those behind an offset, or those behind an earlier page."""
+    board: str, limit: int = 10, *, offset: int = 0, cursor: str | None = None, **where: Unpack[ReadOptions]
+) -> ClientCall[Page]:
+    """Return the first entries, those after an offset, or those after an earlier page."""
     query = {"limit": limit, "offset": offset or None, "cursor": cursor, **where}
-    return Call(method="GET", target=target("boards", check_board_id(board), "top", query=query), decode=_page)
+    return ClientCall(method="GET", target=target("boards", check_board_id(board), "top", query=query), decode=_page)
 
 
-def page_after(page: Page, limit: int, where: Where) -> Call[Page] | None:
-    """Return the call for the page after one; None at the end.
+def page_after(page: Page, limit: int, where: ReadOptions) -> ClientCall[Page] | None:
+    """Return the call for the next page; None at the end.
 
-    The cursor names the instance, so window and scope are left out: `daily` may mean another one by now.
+    The cursor names the instance, so window and scope are left out: `daily` may mean another instance by now.
     """
     if page.next is None:
         return None
     return top(page.board, limit, cursor=page.next, ranking=where.get("ranking"), at_least=where.get("at_least"))
 
 
-def range_of(board: str, first: int, last: int, **where: Unpack[Where]) -> Call[Page]:
-    """Return the entries from one place to another, both included."""
+def range_of(board: str, first: int, last: int, **where: Unpack[ReadOptions]) -> ClientCall[Page]:
+    """Return the entries from one place to another, both inclusive."""
     query = {"from": first, "to": last, **where}
     path = target("boards", check_board_id(board), "range", query=query)
-    named = {"from": "first", "to": "last"}
-    return Call(method="GET", target=path, decode=_page, field_as_given=lambda field: named.get(field, field))
+    names = {"from": "first", "to": "last"}
+    return ClientCall(method="GET", target=path, decode=_page, rename_field=lambda field: names.get(field, field))
 
 
-def rank(board: str, player: str, **where: Unpack[Where]) -> Call[Standing | None]:
-    """Return where a player stands; None for somebody who does not."""
+def rank(board: str, player: str, **where: Unpack[ReadOptions]) -> ClientCall[Standing | None]:
+    """Return a player's standing; None for a player without one."""
     path = ("boards", check_board_id(board), "players", check_player(player))
-    return Call(method="GET", target=target(*path, query={**where}), decode=_standing, when_absent=_none)
+    return ClientCall(method="GET", target=target(*path, query={**where}), decode=_standing, when_absent=_none)
 
 
-def around(board: str, player: str, above: int = 5, below: int = 5, **where: Unpack[Where]) -> Call[Around | None]:
-    """Return a player with those just above and just below; None for somebody who does not stand there."""
+def around(
+    board: str, player: str, above: int = 5, below: int = 5, **where: Unpack[ReadOptions]
+) -> ClientCall[Around | None]:
+    """Return a player with the neighbours above and below; None for a player without a standing."""
     path = ("boards", check_board_id(board), "players", check_player(player), "around")
     query = {"above": above, "below": below, **where}
-    return Call(method="GET", target=target(*path, query=query), decode=_around, when_absent=_none)
+    return ClientCall(method="GET", target=target(*path, query=query), decode=_around, when_absent=_none)
 
 
-def ranks(board: str, players: Sequence[str], **where: Unpack[Where]) -> Call[Ranks]:
-    """Return where several players stand, in the order asked, each once."""
+def ranks(board: str, players: Sequence[str], **where: Unpack[ReadOptions]) -> ClientCall[Ranks]:
+    """Return the standings of several players, in the order of the request, each once."""
     path = target("boards", check_board_id(board), "ranks", query={**where})
-    return Call(method="POST", target=path, decode=_ranks, body=_body_of("players", players))
+    return ClientCall(method="POST", target=path, decode=_ranks, body=_body_of("players", players))
 
 
-def friends(board: str, players: Sequence[str], **where: Unpack[Where]) -> Call[Friends]:
-    """Return those of a group who stand there, in standing order."""
+def friends(board: str, players: Sequence[str], **where: Unpack[ReadOptions]) -> ClientCall[Friends]:
+    """Return the players of a group who have a standing, in standing order."""
     path = target("boards", check_board_id(board), "friends", query={**where})
-    return Call(method="POST", target=path, decode=_friends, body=_body_of("players", players))
+    return ClientCall(method="POST", target=path, decode=_friends, body=_body_of("players", players))
 
 
-def friends_of(board: str, player: str, **where: Unpack[Where]) -> Call[Friends]:
+def friends_of(board: str, player: str, **where: Unpack[ReadOptions]) -> ClientCall[Friends]:
     """Return a player among their stored friends."""
     path = ("boards", check_board_id(board), "players", check_player(player), "friends")
-    return Call(method="GET", target=target(*path, query={**where}), decode=_friends)
+    return ClientCall(method="GET", target=target(*path, query={**where}), decode=_friends)
 
 
-def rank_of_score(board: str, score: int, *, tiebreak: int = 0, **where: Unpack[Where]) -> Call[Place]:
-    """Return where a new player would stand who sent this score now."""
+def rank_of_score(board: str, score: int, *, tiebreak: int = 0, **where: Unpack[ReadOptions]) -> ClientCall[Place]:
+    """Return the rank of a new player who sends this score now."""
     sent = check_score(score, SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE)
     query = {"tiebreak": tiebreak or None, **where}
     path = ("boards", check_board_id(board), "scores", str(sent))
-    return Call(method="GET", target=target(*path, query=query), decode=_place)
+    return ClientCall(method="GET", target=target(*path, query=query), decode=_place)
 
 
-def distribution(
-    board: str,
-    buckets: int = 50,
-    *,
-    window: str | None = None,
-    scope: str | None = None,
-    at_least: str | None = None,
-) -> Call[Distribution]:
-    """Return how the scores are spread."""
-    query = {"buckets": buckets, "window": window, "scope": scope, "at_least": at_least}
+def distribution(board: str, buckets: int = 50, **where: Unpack[ReadOptions]) -> ClientCall[Distribution]:
+    """Return a histogram and quantiles of the scores; they do not depend on `ranking`."""
+    query = {"buckets": buckets, **where}
     path = target("boards", check_board_id(board), "distribution", query=query)
-    return Call(method="GET", target=path, decode=_distribution)
+    return ClientCall(method="GET", target=path, decode=_distribution)
 
 
 # Players
 
 
-def player(player: str) -> Call[Profile | None]:
-    """Return a player's profile; None for somebody without one."""
+def player(player: str) -> ClientCall[Profile | None]:
+    """Return a player's profile; None for a player without one."""
     path = target("players", check_player(player))
-    return Call(method="GET", target=path, decode=_profile, when_absent=_none)
+    return ClientCall(method="GET", target=path, decode=_profile, when_absent=_none)
 
 
 def set_player(
@@ -354,39 +351,41 @@ def set_player(
     country: str | None = None,
     attributes: Mapping[str, object] | None = None,
     key: str | None = None,
-) -> Call[Profile]:
-    """Store a player's profile in place of the one there was."""
-    known = {} if attributes is None else check_attributes(attributes)
-    given = {"name": name, "avatar_url": avatar_url, "country": country, "attributes": known}
-    body = encode("profile", {field: value for field, value in given.items() if value is not None})
+) -> ClientCall[Profile]:
+    """Replace a player's profile."""
+    checked = {} if attributes is None else check_attributes(attributes)
+    profile = {"name": name, "avatar_url": avatar_url, "country": country, "attributes": checked}
+    body = encode("profile", {field: value for field, value in profile.items() if value is not None})
     path = target("players", check_player(player))
-    return Call(method="PUT", target=path, decode=_profile, body=body, key=key_for(key))
+    return ClientCall(method="PUT", target=path, decode=_profile, body=body, key=key_for(key))
 
 
-def stored_friends(player: str) -> Call[list[str]]:
+def stored_friends(player: str) -> ClientCall[list[str]]:
     """Return the friends stored for a player."""
     path = target("players", check_player(player), "friends")
-    return Call(method="GET", target=path, decode=lambda body: _players(body).players)
+    return ClientCall(method="GET", target=path, decode=lambda body: _players(body).players)
 
 
-def set_friends(player: str, friends: Sequence[str], *, key: str | None = None) -> Call[list[str]]:
-    """Store a player's friends in place of those there were, and return them."""
+def set_friends(player: str, friends: Sequence[str], *, key: str | None = None) -> ClientCall[list[str]]:
+    """Replace a player's stored friends, and return them."""
     path = target("players", check_player(player), "friends")
     body = _body_of("friends", friends)
-    return Call(method="PUT", target=path, decode=lambda answer: _players(answer).players, body=body, key=key_for(key))
+    return ClientCall(
+        method="PUT", target=path, decode=lambda answer: _players(answer).players, body=body, key=key_for(key)
+    )
 
 
-def search(start: str, limit: int = 20) -> Call[list[Profile]]:
+def search(start: str, limit: int = 20) -> ClientCall[list[Profile]]:
     """Return players whose id or name begins with a text."""
     path = target("players", query={"search": start, "limit": limit})
-    return Call(method="GET", target=path, decode=lambda body: _profiles(body).players)
+    return ClientCall(method="GET", target=path, decode=lambda body: _profiles(body).players)
 
 
-def history(board: str, player: str, limit: int = 100, *, before: int | None = None) -> Call[list[PastEvent]]:
-    """Return a player's own events on a board, the newest first; `before` is the sequence to go on from."""
+def history(board: str, player: str, limit: int = 100, *, before: int | None = None) -> ClientCall[list[PastEvent]]:
+    """Return a player's own events on a board, the newest first; `before` is the sequence of the last one received."""
     path = ("boards", check_board_id(board), "players", check_player(player), "events")
     query = {"limit": limit, "before": before}
-    return Call(method="GET", target=target(*path, query=query), decode=lambda body: _events(body).events)
+    return ClientCall(method="GET", target=target(*path, query=query), decode=lambda body: _events(body).events)
 
 
 def _body_of(field: str, ids: Sequence[str]) -> bytes:
@@ -396,6 +395,6 @@ def _body_of(field: str, ids: Sequence[str]) -> bytes:
 # The server
 
 
-def ready() -> Call[str | None]:
-    """Return the position that reads see, None where reads are not public; Unavailable while it is not ready."""
-    return Call(method="GET", target="/readyz", decode=lambda body: _ready(body).position)
+def ready() -> ClientCall[str | None]:
+    """Return the position that reads see, None where reads are not public; raises Unavailable until it is ready."""
+    return ClientCall(method="GET", target="/readyz", decode=lambda body: _ready(body).position)

@@ -1,4 +1,4 @@
-"""What a client is made with, checked: where the server is, who asks, how patient it is."""
+"""The options of a client, checked: the server's address, the credential, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KEEP_ALIVE_S = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """What every exchange of a client has in common."""
+class ClientConnection(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of every exchange."""
 
     url: str  # without a slash at its end
     timeout_s: float  # of one attempt
@@ -29,7 +29,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transport(TypedDict):
-    """How httpx is set up, the same for both drivers."""
+    """The options of httpx, the same for both drivers."""
 
     headers: dict[str, str]
     timeout: float
@@ -37,8 +37,8 @@ class Transport(TypedDict):
     verify: bool | ssl.SSLContext
 
 
-class Connected(ABC):
-    """What both clients are made with."""
+class ClientBase(ABC):
+    """The constructor of both clients."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Connected(ABC):
         }
         if token is not None:
             headers["Authorization"] = f"Bearer {_checked_token(token)}"
-        for name, given, least in (("retries_max", retries_max, 0), ("connections_max", connections_max, 1)):
-            if type(given) is not int or given < least:
-                raise InvalidValue(name, f"must be an integer of at least {least}; got {given!r:.40}")
+        for name, value, least in (("retries_max", retries_max, 0), ("connections_max", connections_max, 1)):
+            if type(value) is not int or value < least:
+                raise InvalidValue(name, f"must be an integer of at least {least}; got {value!r:.40}")
         for name, seconds, above in (("timeout_s", timeout_s, True), ("retry_total_s", retry_total_s, False)):
             _check_seconds(name, seconds, above)
-        self._connection = Connection(
+        self._connection = ClientConnection(
             url=_checked_url(url),
             timeout_s=timeout_s,
             retries=Retries(retries_max=retries_max, total_s=retry_total_s),
@@ -80,7 +80,7 @@ class Connected(ABC):
 
     @abstractmethod
     def _open(self, transport: Transport) -> None:
-        """Make the HTTP client that requests are sent with."""
+        """Make the HTTP client."""
 
 
 def _checked_url(url: object) -> str:
@@ -88,21 +88,21 @@ def _checked_url(url: object) -> str:
         raise InvalidValue("url", f"must be text such as http://127.0.0.1:8080; got {type(url).__name__}")
     try:
         parts = urlsplit(url)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         httpx.URL(url)
     except (ValueError, httpx.InvalidURL):
-        is_whole = False
-    if not is_whole:  # it may hold a password, so it is not repeated
+        is_valid = False
+    if not is_valid:  # the message does not repeat it: it may contain a password
         raise InvalidValue("url", "must be the address of a server, such as http://127.0.0.1:8080")
     if parts.username is not None or parts.password is not None:
         raise InvalidValue("url", "must not hold a user or a password; give a token")
     if parts.query or parts.fragment:
-        raise InvalidValue("url", "must end with the path below which the server answers; leave the rest out")
+        raise InvalidValue("url", "must end with the path prefix of the server; leave the rest out")
     return url.rstrip("/")
 
 
 def _checked_token(token: object) -> str:
-    # A token is a secret, so it is never repeated.
+    # The message does not repeat the token, which is a secret.
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token or " " in token:
         raise InvalidValue("token", "must be an API key or a JSON Web Token, as text without spaces")
     return token

@@ -1,4 +1,4 @@
-"""Scores on their way out: rows, columns and single ones checked as the library checks them, written as JSON."""
+"""Scores to submit: rows, columns and single ones, checked as the library checks them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = Sequence[object] | Mapping[str, object]
 
 
 class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One score as the server reads it; `player` is left out where a player's own token says who it is."""
+    """One score as the server reads it; `player` is left out where a player's own token names it."""
 
     board: str
     player: str | None = None
@@ -35,8 +35,8 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
     metadata: msgspec.Raw | None = None
 
 
-class Batch(msgspec.Struct):
-    """Scores that count all or none."""
+class EventBatch(msgspec.Struct):
+    """Scores that are submitted all or none."""
 
     events: list[Event]
 
@@ -52,7 +52,7 @@ def event(
     metadata: object = None,
     where: str = "",
 ) -> Event:
-    """Return one score, checked; `where` comes before the name of a field that is refused."""
+    """Return one score, checked; `where` is a prefix for the field of an error."""
     return Event(
         board=board,
         player=None if player is None else check_player(player, f"{where}player"),
@@ -65,24 +65,24 @@ def event(
 
 
 def events_of_rows(board: str, rows: Iterable[Row]) -> list[Event]:
-    """Return the scores of rows, given as (player, score[, tiebreak]) or as mappings."""
+    """Return the scores of rows, which are (player, score[, tiebreak]) or mappings."""
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise InvalidValue("rows", f"must be rows such as (player, score); got {type(rows).__name__}")
     return [_event_of_row(board, row, f"rows[{index}]") for index, row in enumerate(rows)]
 
 
 def events_of_mappings(events: Iterable[Mapping[str, object]]) -> list[Event]:
-    """Return scores of several boards, each of which names its own."""
+    """Return scores of several boards; each names its own."""
     if isinstance(events, str | bytes | Mapping) or not isinstance(events, Iterable):
         raise InvalidValue("events", f"must be mappings with board, player and score; got {type(events).__name__}")
-    found = []
-    for index, given in enumerate(events):
+    checked = []
+    for index, row in enumerate(events):
         where = f"events[{index}]"
-        if not isinstance(given, Mapping):
-            raise InvalidValue(where, f"must be a mapping with board, player and score; got {type(given).__name__}")
-        board = check_board_id(given.get("board"), f"{where}.board")
-        found.append(_event_of_row(board, {name: given[name] for name in given if name != "board"}, where))
-    return found
+        if not isinstance(row, Mapping):
+            raise InvalidValue(where, f"must be a mapping with board, player and score; got {type(row).__name__}")
+        board = check_board_id(row.get("board"), f"{where}.board")
+        checked.append(_event_of_row(board, {name: row[name] for name in row if name != "board"}, where))
+    return checked
 
 
 def _event_of_row(board: str, row: object, where: str) -> Event:
@@ -90,13 +90,13 @@ def _event_of_row(board: str, row: object, where: str) -> Event:
         unknown = [name for name in row if name not in _FIELDS]
         if unknown:
             raise InvalidValue(f"{where}.{unknown[0]!s:.40}", f"is unknown; a score has {', '.join(_FIELDS)}")
-        given = {name: row.get(name) for name in _FIELDS}
+        fields = {name: row.get(name) for name in _FIELDS}
     elif isinstance(row, tuple | list) and 2 <= len(row) <= 3:
-        given = dict(zip(_FIELDS, row, strict=False))
+        fields = dict(zip(_FIELDS, row, strict=False))
     else:
         raise InvalidValue(where, "must be (player, score), (player, score, tiebreak) or a mapping")
-    check_player(given["player"], f"{where}.player")
-    return event(board, **given, where=f"{where}.")
+    check_player(fields["player"], f"{where}.player")
+    return event(board, **fields, where=f"{where}.")
 
 
 def events_of_columns(
@@ -118,9 +118,9 @@ def events_of_columns(
     known = None if attributes is None else column.check_attribute_column(attributes, len(ids))
     texts = None if metadata is None else column.check_metadata_column(metadata)
     columns = {"players": ids, "tiebreaks": tied, "at": times, "attributes": known, "metadata": texts}
-    for name, given in columns.items():
-        if given is not None and len(given) != count:
-            raise InvalidValue(name, f"must be as many as scores; {len(given)} and {count} were given")
+    for name, values in columns.items():
+        if values is not None and len(values) != count:
+            raise InvalidValue(name, f"must be as many as scores; got {len(values)} and {count}")
     rows = zip(
         ids, kept, _each(tied, count), _each(times, count), _each(known, count), _each(texts, count), strict=True
     )
@@ -139,7 +139,7 @@ def events_of_columns(
 
 
 def field_of_rows(field: str) -> str:
-    """Return what a caller who gave rows calls a field of the batch.
+    """Return the field of a batch as a caller with rows knows it.
 
     >>> field_of_rows("events[3].score")
     'rows[3].score'
@@ -148,17 +148,17 @@ def field_of_rows(field: str) -> str:
 
 
 def field_of_columns(field: str) -> str:
-    """Return what a caller who gave columns calls a field of the batch.
+    """Return the field of a batch as a caller with columns knows it.
 
     >>> field_of_columns("events[3].score"), field_of_columns("events[3].attributes.level")
     ('scores[3]', 'attributes[3].level')
     """
-    found = _IN_BATCH.match(field)
-    if found is None:
+    match = _IN_BATCH.match(field)
+    if match is None:
         return field
-    name, dot, rest = field[found.end() + 1 :].partition(".")
-    return f"{_COLUMNS[name]}[{found[1]}]{dot}{rest}" if name in _COLUMNS else field
+    name, dot, rest = field[match.end() + 1 :].partition(".")
+    return f"{_COLUMNS[name]}[{match[1]}]{dot}{rest}" if name in _COLUMNS else field
 
 
-def _each(given: Sequence[T] | None, count: int) -> Sequence[T | None]:
-    return [None] * count if given is None else given
+def _each(values: Sequence[T] | None, count: int) -> Sequence[T | None]:
+    return [None] * count if values is None else values

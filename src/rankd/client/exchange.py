@@ -1,8 +1,8 @@
-"""A call until it is answered: what each attempt sends, and what becomes of what it brings back. No I/O.
+"""One call with its attempts: what each attempt sends, and what to do with its outcome. No I/O.
 
-    Exchange.request → (a driver sends it) → Reply or Trouble → Exchange.take → Done, Pause, or an error is raised
+    Exchange.request → (a driver sends it) → Reply or ExchangeFailure → Exchange.take → Done, Pause, or an error
 
-A write carries one key through all its attempts, so that the server counts it once however many of them arrive.
+All attempts of a write have one key, so that the server counts it once however many of them arrive.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from rankd.client.call import Call
-from rankd.client.connection import Connection
+from rankd.client.call import ClientCall
+from rankd.client.connection import ClientConnection
 from rankd.client.problems import error_of
-from rankd.client.replies import Reply, Trouble
+from rankd.client.replies import ExchangeFailure, Reply
 from rankd.client.retries import read_retry_after
 from rankd.client.signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from rankd.errors import InvalidValue, PlayerAbsent, RankdError, Unavailable
 
 T = TypeVar("T")
-# 502 and 504 are a gateway that lost the server: a connection that broke off, seen from further away.
-AGAIN = frozenset({429, 502, 503, 504})
-PREFER = b"wait=2"  # seconds for a rank, where another process makes them
+# 502 and 504 come from a gateway that lost the server, as a broken connection would.
+RETRIED_STATUS = frozenset({429, 502, 503, 504})
+PREFER = b"wait=2"  # seconds to wait for a rank, where a projector ranks
 
 
-class Request(msgspec.Struct, frozen=True):
-    """What one attempt sends."""
+class ClientRequest(msgspec.Struct, frozen=True):
+    """The request of one attempt."""
 
     method: str
     url: str
@@ -39,14 +39,14 @@ class Request(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The answer is here."""
+    """The result of a call."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so long and send the request again."""
+    """How long to wait before the next attempt."""
 
     seconds: float
 
@@ -54,16 +54,16 @@ class Pause:
 class Exchange(Generic[T]):
     """One call and its attempts."""
 
-    def __init__(self, call: Call[T], connection: Connection) -> None:
-        """The time that all attempts share begins now."""
+    def __init__(self, call: ClientCall[T], connection: ClientConnection) -> None:
+        """The time limit of all attempts starts now."""
         self._call = call
         self._connection = connection
         self._tried = 0
         self._is_unsent = True  # no attempt has reached the server
         self._began_s = time.monotonic()
 
-    def request(self) -> Request:
-        """Return what to send; a signature is made anew, since it carries the time."""
+    def request(self) -> ClientRequest:
+        """Return the next request; each has a new signature, since it contains the time."""
         call = self._call
         self._tried += 1
         headers = []
@@ -77,40 +77,40 @@ class Exchange(Generic[T]):
             now_s = int(time.time())
             headers.append((TIMESTAMP_HEADER, str(now_s).encode()))
             headers.append((SIGNATURE_HEADER, sign(secret, now_s, call.key, call.body or b"").encode()))
-        return Request(call.method, self._connection.url + call.target, headers, call.body)
+        return ClientRequest(call.method, self._connection.url + call.target, headers, call.body)
 
-    def take(self, outcome: Reply | Trouble) -> Done[T] | Pause:
-        """Return the answer or how long to wait for the next attempt; raise what cannot be helped."""
-        self._is_unsent &= isinstance(outcome, Trouble) and outcome.is_unsent
-        if isinstance(outcome, Trouble):
-            return self._again(self._unanswered(outcome.problem), None, outcome.is_passing)
+    def take(self, outcome: Reply | ExchangeFailure) -> Done[T] | Pause:
+        """Return the result, or how long to wait for the next attempt; raise other errors."""
+        self._is_unsent &= isinstance(outcome, ExchangeFailure) and outcome.is_unsent
+        if isinstance(outcome, ExchangeFailure):
+            return self._retry(self._unanswered(outcome.problem), None, outcome.is_passing)
         if 200 <= outcome.status < 300:
-            return Done(self._decoded(outcome.body))
+            return Done(self._decode(outcome.body))
         error = error_of(outcome)
         if isinstance(error, PlayerAbsent) and self._call.when_absent is not None:
             return Done(self._call.when_absent())
-        if isinstance(error, InvalidValue) and self._call.field_as_given is not None:
-            error = InvalidValue(self._call.field_as_given(error.field), error.problem)
-        asked_s = read_retry_after(outcome.headers.get("retry-after"))
-        return self._again(error, asked_s, outcome.status in AGAIN)
+        if isinstance(error, InvalidValue) and self._call.rename_field is not None:
+            error = InvalidValue(self._call.rename_field(error.field), error.problem)
+        retry_after_s = read_retry_after(outcome.headers.get("retry-after"))
+        return self._retry(error, retry_after_s, outcome.status in RETRIED_STATUS)
 
-    def _decoded(self, body: bytes) -> T:
+    def _decode(self, body: bytes) -> T:
         try:
             return self._call.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-            raise self._unanswered(f"answers with something that cannot be read ({problem})") from None
+            raise self._unanswered(f"sent an answer that cannot be decoded ({problem})") from None
 
-    def _again(self, error: RankdError, asked_s: float | None, may_repeat: bool) -> Pause:
+    def _retry(self, error: RankdError, retry_after_s: float | None, may_retry: bool) -> Pause:
         elapsed_s = time.monotonic() - self._began_s
-        chance = random.random()  # noqa: S311 - it spreads out clients and hides nothing
-        pause_s = self._connection.retries.pause_s(self._tried, elapsed_s, asked_s, chance) if may_repeat else None
+        jitter = random.random()  # noqa: S311 - it spreads out clients and hides nothing
+        pause_s = self._connection.retries.pause_s(self._tried, elapsed_s, retry_after_s, jitter) if may_retry else None
         if pause_s is None:
             raise error
         return Pause(pause_s)
 
     def _unanswered(self, problem: str) -> Unavailable:
         times = "" if self._tried == 1 else f", tried {self._tried} times"
-        remedy = "see that it is a rankd server and runs"
+        remedy = "check that it is a rankd server and runs"
         if self._call.key is not None and not self._is_unsent:
-            remedy += f"; nobody knows whether the call counted, so send it again with key={self._call.key!r}"
+            remedy += f"; the call may have counted, so send it again with key={self._call.key!r}"
         return Unavailable(f"{self._connection.url}{self._call.target} {problem}{times}; {remedy}")

@@ -1,4 +1,4 @@
-"""Errors that come back from a server: the problem details of an answer become the error the library would raise."""
+"""Turn the problem details of an answer into the error that the library would raise."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rankd.errors import RankdError
 SHOWN_CHARACTERS_MAX = 200
 
 
-class FieldProblem(msgspec.Struct, frozen=True):
-    """What is wrong with one field."""
+class ReceivedFieldProblem(msgspec.Struct, frozen=True):
+    """The problem of one field."""
 
     field: str = ""
     problem: str = ""
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """RFC 9457 problem details, as far as they are there."""
+class ReceivedProblem(msgspec.Struct, frozen=True):
+    """RFC 9457 problem details; every member is optional."""
 
     title: str = ""
     detail: str = ""
     code: str = ""
-    errors: list[FieldProblem] = []
+    errors: list[ReceivedFieldProblem] = []
 
 
 def _tree(root: type[RankdError]) -> Iterator[type[RankdError]]:
@@ -38,7 +38,7 @@ def _tree(root: type[RankdError]) -> Iterator[type[RankdError]]:
 
 
 BY_CODE = {error.code: error for error in _tree(RankdError) if error.__module__ == errors.__name__}
-# Of answers whose code is not known here: from a newer server, or from something between it and us.
+# For unknown codes: from a newer server, or from a proxy.
 BY_STATUS: dict[int, type[RankdError]] = {
     400: errors.MalformedRequest,
     401: errors.Unauthenticated,
@@ -51,29 +51,29 @@ BY_STATUS: dict[int, type[RankdError]] = {
     429: errors.RateExceeded,
 }
 
-_decode = msgspec.json.Decoder(Problem).decode
+_decode = msgspec.json.Decoder(ReceivedProblem).decode
 
 
 def error_of(reply: Reply) -> RankdError:
-    """Return the error that an answer which is no success stands for."""
+    """Return the error of an answer that is not a success."""
     try:
         problem = _decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        problem = Problem()
+        problem = ReceivedProblem()
     kind = BY_CODE.get(problem.code)
     if kind is not None:
-        return _made(kind, problem.detail or problem.title or problem.code, problem.errors, reply)
-    said = problem.detail or problem.title or reply.body[:SHOWN_CHARACTERS_MAX].decode(errors="replace")
-    named = f" ({problem.code})" if problem.code else ""
-    detail = f"the server answers {reply.status}{named}: {said.strip() or 'nothing'}"
-    return _made(BY_STATUS.get(reply.status) or _family(reply.status), detail, problem.errors, reply)
+        return _make(kind, problem.detail or problem.title or problem.code, problem.errors, reply)
+    text = problem.detail or problem.title or reply.body[:SHOWN_CHARACTERS_MAX].decode(errors="replace")
+    code = f" ({problem.code})" if problem.code else ""
+    detail = f"the server answers {reply.status}{code}: {text.strip() or 'nothing'}"
+    return _make(BY_STATUS.get(reply.status) or _family(reply.status), detail, problem.errors, reply)
 
 
 def _family(status: int) -> type[RankdError]:
     return errors.Refused if 400 <= status < 500 else errors.Unavailable
 
 
-def _made(kind: type[RankdError], detail: str, fields: list[FieldProblem], reply: Reply) -> RankdError:
+def _make(kind: type[RankdError], detail: str, fields: list[ReceivedFieldProblem], reply: Reply) -> RankdError:
     if issubclass(kind, errors.InvalidValue | errors.DefinitionConflict):
         if fields:
             return kind(fields[0].field, fields[0].problem)
@@ -90,5 +90,5 @@ def _made(kind: type[RankdError], detail: str, fields: list[FieldProblem], reply
 
 
 def _limit(reply: Reply) -> int:
-    given = reply.headers.get("ratelimit-limit", "").partition(",")[0].strip()
-    return int(given) if given.isascii() and given.isdigit() else 0
+    limit = reply.headers.get("ratelimit-limit", "").partition(",")[0].strip()
+    return int(limit) if limit.isascii() and limit.isdigit() else 0

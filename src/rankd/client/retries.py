@@ -1,4 +1,4 @@
-"""When a call is sent again, and how long to wait before that: bounded in number and in time."""
+"""When to send a call again, and how long to wait before that: bounded in number and in time."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ BACKOFF_DOUBLINGS_MAX = 32  # beyond that it is at its maximum anyway
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient a client is."""
+    """The retry policy of a client."""
 
     retries_max: int = 4
     total_s: float = 30.0  # no attempt begins later than this after the first one
     backoff_s: float = 0.1  # before the first retry; doubled before each further one
     backoff_s_max: float = 5.0
 
-    def pause_s(self, tried: int, elapsed_s: float, asked_s: float | None, chance: float) -> float | None:
-        """Return how long to wait after so many attempts; None when it is time to give up.
+    def pause_s(self, tried: int, elapsed_s: float, retry_after_s: float | None, jitter: float) -> float | None:
+        """Return how long to wait after `tried` attempts; None to give up.
 
-        `asked_s` is what the server asked for: nobody comes back before that, and a wait beyond the total time is not
-        begun. `chance`, from 0 to 1, spreads out clients that failed together.
+        `retry_after_s` is the server's: the client waits at least that long, or gives up where it exceeds the total
+        time. `jitter`, from 0 to 1, spreads out clients that failed together.
 
-        >>> Retries().pause_s(tried=3, elapsed_s=1.5, asked_s=None, chance=1.0)
+        >>> Retries().pause_s(tried=3, elapsed_s=1.5, retry_after_s=None, jitter=1.0)
         0.4
-        >>> Retries().pause_s(tried=1, elapsed_s=0.0, asked_s=2.0, chance=0.5)
+        >>> Retries().pause_s(tried=1, elapsed_s=0.0, retry_after_s=2.0, jitter=0.5)
         2.05
-        >>> Retries().pause_s(tried=5, elapsed_s=1.5, asked_s=None, chance=0.5)
+        >>> Retries().pause_s(tried=5, elapsed_s=1.5, retry_after_s=None, jitter=0.5)
         """
         if tried > self.retries_max:
             return None
         backoff_s = min(self.backoff_s * 2 ** min(tried - 1, BACKOFF_DOUBLINGS_MAX), self.backoff_s_max)
-        pause_s = backoff_s * (1 + chance) / 2 if asked_s is None else asked_s + backoff_s * chance
+        pause_s = backoff_s * (1 + jitter) / 2 if retry_after_s is None else retry_after_s + backoff_s * jitter
         return pause_s if elapsed_s + pause_s < self.total_s else None
 
 
 def read_retry_after(text: str | None) -> float | None:
-    """Return the seconds a Retry-After asks for, given as a number or as a date; None for anything else.
+    """Return the seconds of a Retry-After, a number or a date; None for anything else.
 
     >>> read_retry_after("3"), read_retry_after("Mon, 04 May 2026 12:00:00 GMT") is not None, read_retry_after("soon")
     (3.0, True, None)

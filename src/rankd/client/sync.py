@@ -1,4 +1,4 @@
-"""The client for programs that wait."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
 import httpx
 
 from rankd.client import calls
-from rankd.client.call import Call
-from rankd.client.connection import ANSWER_BYTES_MAX, Connected, Transport
-from rankd.client.exchange import Done, Exchange, Request
-from rankd.client.replies import Reply, Trouble, late, too_large, trouble_of
+from rankd.client.call import ClientCall
+from rankd.client.connection import ANSWER_BYTES_MAX, ClientBase, Transport
+from rankd.client.exchange import ClientRequest, Done, Exchange
+from rankd.client.replies import ExchangeFailure, Reply, failure_of, late, too_large
 from rankd.client.verbs import as_method
 from rankd.errors import Closed
 from rankd.reads.answers import Entry, Page
-from rankd.reads.meaning import Where
+from rankd.reads.instance_ref import ReadOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _sends(describe: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+def _method(describe: Callable[P, ClientCall[T]]) -> Callable[Concatenate[Client, P], T]:
     def send(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return client._send(describe(*args, **kwargs))
 
     return as_method(send, describe)
 
 
-class Client(Connected):
+class Client(ClientBase):
     """The boards of a server. All methods may be called from any thread.
 
     with rankd.Client("http://127.0.0.1:8080", token="…") as boards:
@@ -44,51 +44,49 @@ class Client(Connected):
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
-        """Use the client in a block, at the end of which it is closed."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the client."""
         self.close()
 
     def close(self) -> None:
-        """Close all connections; calls that wait for another attempt end with Closed."""
+        """Close all connections; calls that wait for another attempt raise Closed."""
         self._closed.set()
         self._http.close()
 
-    define = _sends(calls.define)
-    definition = _sends(calls.definition)
-    delete = _sends(calls.delete)
+    define = _method(calls.define)
+    definition = _method(calls.definition)
+    delete = _method(calls.delete)
 
-    submit = _sends(calls.submit)
-    submit_many = _sends(calls.submit_many)
-    submit_events = _sends(calls.submit_events)
-    remove = _sends(calls.remove)
-    reset = _sends(calls.reset)
+    submit = _method(calls.submit)
+    submit_many = _method(calls.submit_many)
+    submit_events = _method(calls.submit_events)
+    remove = _method(calls.remove)
+    reset = _method(calls.reset)
 
-    top = _sends(calls.top)
-    range = _sends(calls.range_of)
-    rank = _sends(calls.rank)
-    around = _sends(calls.around)
-    ranks = _sends(calls.ranks)
-    friends = _sends(calls.friends)
-    friends_of = _sends(calls.friends_of)
-    rank_of_score = _sends(calls.rank_of_score)
-    distribution = _sends(calls.distribution)
+    top = _method(calls.top)
+    range = _method(calls.range_of)
+    rank = _method(calls.rank)
+    around = _method(calls.around)
+    ranks = _method(calls.ranks)
+    friends = _method(calls.friends)
+    friends_of = _method(calls.friends_of)
+    rank_of_score = _method(calls.rank_of_score)
+    distribution = _method(calls.distribution)
 
-    player = _sends(calls.player)
-    set_player = _sends(calls.set_player)
-    stored_friends = _sends(calls.stored_friends)
-    set_friends = _sends(calls.set_friends)
-    search = _sends(calls.search)
-    history = _sends(calls.history)
+    player = _method(calls.player)
+    set_player = _method(calls.set_player)
+    stored_friends = _method(calls.stored_friends)
+    set_friends = _method(calls.set_friends)
+    search = _method(calls.search)
+    history = _method(calls.history)
 
-    ready = _sends(calls.ready)
+    ready = _method(calls.ready)
 
     def definitions(self, search: str | None = None) -> Iterator[dict[str, object]]:
-        """Go through the definitions of all boards, each with its `id`; or of those whose id or title begins so."""
+        """Iterate over the definitions of all boards, each with its `id`; `search` is a prefix of the id or title."""
         cursor = None
         while True:
             page = self._send(calls.boards_page(search, cursor))
@@ -97,23 +95,23 @@ class Client(Connected):
                 return
 
     def list(self, search: str | None = None) -> Sequence[str]:
-        """Return the ids of all boards, or of those whose id or title begins with a text, whatever the case."""
+        """Return the ids of all boards, or of those whose id or title begins with `search`, ignoring case."""
         return [str(definition["id"]) for definition in self.definitions(search)]
 
-    def pages(self, board: str, limit: int = 100, **where: Unpack[Where]) -> Iterator[Page]:
-        """Go through a whole instance, some entries at a time: who does not move meanwhile is seen exactly once."""
-        call: Call[Page] | None = calls.top(board, limit, **where)
+    def pages(self, board: str, limit: int = 100, **where: Unpack[ReadOptions]) -> Iterator[Page]:
+        """Iterate over the pages of an instance; a player who does not move meanwhile appears exactly once."""
+        call: ClientCall[Page] | None = calls.top(board, limit, **where)
         while call is not None:
             page = self._send(call)
             yield page
             call = calls.page_after(page, limit, where)
 
-    def entries(self, board: str, limit: int = 100, **where: Unpack[Where]) -> Iterator[Entry]:
-        """Go through a whole instance in standing order; `limit` entries are fetched at a time."""
+    def entries(self, board: str, limit: int = 100, **where: Unpack[ReadOptions]) -> Iterator[Entry]:
+        """Iterate over an instance in standing order, fetching `limit` entries at a time."""
         for page in self.pages(board, limit, **where):
             yield from page.entries
 
-    def _send(self, call: Call[T]) -> T:
+    def _send(self, call: ClientCall[T]) -> T:
         exchange = Exchange(call, self._connection)
         while True:
             step = exchange.take(self._attempt(exchange.request()))
@@ -121,7 +119,7 @@ class Client(Connected):
                 return step.value
             self._closed.wait(step.seconds)
 
-    def _attempt(self, request: Request) -> Reply | Trouble:
+    def _attempt(self, request: ClientRequest) -> Reply | ExchangeFailure:
         if self._closed.is_set():
             raise _closed()
         timeout_s = self._connection.timeout_s
@@ -139,7 +137,7 @@ class Client(Connected):
                         return late(timeout_s)
                 return Reply(response.status_code, response.headers, bytes(body))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return trouble_of(error, timeout_s)
+            return failure_of(error, timeout_s)
         except RuntimeError:  # closed by another thread just now
             if self._closed.is_set():
                 raise _closed() from None

@@ -1,1 +1,1 @@
-"""What a server is told: `rankd.toml`, overridden by `RANKD_*`."""
+"""The server's configuration: `rankd.toml`, overridden by `RANKD_*`."""

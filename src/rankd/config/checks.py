@@ -1,4 +1,4 @@
-"""What values a key may have, and what keys demand of each other."""
+"""Check the values of the configuration: limits, addresses, and keys that depend on each other."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rankd.config.masking import masked_url
-from rankd.config.model import Auth, Config, Server
+from rankd.config.model import AuthConfig, Config, ServerConfig
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue
 
-JWT_SECRET_BYTES_MIN = 32  # of HMAC-SHA256's output: a shorter secret is easier to guess than to forge
+JWT_SECRET_BYTES_MIN = 32  # the size of HMAC-SHA256's output: a shorter secret is easier to guess than to forge
 JWT_LEEWAY_S_MAX = 300
-TOKEN_KEYS = ("jwt_secret", "jwt_public_key", "jwt_jwks")  # of which one verifies all tokens
+TOKEN_KEYS = ("jwt_secret", "jwt_public_key", "jwt_jwks")  # one of them verifies all tokens
 SIGNATURE_TOLERANCE_S = 300  # how far the timestamp of a signed submission may be off, before and after
 SIGNED_UNDER_WAY_S = 60  # between the check of a signature and the commit, and between the clocks of two servers
-# As long as a signed submission is taken, its key has to be remembered: a repeat would count again.
+# As long as a signed submission is accepted, its key must be remembered: a repeat would count again.
 IDEMPOTENCY_TTL_MS_MIN = (2 * SIGNATURE_TOLERANCE_S + SIGNED_UNDER_WAY_S) * 1_000
 BATCH_EVENTS_MAX = 1_000_000
+WORKERS_MAX = 64  # each has all ranks in its memory
 HEADER_BYTES_MIN = 8_192  # the HTTP server's own least buffer
 # Every other number is at least 1; a rate of 0 is no limit.
 MAY_BE_ZERO = {
@@ -33,10 +34,12 @@ MAY_BE_ZERO = {
     "ranks.at_least_wait_ms",
     "ranks.cache_ms",
     "auth.jwt_leeway_s",
+    "limits.lag_max_ms",
 }
 LOWEST = {"limits.header_bytes_max": HEADER_BYTES_MIN}
 HIGHEST = {
     "server.port": 65_535,
+    "server.workers": WORKERS_MAX,
     "ledger.partitions": PARTITIONS_MAX,
     "auth.jwt_leeway_s": JWT_LEEWAY_S_MAX,
     "limits.batch_events_max": BATCH_EVENTS_MAX,
@@ -44,26 +47,28 @@ HIGHEST = {
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
 ENGINE = "engine:"
 POSTGRES = ("postgresql", "postgres")
+KAFKA = "kafka"
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
-# What the service will be scaled out with, and this version does not have.
-_LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": ("kafka",)}
-_WHAT_WORKS = {
+# Planned, and not in this version.
+_LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": ("kafka",), "consume": ()}
+_SUPPORTED = {
     "ledger": "sqlite:<folder>, such as sqlite:rankd-data, or postgresql://…",
     "registry": "nothing: profiles live beside the ledger; postgresql://… where the ledger is there too",
     "ranks": "engine:, or where the ledger is PostgreSQL also redis://… or redis+cluster://…",
     "outbox": "none",
+    "consume": "none, or kafka://…",
 }
 
 Where = Callable[[str], str]
 
 
 def check_config(config: Config, where: Where) -> None:
-    """Refuse values that make no sense; `where` says how an error names a key."""
+    """Refuse invalid values; `where` returns how an error names a key."""
     if config.ledger.idempotency_ttl_ms < IDEMPOTENCY_TTL_MS_MIN:
         raise InvalidValue(
             where("ledger.idempotency_ttl_ms"),
             f"must be at least {IDEMPOTENCY_TTL_MS_MIN}, raise it; got {config.ledger.idempotency_ttl_ms}: "
-            f"a signed submission is taken for {2 * SIGNATURE_TOLERANCE_S} s, and would count again without its key",
+            f"a signed submission is accepted for {2 * SIGNATURE_TOLERANCE_S} s, and would count again without its key",
         )
     for section in config.__struct_fields__:
         values = getattr(config, section)
@@ -71,6 +76,8 @@ def check_config(config: Config, where: Where) -> None:
             for name, value in msgspec.structs.asdict(values).items():
                 _check_number(f"{section}.{name}", value, where)
     _check_server(config.server, where)
+    for pattern in config.workers.boards:
+        _check_board_pattern(where("workers.boards"), pattern)
     _check_urls(config, where)
     if config.ledger.checkpoint_bytes_max < config.ledger.checkpoint_bytes:
         raise InvalidValue(
@@ -81,7 +88,7 @@ def check_config(config: Config, where: Where) -> None:
         raise InvalidValue(
             where("push.streams_max"),
             f"must be below limits.requests_max, {config.limits.requests_max}: an open stream is an open request, and "
-            "others would wait for ever; lower it or raise the other",
+            "other requests would wait for ever; lower it or raise the other",
         )
     for origin in config.push.avatar_origins:
         _check_origin(where("push.avatar_origins"), origin)
@@ -104,12 +111,12 @@ def _check_number(key: str, value: object, where: Where) -> None:
 # [server]
 
 
-def _check_server(server: Server, where: Where) -> None:
+def _check_server(server: ServerConfig, where: Where) -> None:
     _check_host(where("server.host"), server.host)
     for key, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         file = getattr(server, key)
         if not file and getattr(server, other):
-            raise InvalidValue(where(f"server.{key}"), f"must be given too, since server.{other} is")
+            raise InvalidValue(where(f"server.{key}"), f"must be set too, since server.{other} is")
         if file:
             _check_file(where(f"server.{key}"), file)
     for network in server.trusted_proxies:
@@ -131,8 +138,8 @@ def _check_host(where: str, host: str) -> None:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        looks_like_numbers = re.fullmatch(r"[0-9.]+", host) is not None
-        if looks_like_numbers or len(host) > 253 or not _HOST_NAME.fullmatch(host):
+        is_numeric = re.fullmatch(r"[0-9.]+", host) is not None
+        if is_numeric or len(host) > 253 or not _HOST_NAME.fullmatch(host):
             raise InvalidValue(
                 where, f'must be an address or a host name, such as "127.0.0.1", "::" or "localhost"; got {host!r:.80}'
             ) from None
@@ -146,9 +153,14 @@ def listen_address(where: str, address: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise InvalidValue(where, f"must have brackets around an address of IPv6: [{host}]:{port}")
+        raise InvalidValue(where, f"must have brackets around an IPv6 address: [{host}]:{port}")
     _check_host(where, host)
     return host, int(port)
+
+
+def _check_board_pattern(where: str, pattern: str) -> None:
+    if not re.fullmatch(r"[a-z0-9_.*-]{1,64}", pattern):
+        raise InvalidValue(where, f'must be ids, with * for any characters, such as "arcade*"; got {pattern!r:.80}')
 
 
 def _check_network(where: str, network: str) -> None:
@@ -156,12 +168,12 @@ def _check_network(where: str, network: str) -> None:
         ipaddress.ip_network(network)
     except ValueError:
         try:
-            meant = ipaddress.ip_network(network, strict=False)
+            enclosing = ipaddress.ip_network(network, strict=False)
         except ValueError:
             raise InvalidValue(
                 where, f'must be addresses or networks such as "10.0.0.0/8"; got {network!r:.80}'
             ) from None
-        raise InvalidValue(where, f"{network} is one address of a network; did you mean {meant}?") from None
+        raise InvalidValue(where, f"{network} is one address of a network; did you mean {enclosing}?") from None
 
 
 def _check_origin(where: str, origin: str) -> None:
@@ -173,7 +185,7 @@ def _check_origin(where: str, origin: str) -> None:
     except ValueError:
         host = None
     is_origin = host is not None and parts.scheme in ("http", "https") and origin == f"{parts.scheme}://{parts.netloc}"
-    # Origins are put into headers, where these would end one.
+    # Origins are written into headers, which these characters would end.
     if not is_origin or any(character in origin for character in " ;,'\"\\"):
         raise InvalidValue(
             where,
@@ -191,7 +203,7 @@ def _check_file(where: str, file: str) -> None:
         raise InvalidValue(where, f"{file} cannot be read: {problem.strerror}") from None
 
 
-# Where things live
+# Addresses of the ledger, the registry, the ranks and the outbox
 
 
 def _check_urls(config: Config, where: Where) -> None:
@@ -203,25 +215,38 @@ def _check_urls(config: Config, where: Where) -> None:
             _refuse("registry", where("registry.url"), config.registry.url)
         if _scheme(config.ranks.url) in REDIS:
             raise InvalidValue(
-                where("ranks.url"), "must be engine: where the ledger is SQLite; Redis ranks what PostgreSQL holds"
+                where("ranks.url"), "must be engine: where the ledger is SQLite; Redis needs a PostgreSQL ledger"
             )
         if config.ranks.url != ENGINE:
             _refuse("ranks", where("ranks.url"), config.ranks.url)
     if config.outbox.url != "none":
         _refuse("outbox", where("outbox.url"), config.outbox.url)
+    if config.consume.url != "none":
+        if _scheme(config.consume.url) != KAFKA:
+            _refuse("consume", where("consume.url"), config.consume.url)
+        if not config.consume.topics:
+            raise InvalidValue(where("consume.topics"), "must name the topics to read, since consume.url is set")
+    for name in ("ca", "cert", "key"):
+        if getattr(config.kafka, name):
+            _check_file(where(f"kafka.{name}"), getattr(config.kafka, name))
 
 
 def is_shared(config: Config) -> bool:
-    """Tell whether several processes work on one ledger."""
+    """Tell whether several processes share one ledger."""
     return _scheme(config.ledger.url) in POSTGRES
 
 
 def is_in_redis(config: Config) -> bool:
-    """Tell whether ranks are in Redis, and not in the engine of each process."""
+    """Tell whether ranks are in Redis, not in each process's engine."""
     return _scheme(config.ranks.url) in REDIS
 
 
 def _check_shared(config: Config, where: Where) -> None:
+    if config.server.workers > 1:
+        raise InvalidValue(
+            where("server.workers"),
+            "must be 1 where the ledger is PostgreSQL: start `rankd serve` several times, each with a port of its own",
+        )
     if config.registry.url and _scheme(config.registry.url) not in POSTGRES:
         _refuse("registry", where("registry.url"), config.registry.url)
     if config.ranks.url != ENGINE and _scheme(config.ranks.url) not in REDIS:
@@ -233,7 +258,7 @@ def _scheme(url: str) -> str:
 
 
 def folder_of(where: str, url: str) -> Path:
-    """Return the folder that a ledger's `sqlite:` address names."""
+    """Return the folder of a ledger's `sqlite:` address."""
     scheme, separator, folder = url.partition(":")
     if scheme != "sqlite" or not separator:
         _refuse("ledger", where, url)
@@ -251,21 +276,21 @@ def folder_of(where: str, url: str) -> Path:
 
 def _refuse(section: str, where: str, url: str) -> None:
     scheme = _scheme(url)
-    works = f"what works is {_WHAT_WORKS[section]}"
+    works = f"what works is {_SUPPORTED[section]}"
     if scheme in _LATER[section]:
         raise InvalidValue(where, f"this version of rankd has no {scheme}; {works}")
-    raise InvalidValue(where, f"{masked_url(url)!r:.120} is no address rankd knows; {works}")
+    raise InvalidValue(where, f"rankd does not know the address {masked_url(url)!r:.120}; {works}")
 
 
 # [auth]
 
 
-def check_auth(auth: Auth, where: Where) -> None:
-    """Refuse settings of tokens that cannot be meant; a server asks here too, before it opens the keys."""
+def check_auth(auth: AuthConfig, where: Where) -> None:
+    """Refuse invalid settings of tokens; the server calls this too, before it opens the keys."""
     sources = [name for name in TOKEN_KEYS if getattr(auth, name)]
     if len(sources) > 1:
         raise InvalidValue(
-            where(f"auth.{sources[1]}"), f"must not be given beside auth.{sources[0]}: tokens are signed in one way"
+            where(f"auth.{sources[1]}"), f"must not be set beside auth.{sources[0]}: choose one way to sign tokens"
         )
     size = len(auth.jwt_secret.encode(errors="surrogatepass"))
     if auth.jwt_secret and size < JWT_SECRET_BYTES_MIN:
@@ -278,8 +303,8 @@ def check_auth(auth: Auth, where: Where) -> None:
         if sources and not getattr(auth, name):
             raise InvalidValue(
                 where(f"auth.{name}"),
-                f"must be given with auth.{sources[0]}: name what your tokens carry as `{claim}`, "
-                "so that tokens meant for others are refused",
+                f"must be set with auth.{sources[0]}: name what your tokens carry as `{claim}`, "
+                "so that tokens for other services are refused",
             )
     for name in ("jwt_public_key", "jwt_jwks"):
         if getattr(auth, name):

@@ -1,8 +1,8 @@
-"""From `rankd.toml`, the environment and the command line to one Config, each refusal saying where the value stood.
+"""Load `rankd.toml`, the environment and the command line into one Config; each refusal says where the value stood.
 
     defaults → rankd.toml → RANKD_<SECTION>_<KEY> → options of the command → checked
 
-What comes later wins. A relative path is meant from the folder the program runs in.
+The later source wins. A relative path starts at the working directory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rankd.settings import Settings
 FILE_NAME = "rankd.toml"
 PREFIX = "RANKD_"
 BOARDS = "boards"
-# Read by the command line, and no settings.
+# Read by the command line; they are not settings.
 OTHER_VARIABLES = ("RANKD_CONFIG", "RANKD_URL", "RANKD_TOKEN", "RANKD_DEBUG")
-# Which option of the command line stands for which key.
-OPTIONS = {"server.host": "--host", "server.port": "--port", "ledger.url": "--data"}
+# The command line's options, by key.
+OPTIONS = {"server.host": "--host", "server.port": "--port", "server.workers": "--workers", "ledger.url": "--data"}
 SECTIONS = {field.name: field.type for field in msgspec.structs.fields(Config) if field.name != BOARDS}
 KEYS = {
     f"{section}.{field.name}": field.type
@@ -41,8 +41,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+(_[0-9]+)*", re.ASCII)
 _TABLE = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
 
 
-class Given(NamedTuple):
-    """A value, and where it was given, as an error names it."""
+class ConfigValue(NamedTuple):
+    """A value and its source, as an error names it."""
 
     value: object
     where: str
@@ -51,27 +51,27 @@ class Given(NamedTuple):
 def load_config(
     path: str | Path | None, environment: Mapping[str, str], options: Mapping[str, object] | None = None
 ) -> Config:
-    """Return what is in force; a file that is named must exist, else `rankd.toml` is read if it is there.
+    """Return the configuration in force; a named file must exist, otherwise `rankd.toml` is optional.
 
-    `options` are values of the command line by their key, such as {"server.port": 9000}.
+    `options` are values of the command line by key, such as {"server.port": 9000}.
     """
-    given, boards = _from_file(path)
-    given.update(_from_environment(environment))
+    sources, boards = _from_file(path)
+    sources.update(_from_environment(environment))
     for key, value in (options or {}).items():
         where = OPTIONS.get(key, key)
-        given[key] = Given(_read(where, KEYS[key], value), where)
+        sources[key] = ConfigValue(_read(where, KEYS[key], value), where)
     values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
-    for key, (value, _) in given.items():
+    for key, (value, _) in sources.items():
         section, name = key.split(".")
         values[section][name] = value
     sections = {section: struct(**values[section]) for section, struct in SECTIONS.items()}
     config = Config(**sections, boards=boards)
-    check_config(config, lambda key: given[key].where if key in given else key)
+    check_config(config, lambda key: sources[key].where if key in sources else key)
     return config
 
 
 def open_settings(config: Config) -> dict[str, object]:
-    """Return the settings of `rankd.open` that a configuration holds."""
+    """Return the settings of `rankd.open` in a configuration."""
     names = {field.name for field in msgspec.structs.fields(Settings)}
     return {
         name: value
@@ -90,7 +90,7 @@ def data_folder(config: Config) -> Path:
 
 
 class _File:
-    """A TOML file that knows on which line a key stands, as far as that is easily seen."""
+    """A TOML file that finds the line of a key, where that is easy."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -100,12 +100,12 @@ class _File:
         except OSError as problem:
             raise InvalidValue(str(path), f"cannot be read: {problem.strerror}; name a {FILE_NAME}") from None
         except UnicodeDecodeError as problem:
-            raise InvalidValue(str(path), f"is not UTF-8: byte {problem.start} is none; save it as UTF-8") from None
+            raise InvalidValue(str(path), f"is not UTF-8 at byte {problem.start}; save it as UTF-8") from None
         except tomllib.TOMLDecodeError as problem:
-            raise InvalidValue(str(path), f"is no TOML: {_first_lower(str(problem))}") from None
+            raise InvalidValue(str(path), f"is not TOML: {_first_lower(str(problem))}") from None
 
     def where(self, table: str, key: str | None = None) -> str:
-        """Return how an error names a key, or a whole table."""
+        """Return how an error names a key, or a table."""
         name = table if key is None else f"{table}.{key}"
         line = self._line(table, key)
         return f"{self._path}: {name}" if line is None else f"{self._path}, line {line}: {name}"
@@ -122,17 +122,17 @@ class _File:
         return None
 
 
-def _from_file(path: str | Path | None) -> tuple[dict[str, Given], dict[str, dict[str, object]]]:
+def _from_file(path: str | Path | None) -> tuple[dict[str, ConfigValue], dict[str, dict[str, object]]]:
     if path is None and not Path(FILE_NAME).exists():
         return {}, {}
     file = _File(Path(FILE_NAME if path is None else path))
-    given = {}
+    values = {}
     for section, table in file.tables.items():
         if section == BOARDS:
             continue
         struct = SECTIONS.get(section)
         if struct is None:
-            raise InvalidValue(file.where(section), f"is no section; {nearest(section, [*SECTIONS, BOARDS])}")
+            raise InvalidValue(file.where(section), f"is not a section; {nearest(section, [*SECTIONS, BOARDS])}")
         if not isinstance(table, dict):
             raise InvalidValue(file.where(section), f"must be a section, [{section}]; got {type_name(table)}")
         names = [field.name for field in msgspec.structs.fields(struct)]
@@ -140,8 +140,8 @@ def _from_file(path: str | Path | None) -> tuple[dict[str, Given], dict[str, dic
             where = file.where(section, name)
             if name not in names:
                 raise InvalidValue(where, f"is not known; {nearest(name, names)}")
-            given[f"{section}.{name}"] = Given(_read(where, KEYS[f"{section}.{name}"], value), where)
-    return given, _boards(file)
+            values[f"{section}.{name}"] = ConfigValue(_read(where, KEYS[f"{section}.{name}"], value), where)
+    return values, _boards(file)
 
 
 def _boards(file: _File) -> dict[str, dict[str, object]]:
@@ -168,18 +168,18 @@ def _first_lower(text: str) -> str:
 # The environment
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    given = {}
+def _from_environment(environment: Mapping[str, str]) -> dict[str, ConfigValue]:
+    values = {}
     for name, text in environment.items():
         if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
             continue
         key = VARIABLES.get(name)
         if key is None:
             if name.startswith(f"{PREFIX}BOARDS_"):
-                raise InvalidValue(name, f"is no setting: boards are defined in {FILE_NAME} or by `rankd boards put`")
-            raise InvalidValue(name, f"is no setting; {nearest(name, [*VARIABLES, *OTHER_VARIABLES])}")
-        given[key] = Given(_read(name, KEYS[key], _parse(name, KEYS[key], text)), name)
-    return given
+                raise InvalidValue(name, f"is not a setting: define boards in {FILE_NAME} or by `rankd boards put`")
+            raise InvalidValue(name, f"is not a setting; {nearest(name, [*VARIABLES, *OTHER_VARIABLES])}")
+        values[key] = ConfigValue(_read(name, KEYS[key], _parse(name, KEYS[key], text)), name)
+    return values
 
 
 def _parse(where: str, wanted: Any, text: str) -> object:
@@ -200,7 +200,7 @@ def _parse(where: str, wanted: Any, text: str) -> object:
 
 
 def _read(where: str, wanted: Any, value: object) -> object:
-    """Return a value of the type a key has; one of another type is refused, never converted."""
+    """Return the value of a key; one of another type is refused, never converted."""
     origin = get_origin(wanted)
     if origin is Literal:
         words = get_args(wanted)
@@ -214,7 +214,7 @@ def _read(where: str, wanted: Any, value: object) -> object:
             raise InvalidValue(where, f"must be a list of texts; got {got}")
         return tuple(value)
     if origin is UnionType or wanted not in _TYPES:
-        raise AssertionError(f"{where} has a type that is not read here: {wanted}")
+        raise AssertionError(f"{where} has a type that the loader cannot read: {wanted}")
     if type(value) is not wanted:
         raise InvalidValue(where, f"must be {_TYPES[wanted]}; got {type_name(value)}")
     return value

@@ -1,11 +1,10 @@
-"""What may be shown: passwords in URLs, keys, signatures and tickets become `***`.
+"""Mask secrets in texts for logs and output: passwords in URLs, keys, signatures and tickets become `***`.
 
-    text → cut, never within a secret that is known → known secrets → what looks like one
+    text → shortened, never inside a known secret → known secrets masked → patterns of secrets masked
 
-A text is cut before it is masked, so that masking takes a bounded time however long the text was. No half of a secret
-is left: the cut moves in front of a secret of the configuration, and what only looks like a secret may end with the
-mark of the cut, here or where an error was made of it. All patterns take a time that grows with the text, not with its
-square: none of them can begin again within what it has looked at.
+A text is shortened first, so that masking takes a bounded time. No half of a secret remains: the cut moves in front of
+a secret of the configuration, and a pattern may end with the mark of the cut, made here or when an error was shortened.
+All patterns run in linear time: none can start again inside a text it has scanned.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from rankd.config.model import SECRETS, Config
 from rankd.shortening import CUT
 
 MASK = "***"
-SECRET_CHARACTERS_MIN = 4  # a shorter text stands in too many others to be replaced there
-TEXT_CHARACTERS_MAX = 8_192  # of what is masked at one time
+SECRET_CHARACTERS_MIN = 4  # a shorter secret occurs in too many other texts
+TEXT_CHARACTERS_MAX = 8_192  # of one text
 
 Mask = Callable[[str], str]
 
 NAMES = "authorization|password|passwd|pwd|secret|token|ticket|signature|sig|api[_-]?key|credential"
-# name=value in a query; "name": "value" in JSON and in Python. A sentence that begins with `token:` is none.
+# name=value in a query; "name": "value" in JSON and in Python. A sentence that begins with `token:` does not match.
 _NAMED = re.compile(
     rf"((?:{NAMES})=|(?:{NAMES})[\"'][ \t]{{0,4}}:[ \t]{{0,4}}b?[\"'])[^\s&\"',;)]+",
     re.IGNORECASE,
@@ -34,12 +33,12 @@ _NAMED = re.compile(
 _SECRETS = tuple(
     re.compile(pattern, re.IGNORECASE if insensitive else 0)
     for insensitive, pattern in (
-        # An API key, a signing secret, a ticket. Short ones only as words or cut: `mark_up` is none.
+        # An API key, a signing secret, a ticket. Short ones only as words or at a cut: `mark_up` does not match.
         (
             False,
             rf"()(?:r[kst]_[\w-]{{32,}}|(?<![A-Za-z0-9])(?:rk_[\w-]+|r[st]_[\w-]{{16,}})|r[kst]_[\w-]{{1,31}}(?={CUT}))",
         ),
-        # A JSON Web Token: base64 of `{"`, and what follows.
+        # A JSON Web Token: base64 of `{"` and the rest.
         (False, r"()eyJ[\w-]{6,}(?:\.[\w-]*){0,4}"),
         (True, r"\b((?:bearer|basic)[ \t]{1,4})[\w.~+/=-]+"),
         # A header in a message.
@@ -52,14 +51,14 @@ _SECRETS = tuple(
         (False, rf"()(?<![0-9a-fA-F])(?:[0-9a-fA-F]{{64,}}|[0-9a-fA-F]{{16,63}}(?={CUT}))"),
     )
 )
-# Of a URL, from its `://` on; and the user before a password there.
+# A URL from its `://` on, and the user before its password.
 _ADDRESS = re.compile(r"://[^\s\"']*")
 _USER = re.compile(r"://[^:/@]*:")
 _PORT_AND_PATH = re.compile(r"[0-9]{1,5}/")
 
 
 def shown(config: Config) -> dict[str, dict[str, object]]:
-    """Return a whole configuration as it may be shown."""
+    """Return a whole configuration with its secrets masked."""
     sections: dict[str, dict[str, object]] = {}
     for section in config.__struct_fields__:
         values = getattr(config, section)
@@ -91,8 +90,8 @@ def masked_url(url: str) -> str:
 
 
 def secrets_of(config: Config) -> tuple[str, ...]:
-    """Return the secrets that a configuration holds, as they may turn up in a message."""
-    found = []
+    """Return the secrets of a configuration, as they may appear in a message."""
+    secrets = []
     for section in config.__struct_fields__:
         values = getattr(config, section)
         if not isinstance(values, msgspec.Struct):
@@ -101,15 +100,15 @@ def secrets_of(config: Config) -> tuple[str, ...]:
             if not isinstance(value, str) or not value:
                 continue
             if f"{section}.{name}" in SECRETS:
-                found.append(value)
+                secrets.append(value)
             elif password := _password_in(value):
                 text = value[password[0] : password[1]]
-                found += [text, unquote(text)]
-    return tuple(dict.fromkeys(found))
+                secrets += [text, unquote(text)]
+    return tuple(dict.fromkeys(secrets))
 
 
 def masking(secrets: Iterable[str] = (), characters_max: int = TEXT_CHARACTERS_MAX) -> Mask:
-    """Return what cuts a text and takes these secrets out of it, and all that looks like one.
+    """Return a function that shortens a text and masks these secrets and everything that looks like one.
 
     >>> masking(["hunter2"])("GET /v1/stream?ticket=k3J9x of redis://:pw@cache with hunter2")
     'GET /v1/stream?ticket=*** of redis://:***@cache with ***'
@@ -128,7 +127,7 @@ def masking(secrets: Iterable[str] = (), characters_max: int = TEXT_CHARACTERS_M
 
 
 def _without(text: str, known: Iterable[str]) -> str:
-    """Mask secrets wherever they stand; where one reaches into another, both as one."""
+    """Mask secrets wherever they occur; overlapping ones together."""
     spans = []
     for secret in known:
         start = text.find(secret)
@@ -144,7 +143,7 @@ def _without(text: str, known: Iterable[str]) -> str:
 
 
 def _cut(text: str, known: Iterable[str], end: int) -> str:
-    """Cut a text at `end`, or where the secret begins that reaches over it."""
+    """Cut a text at `end`, or before a secret that crosses it."""
     is_within = True
     while is_within:
         is_within = False
@@ -155,13 +154,13 @@ def _cut(text: str, known: Iterable[str], end: int) -> str:
     return f"{text[:end]}{CUT} and {len(text) - end} characters more"
 
 
-def _masked(found: re.Match[str]) -> str:
-    return f"{found[1]}{MASK}"
+def _masked(match: re.Match[str]) -> str:
+    return f"{match[1]}{MASK}"
 
 
-def _masked_address(found: re.Match[str]) -> str:
-    """Mask up to the last @, since a password may hold one too, or to the cut; a port with a path is no password."""
-    address = found[0]
+def _masked_address(match: re.Match[str]) -> str:
+    """Mask up to the last @, since a password may contain one, or to the cut; a port and a path are no password."""
+    address = match[0]
     end = max(address.rfind("@"), address.rfind(CUT))
     for user in _USER.finditer(address):
         if end < user.end():

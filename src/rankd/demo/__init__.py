@@ -1,4 +1,4 @@
-"""Boards that look alive: simulated players with believable scores."""
+"""A demonstration with simulated players and plausible scores."""
 
 from rankd.demo.run import run
 

@@ -1,4 +1,4 @@
-"""Who plays in the demonstration: people with names and countries, some better, some keener than others."""
+"""The simulated players: names, countries, skill, and how often they play."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ GUILDS = ("Night Owls", "Iron Foxes", "Paper Cranes", "Salt & Thunder", "The Lat
 
 
 class Person(NamedTuple):
-    """Somebody who plays."""
+    """A simulated player."""
 
     id: str
     name: str
     country: str
     guild: str
     skill: float  # about 1
-    keenness: float  # how often they play, compared with others
+    keenness: float  # how often they play, relative to others
 
 
 def crowd(count: int, rng: random.Random) -> list[Person]:
-    """Return so many people; the same ones for the same seed."""
+    """Return `count` people; the same ones for the same seed."""
     people = []
     for number in range(1, count + 1):
         first, ending = rng.choice(NAMES), rng.choice(ENDINGS)

@@ -1,4 +1,4 @@
-"""`rankd demo`: a server, some boards, and people who play while you watch."""
+"""`rankd demo`: a server with some boards, and simulated players who submit scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankd.errors import RankdError
 from rankd.serving import serve
 
 PEOPLE = 3_000
-PAST_GAMES = 12_000  # played before you came
+PAST_GAMES = 12_000  # played before the start
 GAMES_PER_S = 30.0
 DAY_MS = 86_400_000
 SEED = 8_731
@@ -57,12 +57,12 @@ _log = logging.getLogger("rankd")
 
 
 def run(config: Config) -> None:
-    """Serve with the demonstration's boards, and people who play on them."""
-    serve(msgspec.structs.replace(config, boards={**BOARDS, **config.boards}), beside=play)
+    """Serve the demonstration's boards, with players."""
+    serve(msgspec.structs.replace(config, boards={**BOARDS, **config.boards}), background=play)
 
 
 def play(boards: Boards, stopping: threading.Event) -> None:
-    """Play until it is time to stop."""
+    """Submit scores until `stopping` is set."""
     rng = random.Random(SEED)  # noqa: S311 - a game, not a secret
     people = crowd(PEOPLE, rng)
     if boards.top("arcade", 1).total == 0:
@@ -70,22 +70,22 @@ def play(boards: Boards, stopping: threading.Event) -> None:
             boards.set_player(person.id, name=person.name, country=person.country, attributes={"guild": person.guild})
             if stopping.is_set():
                 return
-        _log.info("%d people have come to play", len(people))
+        _log.info("created %d players", len(people))
         for board, games in _past(boards, people, rng):
             boards.submit_many(board, games, imported=True, sender="demo")
     keenness = [person.keenness for person in people]
-    rng = random.Random()  # noqa: S311 - nobody plays the same game twice
+    rng = random.Random()  # noqa: S311 - a game, not a secret
     while not stopping.wait(rng.expovariate(GAMES_PER_S)):
         person = rng.choices(people, keenness)[0]
         board = rng.choices(("arcade", "sprint", "steps"), (5, 3, 2))[0]
         try:
             boards.submit(board, person.id, score_of(board, person, rng), sender="demo")
         except RankdError as problem:
-            _log.warning("a game of the demonstration does not count: %s", problem)
+            _log.warning("a score of the demonstration was not counted: %s", problem)
 
 
 def score_of(board: str, person: Person, rng: random.Random) -> int:
-    """Return what somebody reaches in one game."""
+    """Return the score of one game."""
     form = person.skill * rng.lognormvariate(0, 0.25)
     if board == "sprint":
         return max(1, int(62_000 / form**0.4))
@@ -95,7 +95,7 @@ def score_of(board: str, person: Person, rng: random.Random) -> int:
 
 
 def _past(boards: Boards, people: list[Person], rng: random.Random) -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """Return games of the last days, which the windows that are open still count."""
+    """Yield games of the last days, in windows that are still open."""
     now = boards.top("arcade", 1).as_of
     keenness = [person.keenness for person in people]
     for board, share in (("arcade", 0.5), ("sprint", 0.3), ("steps", 0.2)):

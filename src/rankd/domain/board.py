@@ -1,6 +1,6 @@
-"""A board: one definition, and what follows from it for each event and each read.
+"""A board: one definition, and the rules derived from it for events and reads.
 
-`definition.py` makes boards from what people write and refuses what makes no sense; a Board is always consistent.
+`definition.py` makes boards from written definitions and refuses bad ones; a Board is always consistent.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rankd.domain.order import (
     Rules,
     Ties,
 )
-from rankd.domain.reset import Hourly, Resetting
+from rankd.domain.reset import Hourly, ResetSchedule
 from rankd.domain.rollup import RollUp, WindowKeep
 from rankd.domain.scope import check_scope, scopes_of
 from rankd.domain.score import check_score
 from rankd.domain.team import Team
 from rankd.domain.text import check_name
-from rankd.domain.window import AllTime, Kind, Period, Reading, Window
+from rankd.domain.window import AllTime, ClockReading, Period, Window, WindowKind
 from rankd.domain.zone import Zone, zone_named
 from rankd.errors import InvalidValue
 
@@ -47,7 +47,7 @@ class Writes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CronWindow:
-    """A declared window of a board's own: its name and the cron expression by which it resets."""
+    """A declared window that resets by a cron expression."""
 
     name: str
     reset: str
@@ -63,11 +63,12 @@ class DeclaredPeriod:
 
 
 BY_TIME = (Ties.EARLIEST, Ties.LATEST)
+_BY_VALUE = Ties.VALUE  # looked up once: a member of an enumeration takes ten times as long as a name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board's definition in canonical form: two boards are equal exactly when they mean the same."""
+    """A board's definition in canonical form: equal definitions make equal boards."""
 
     id: str
     title: str
@@ -77,7 +78,7 @@ class Board:
     ties: Ties = Ties.EARLIEST
     tie_resolution_ms: int = TIE_RESOLUTION_MS_DEFAULT
     ranking: Ranking = Ranking.ORDINAL
-    windows: tuple[Kind | CronWindow, ...] = (Kind.ALL_TIME,)  # the first is the default of reads
+    windows: tuple[WindowKind | CronWindow, ...] = (WindowKind.ALL_TIME,)  # the first is the default of reads
     periods: tuple[DeclaredPeriod, ...] = ()  # by name
     time_zone: str = "UTC"
     week_starts: WeekStarts = WeekStarts.MONDAY
@@ -96,32 +97,33 @@ class Board:
     open: bool = True
     shards: int = 1
     exact_top: int | None = None
+    scope_values_max: int | None = None  # of each attribute; None is the setting of the same name
 
     @property
     def zone(self) -> Zone:
-        """The board's clock, which also tells the local midnights."""
+        """The board's clock."""
         return zone_named(self.time_zone)
 
     @cached_property
     def all_windows(self) -> Mapping[str, Window]:
-        """Windows and then periods, by name, in the order they were declared."""
+        """Windows and then periods, by name, in the order of declaration."""
         made = [self._make(declared) for declared in self.windows]
         made += [Period(period.name, period.start, period.end) for period in self.periods]
         return {window.name: window for window in made}
 
     @property
     def scope_count(self) -> int:
-        """In how many scopes an event with all attributes counts."""
+        """The number of scopes that an event with all attributes counts in."""
         return self.with_global + len(self.scopes)
 
     @cached_property
     def first_window(self) -> Window:
-        """The window that a read means when it names none."""
+        """The default window of reads."""
         return next(iter(self.all_windows.values()))
 
     @cached_property
     def _recurring(self) -> tuple[Window, ...]:
-        return tuple(window for window in self.all_windows.values() if window.kind is not Kind.PERIOD)
+        return tuple(window for window in self.all_windows.values() if window.kind is not WindowKind.PERIOD)
 
     @cached_property
     def _period_edges(self) -> list[int]:
@@ -132,36 +134,44 @@ class Board:
         return {}
 
     @cached_property
-    def _resetting(self) -> tuple[Resetting, ...]:
-        return tuple(window for window in self.all_windows.values() if isinstance(window, Resetting))
+    def _resetting(self) -> tuple[ResetSchedule, ...]:
+        return tuple(window for window in self.all_windows.values() if isinstance(window, ResetSchedule))
 
-    def _make(self, declared: Kind | CronWindow) -> Window:
+    def _make(self, declared: WindowKind | CronWindow) -> Window:
         if isinstance(declared, CronWindow):
-            return Resetting(declared.name, declared.reset, self.zone)
-        if declared is Kind.ALL_TIME:
+            return ResetSchedule(declared.name, declared.reset, self.zone)
+        if declared is WindowKind.ALL_TIME:
             return AllTime()
-        if declared is Kind.HOURLY:
+        if declared is WindowKind.HOURLY:
             return Hourly(self.zone)
         return Calendar(declared, self.zone, self.week_starts)
 
-    def read_clock(self, at: int) -> Reading:
-        """Return what to store with an event, so that its windows can be named for ever."""
+    def read_clock(self, at: int) -> ClockReading:
+        """Return the clock reading to store with an event, which names its windows for ever."""
         resets = {window.name: window.start_at(at) for window in self._resetting}
-        return Reading(at, self.zone.offset_at(at), resets)
+        return ClockReading(at, self.zone.offset_at(at), resets)
 
-    def instances_of(self, reading: Reading) -> list[tuple[Window, str]]:
+    def clock_holds(self, at: int) -> tuple[int, int]:
+        """Return the span (ms, end exclusive) around an instant in which `read_clock` returns the same."""
+        start, end = self.zone.offset_holds(at)
+        for window in self._resetting:
+            last, following = window.bounds_at(at)
+            start, end = max(start, last), min(end, following)
+        return start, end
+
+    def instances_of(self, reading: ClockReading) -> list[tuple[Window, str]]:
         """Return each window an event counts in, with the name of its instance."""
         named = ((window, window.instance_of(reading)) for window in self._recurring)
-        found = [(window, instance) for window, instance in named if instance is not None]
-        found.extend((period, period.name) for period in self._periods_at(reading.at))
-        return found
+        instances = [(window, instance) for window, instance in named if instance is not None]
+        instances.extend((period, period.name) for period in self._periods_at(reading.at))
+        return instances
 
     def _periods_at(self, at: int) -> tuple[Window, ...]:
-        # Seasons add up over the years; between two edges the same few of them last.
+        # Periods add up over the years, but between two edges the same few are active.
         gap = bisect_right(self._period_edges, at)
         lasting = self._periods_between.get(gap)
         if lasting is None:
-            periods = (window for window in self.all_windows.values() if window.kind is Kind.PERIOD)
+            periods = (window for window in self.all_windows.values() if window.kind is WindowKind.PERIOD)
             lasting = tuple(period for period in periods if period.instance_at(at) is not None)
             self._periods_between[gap] = lasting
         return lasting
@@ -171,12 +181,12 @@ class Board:
         return self.all_windows.get(instance) or self.all_windows[instance.partition(":")[0]]
 
     def final_at(self, window: Window, instance: str) -> int | None:
-        """Return when an instance takes no more events: its end + late_by; None for what never ends."""
+        """Return when an instance closes: its end + late_by; None if it never ends."""
         end = window.span(instance).end
         return None if end is None else end + self.late_by_ms
 
     def gone_at(self, window: Window, instance: str) -> int | None:
-        """Return the first ms at which an instance is gone: its end + late_by + retention; None for never."""
+        """Return when an instance is dropped: its end + late_by + retention; None for never."""
         final = self.final_at(window, instance)
         retention_ms = self.retention_ms.get(window.name)
         return None if final is None or retention_ms is None else final + retention_ms
@@ -184,22 +194,22 @@ class Board:
     def rules_for(self, window: Window) -> Rules:
         """Return the rules of a window's ranked instances.
 
-        What a roll-up or a team ranks is a total computed elsewhere, of which the newest holds: `latest`.
+        Roll-ups and teams rank totals that the applier computes; the newest replaces the last: `latest`.
         """
         own = self.contribution_rules_for(window)
         keep = Keep.LATEST if self.team is not None else own.keep
         return Rules(keep, own.order, own.ties, own.score_min, own.score_max)
 
     def contribution_rules_for(self, window: Window) -> Rules:
-        """Return the rules by which a player's score is kept: on a team board, within a team."""
+        """Return the rules that keep a player's score; on a team board, within a team."""
         keep = self.keep[window.name]
         low, high = self.score_min, self.score_max
         if self.decay is not None:
-            low, high = SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE  # what is kept are keys, not scores
+            low, high = SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE  # decay keys are kept, not scores
         return Rules(Keep.LATEST if isinstance(keep, RollUp) else keep, self.order, self.ties, low, high)
 
     def check_score(self, value: object, field: str = "score") -> int:
-        """Return a score that this board takes."""
+        """Return a score that this board accepts, or refuse it."""
         if type(value) is int and self.score_min <= value <= self.score_max:
             return value
         if isinstance(value, float) and self.decimals and isfinite(value):
@@ -208,19 +218,19 @@ class Board:
         return check_score(value, self.score_min, self.score_max, field)
 
     def ranked_score(self, score: int, at: int) -> int:
-        """Return the number that is kept and ordered: the score itself, or the key of a decaying one."""
+        """Return the number to keep and order: the score itself, or the key of a decaying score."""
         return score if self.decay is None else self.decay.key(score, at)
 
     def shown_score(self, ranked: int, now: int) -> int:
-        """Return what a kept number is worth now."""
-        # A key is rounded up, so that a fresh score shows itself; above 2^50 that may be a few more than was sent. The
-        # bounds do not stop it: they may have been others when the score was accepted.
+        """Return the current score of a kept number."""
+        # A key is rounded up, so that a fresh score shows unchanged; above 2^50 it may show a few more. The board's
+        # bounds do not apply: they may have changed since the score was accepted.
         return ranked if self.decay is None else min(SCORE_MAX_POSSIBLE, self.decay.effective(ranked, now))
 
     def tie_field(self, at: int, tiebreak: int = 0) -> int:
         """Return the tie field of an event: its step of time, its tiebreak, or 0 where only the id decides.
 
-        A tiebreak sent to a board that orders ties otherwise is left aside: the boards it feeds may use it.
+        A board with other ties ignores a tiebreak: the boards it feeds may use it.
         """
         if self.ties in BY_TIME:
             return at // self.tie_resolution_ms
@@ -232,14 +242,14 @@ class Board:
 
     def tiebreak(self, tie: int) -> int | None:
         """Return the tiebreak of a kept score; None where ties are not by value."""
-        return tie if self.ties is Ties.VALUE else None
+        return tie if self.ties is _BY_VALUE else None
 
     def scopes_of(self, attributes: Mapping[str, str]) -> list[str]:
         """Return the scopes an event with these attributes counts in."""
         return scopes_of(attributes, self.scopes, self.with_global)
 
     def check_scope(self, value: object, field: str = "scope") -> str:
-        """Return the scope of a read when this board declares it."""
+        """Return the scope of a read, or refuse one that this board does not declare."""
         return check_scope(value, self.scopes, self.with_global, field)
 
 

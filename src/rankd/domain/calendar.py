@@ -9,15 +9,15 @@ from enum import StrEnum
 from functools import lru_cache
 
 from rankd.domain.instant import YEAR_MAX, YEAR_MIN
-from rankd.domain.window import FIELD, Kind, Reading, Span, Window
+from rankd.domain.window import FIELD, ClockReading, Span, Window, WindowKind
 from rankd.domain.zone import Zone, local_day
 from rankd.errors import InvalidValue
 
 _DAY_ZERO = date(1970, 1, 1).toordinal()
 _LABEL = {
-    Kind.YEARLY: re.compile(r"(\d{4})", re.ASCII),
-    Kind.MONTHLY: re.compile(r"(\d{4})-(\d\d)", re.ASCII),
-    Kind.DAILY: re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII),
+    WindowKind.YEARLY: re.compile(r"(\d{4})", re.ASCII),
+    WindowKind.MONTHLY: re.compile(r"(\d{4})-(\d\d)", re.ASCII),
+    WindowKind.DAILY: re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII),
 }
 _ISO_WEEK = re.compile(r"(\d{4})-W(\d\d)", re.ASCII)
 
@@ -32,20 +32,20 @@ class WeekStarts(StrEnum):
 class Calendar(Window):
     """Years, months, weeks or days. Every instance begins at a local midnight."""
 
-    def __init__(self, kind: Kind, zone: Zone, week_starts: WeekStarts = WeekStarts.MONDAY) -> None:
+    def __init__(self, kind: WindowKind, zone: Zone, week_starts: WeekStarts = WeekStarts.MONDAY) -> None:
         """`kind` is one of yearly, monthly, weekly and daily."""
         self.kind = kind
         self.name = kind.value
         self._zone = zone
-        self._sunday = kind is Kind.WEEKLY and week_starts is WeekStarts.SUNDAY
+        self._sunday = kind is WindowKind.WEEKLY and week_starts is WeekStarts.SUNDAY
         self._first: Callable[[date], date] = {
-            Kind.YEARLY: lambda day: day.replace(month=1, day=1),
-            Kind.MONTHLY: lambda day: day.replace(day=1),
-            Kind.WEEKLY: self._first_of_week,
-            Kind.DAILY: lambda day: day,
+            WindowKind.YEARLY: lambda day: day.replace(month=1, day=1),
+            WindowKind.MONTHLY: lambda day: day.replace(day=1),
+            WindowKind.WEEKLY: self._first_of_week,
+            WindowKind.DAILY: lambda day: day,
         }[kind]
         self._latest: tuple[int, int, str] = (0, 0, "")
-        # A batch names the same few days again and again.
+        # A batch has few distinct days.
         self._instance_on = lru_cache(maxsize=4096)(self._name_of_day)
 
     def instance_at(self, at: int) -> str | None:
@@ -58,12 +58,12 @@ class Calendar(Window):
                 self._latest = (span.start, span.end, instance)
         return instance
 
-    def instance_of(self, reading: Reading) -> str | None:
-        """Return the instance of the local date that at + offset tells."""
+    def instance_of(self, reading: ClockReading) -> str | None:
+        """Return the instance of the local date at + offset."""
         return self._instance_on(local_day(reading.at, reading.utc_offset_s))
 
     def parse(self, instance: str) -> str:
-        """Return the name when it is a date of the calendar, for example week 53 only in years that have one."""
+        """Return the name if it is a date of the calendar: week 53 only in years that have one."""
         self._first_date(instance)
         return instance
 
@@ -76,8 +76,8 @@ class Calendar(Window):
         return day - timedelta(days=day.isoweekday() % 7 if self._sunday else day.weekday())
 
     def _first_of_next(self, first: date) -> date:
-        # 366, 31, 7 and 1 days after its first date every instance is over, and the next one is not.
-        longest = {Kind.YEARLY: 366, Kind.MONTHLY: 31, Kind.WEEKLY: 7, Kind.DAILY: 1}[self.kind]
+        # So many days after its first date an instance has ended, and the next has not.
+        longest = {WindowKind.YEARLY: 366, WindowKind.MONTHLY: 31, WindowKind.WEEKLY: 7, WindowKind.DAILY: 1}[self.kind]
         return self._first(first + timedelta(days=longest))
 
     def _midnight(self, day: date) -> int:
@@ -88,18 +88,18 @@ class Calendar(Window):
         return f"{self.name}:{self._label(first)}"
 
     def _label(self, first: date) -> str:
-        if self.kind is Kind.YEARLY:
+        if self.kind is WindowKind.YEARLY:
             return f"{first.year:04}"
-        if self.kind is Kind.MONTHLY:
+        if self.kind is WindowKind.MONTHLY:
             return f"{first.year:04}-{first.month:02}"
-        if self.kind is Kind.DAILY or self._sunday:
+        if self.kind is WindowKind.DAILY or self._sunday:
             return first.isoformat()
         year, week, _ = first.isocalendar()
         return f"{year:04}-W{week:02}"
 
     def _first_date(self, instance: str) -> date:
         window, _, label = instance.partition(":")
-        pattern = _LABEL[Kind.DAILY] if self._sunday else _LABEL.get(self.kind, _ISO_WEEK)
+        pattern = _LABEL[WindowKind.DAILY] if self._sunday else _LABEL.get(self.kind, _ISO_WEEK)
         written = pattern.fullmatch(label)
         if window != self.name or written is None:
             self.refuse(instance, self._example())

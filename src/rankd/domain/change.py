@@ -1,4 +1,4 @@
-"""What may change in a definition while a board lives; the rest needs a new board."""
+"""Which changes of a definition a board allows; any other needs a new board."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from rankd.domain.board import Board
 from rankd.domain.definition import NAMES, definition_of
 from rankd.errors import DefinitionConflict
 
-# The rest may change for later events (title, description, ranking, retention, late_by, writes, bounds, open) or grow
-# (windows, periods, scopes, feeds, and keep with them).
+# The rest may change for later events (title, description, ranking, retention, late_by, writes, bounds, open,
+# scope_values_max) or grow (windows, periods, scopes, feeds, and keep with them).
 _STAYS = (
     "order",
     "ties",
@@ -26,9 +26,9 @@ _WAY_OUT = "define a new board under another id"
 
 
 def change(old: Board, new: Board) -> tuple[str, ...]:
-    """Return the names of the fields that differ, none for the same definition; refuse what may not change.
+    """Return the names of the fields that differ; refuse a change of a fixed field.
 
-    Windows, periods, scopes and feeds may be added, windows behind those there are; `keep` may speak of the added.
+    Windows, periods, scopes and feeds may be added, windows only at the end; `keep` may name the added ones.
     """
     if old.id != new.id:
         raise DefinitionConflict("id", f"cannot change from {old.id} to {new.id}; {_WAY_OUT}")

@@ -1,4 +1,4 @@
-"""What the fields of one definition demand of each other, and what boards demand of the boards they feed."""
+"""Consistency: between the fields of one definition, and between a board and the boards it feeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_consistency(board: Board) -> None:
     if board.score_min > board.score_max:
         raise InvalidValue("score_min", f"must not be above score_max; {board.score_min} > {board.score_max}")
     if not board.with_global and not board.scopes:
-        raise InvalidValue("global", "must be true on a board without scopes, or nobody could stand anywhere")
+        raise InvalidValue("global", "must be true on a board without scopes: no player would be ranked otherwise")
     if board.id in board.feeds:
         raise InvalidValue("feeds", f"must not name the board itself; leave {board.id} out")
     _check_roll_ups(board)
@@ -30,16 +30,19 @@ def check_consistency(board: Board) -> None:
 
 
 def feeders_of(board_id: str, boards: Mapping[str, Board]) -> list[Board]:
-    """Return the boards that feed a board; every board is looked at."""
+    """Return the boards that feed a board, from a scan of all."""
     return [other for other in boards.values() if board_id in other.feeds and other.id != board_id]
 
 
 def check_feeds(defined: Board, others: Mapping[str, Board], feeders: Iterable[Board]) -> None:
-    """Refuse feeds from or to a board that go nowhere, on to a third board or past a signature.
+    """Refuse feeds to an undefined board, feeds that chain, and feeds that bypass a signature.
 
-    `others` are the boards there are, by id; one of the same id is replaced. `feeders` are those that feed it.
+    `others` are the existing boards by id, `feeders` those that feed the defined one.
     """
-    for board, fed_id in (*((defined, fed_id) for fed_id in defined.feeds), *((one, defined.id) for one in feeders)):
+    for board, fed_id in (
+        *((defined, fed_id) for fed_id in defined.feeds),
+        *((feeder, defined.id) for feeder in feeders),
+    ):
         fed = defined if fed_id == defined.id else others.get(fed_id)
         if fed is None:
             raise InvalidValue("feeds", f"{board.id} feeds {fed_id}, which is not defined; define {fed_id} first")
@@ -59,19 +62,19 @@ def check_feeds(defined: Board, others: Mapping[str, Board], feeders: Iterable[B
 
 
 def instances_per_event(board: Board, fed: Iterable[Board] = ()) -> int:
-    """Return how many instances one event can touch at most, those of the boards it feeds included.
+    """Return the most instances that one event can touch, fed boards included.
 
-    An event counts in every window, and of the periods in those that last at its one instant: the most that ever last
-    together are counted, on all of these boards at a time, and not their sum.
+    An event counts in every window and in the periods active at its instant. So periods count by the most that are
+    ever active together on all these boards, not by their sum.
     """
     reached = (board, *fed)
-    recurring = sum(len(one.windows) * one.scope_count for one in reached)
-    # An end is exclusive: of two edges at one instant it comes first, being less than any beginning.
+    recurring = sum(len(target.windows) * target.scope_count for target in reached)
+    # An end is exclusive: at equal instants it sorts before a start, since its count is negative.
     edges = sorted(
         edge
-        for one in reached
-        for period in one.periods
-        for edge in ((period.start, one.scope_count), (period.end, -one.scope_count))
+        for target in reached
+        for period in target.periods
+        for edge in ((period.start, target.scope_count), (period.end, -target.scope_count))
     )
     return recurring + max(accumulate(count for _, count in edges), default=0)
 
@@ -79,33 +82,36 @@ def instances_per_event(board: Board, fed: Iterable[Board] = ()) -> int:
 def check_instances_per_event(
     board: Board, boards: Mapping[str, Board], feeders: Iterable[Board], instances_max: int
 ) -> None:
-    """Refuse a definition that lets one event touch more than it may: of the board, or of one that feeds it.
+    """Refuse a definition that lets one event of the board, or of a feeder, touch more than `instances_max`.
 
-    `boards` are those there are, by id, `feeders` those that feed it. What is beyond the limit already may change, and
-    not grow.
+    `boards` are the existing boards by id, `feeders` those that feed this one. A board already beyond the limit may
+    change but not grow.
     """
-    for one in (board, *feeders):
-        touched = _touched(one, boards, board)
-        if touched > instances_max and (one.id not in boards or touched > _touched(boards[one.id], boards)):
+    for source in (board, *feeders):
+        reached = _instances_reached(source, boards, board)
+        if reached > instances_max and (
+            source.id not in boards or reached > _instances_reached(boards[source.id], boards)
+        ):
             fields = [name for name in ("windows", "periods", "scopes", "feeds") if getattr(board, name)]
-            overlapping = instances_per_event(one) // one.scope_count - len(one.windows)
-            fed = f", and those of {list_names(one.feeds)}, which it feeds" if one.feeds else ""
+            overlapping = instances_per_event(source) // source.scope_count - len(source.windows)
+            fed = f", and those of {list_names(source.feeds)}, which it feeds" if source.feeds else ""
             raise InvalidValue(
                 ", ".join(fields),
-                f"let one event of {one.id} touch {touched} instances, and {instances_max} is the most: {one.id} has "
-                f"({len(one.windows)} windows + {overlapping} periods that overlap) × {one.scope_count} scopes{fed}; "
+                f"let one event of {source.id} touch {reached} instances, and {instances_max} is the most: "
+                f"{source.id} has ({len(source.windows)} windows + {overlapping} periods that overlap) "
+                f"× {source.scope_count} scopes{fed}; "
                 "declare fewer, or periods that do not overlap, or raise instances_per_event_max",
             )
 
 
-def _touched(board: Board, boards: Mapping[str, Board], defined: Board | None = None) -> int:
-    """Return how many instances an event of a board can touch once `defined` is, too."""
-    fed = (defined if defined is not None and one == defined.id else boards.get(one) for one in board.feeds)
-    return instances_per_event(board, [one for one in fed if one is not None])
+def _instances_reached(board: Board, boards: Mapping[str, Board], defined: Board | None = None) -> int:
+    """Return the instances that an event of a board can touch, with `defined` in place of its old definition."""
+    fed = (defined if defined is not None and fed_id == defined.id else boards.get(fed_id) for fed_id in board.feeds)
+    return instances_per_event(board, [fed_board for fed_board in fed if fed_board is not None])
 
 
 def can_only_improve(board: Board, keep: WindowKeep) -> bool:
-    """Tell whether a player's score under this rule never becomes worse."""
+    """Return whether a player's score can never become worse under this rule."""
     sums_improve = board.score_min >= 0 if board.order is Order.DESC else board.score_max <= 0
     if isinstance(keep, RollUp):
         return sums_improve and can_only_improve(board, board.keep[keep.part])

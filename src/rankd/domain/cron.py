@@ -1,8 +1,8 @@
-"""When a cron expression of five fields resets, on the wall clock of a time zone.
+"""The resets of a five-field cron expression on the wall clock of a time zone.
 
-As Debian's cron does: an expression with a fixed time resets once where that time is repeated (the first time) and at
-the change where it is skipped; one whose minute or hour begins with `*` follows real time, so it resets in both
-repeated hours and in no skipped one.
+It behaves like Debian's cron: a fixed time that the clock repeats resets once, the first time, and one that it skips
+resets at the change. An expression whose minute or hour begins with `*` follows real time: it resets in both repeated
+hours and in no skipped one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rankd.shortening import quote
 
 EXPRESSION_CHARACTERS_MAX = 200
 _SECOND = timedelta(seconds=1)
-_LOCAL_ZERO = datetime(1970, 1, 1)  # a wall clock's reading, which has no offset
+_LOCAL_ZERO = datetime(1970, 1, 1)  # a wall clock's reading, without offset
 _FIELDS = "minute hour day-of-month month day-of-week"
 _NAMED = {
     "@YEARLY": "0 0 1 1 *",
@@ -70,7 +70,7 @@ def check_cron(field: str, value: object) -> str:
 
 
 def _one_spelling(part: str) -> str:
-    """Return a field in which a range of one value is that value, whatever its step: `3-3/2` is 3."""
+    """Return a field with each range of one value, whatever its step, as that value: `3-3/2` is 3."""
     return re.sub(r"\b([0-9]+)-\1(?:/[0-9]+)?(?![0-9])", r"\1", part)
 
 
@@ -78,52 +78,52 @@ class Cron:
     """The resets of one expression in one zone, as instants in ms."""
 
     def __init__(self, expression: str, zone: Zone) -> None:
-        """`expression` has passed `check_cron`."""
+        """`expression` is a result of `check_cron`."""
         minute, hour, *_ = expression.split()
         self._expression = expression
         self._follows_real_time = minute.startswith("*") or hour.startswith("*")
-        self._spells = zone.wall
-        self._starts = [spell.start for spell in zone.wall]
+        self._periods = zone.wall
+        self._starts = [period.start for period in zone.wall]
 
     def last(self, at: int) -> int:
         """Return the last reset up to and including an instant."""
         seconds = at // 1000
         index = self._index(seconds)
         while True:
-            spell = self._spells[index]
+            period = self._periods[index]
             low, gap = self._new_readings(index)
-            found = self._match_before(min(seconds, spell.end - 1) + spell.offset)
-            if found >= low or index == 0:
-                return (found - spell.offset) * 1000
-            if gap <= found < low:
-                return spell.start * 1000
-            # Between the match and here nothing resets: go on where the clock may have read it.
-            index = min(index - 1, self._index(found + OFFSET_S_MAX))
+            match = self._match_before(min(seconds, period.end - 1) + period.offset)
+            if match >= low or index == 0:
+                return (match - period.offset) * 1000
+            if gap <= match < low:
+                return period.start * 1000
+            # Nothing resets between the match and here: continue where the clock may have read it.
+            index = min(index - 1, self._index(match + OFFSET_S_MAX))
 
     def next(self, at: int) -> int:
         """Return the first reset after an instant."""
         seconds = at // 1000 + 1
         index = self._index(seconds)
         while True:
-            spell = self._spells[index]
+            period = self._periods[index]
             low, gap = self._new_readings(index)
-            begin = max(seconds + spell.offset, low)
-            if seconds <= spell.start:
+            begin = max(seconds + period.offset, low)
+            if seconds <= period.start:
                 begin = min(begin, gap)
-            found = self._match_from(begin)
-            if found < low:
-                return spell.start * 1000
-            if found < spell.end + spell.offset:
-                return (found - spell.offset) * 1000
-            index = max(index + 1, self._index(found - OFFSET_S_MAX))
+            match = self._match_from(begin)
+            if match < low:
+                return period.start * 1000
+            if match < period.end + period.offset:
+                return (match - period.offset) * 1000
+            index = max(index + 1, self._index(match - OFFSET_S_MAX))
 
     def _new_readings(self, index: int) -> tuple[int, int]:
-        """Return the first reading of a spell that counts, and where readings skipped just before it begin."""
-        spell = self._spells[index]
-        first = spell.start + spell.offset
+        """Return the first reading of an offset period that counts, and the start of readings skipped before it."""
+        period = self._periods[index]
+        first = period.start + period.offset
         if index == 0 or self._follows_real_time:
             return first, first
-        reached = spell.start + self._spells[index - 1].offset
+        reached = period.start + self._periods[index - 1].offset
         return max(first, reached), reached
 
     def _match_before(self, reading: int) -> int:

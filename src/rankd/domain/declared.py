@@ -1,4 +1,4 @@
-"""The windows a definition declares, and the settings given for all of them or for each: keep and retention."""
+"""The declared windows of a definition, with keep and retention for all or for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankd.domain.order import Keep
 from rankd.domain.resolve import PREVIOUS
 from rankd.domain.rollup import RollUp, WindowKeep
 from rankd.domain.text import check_name
-from rankd.domain.window import NAMED_BY_KIND, Kind
+from rankd.domain.window import NAMED_BY_KIND, WindowKind
 from rankd.errors import InvalidValue
 from rankd.shortening import list_names, quote
 
@@ -21,9 +21,9 @@ WINDOWS_MAX = 16
 PERIODS_MAX = 1_000
 
 
-def read_windows(value: object) -> tuple[Kind | CronWindow, ...]:
-    """Return the declared windows in their order; there is at least one, the default of reads."""
-    windows: list[Kind | CronWindow] = []
+def read_windows(value: object) -> tuple[WindowKind | CronWindow, ...]:
+    """Return the declared windows in order, at least one: the first is the default of reads."""
+    windows: list[WindowKind | CronWindow] = []
     for index, item in enumerate(read_list("windows", value, WINDOWS_MAX, '["all_time", "weekly"]')):
         field = f"windows[{index}]"
         window = _kind(field, item) if isinstance(item, str) else _cron_window(field, item)
@@ -36,21 +36,21 @@ def read_windows(value: object) -> tuple[Kind | CronWindow, ...]:
     return tuple(windows)
 
 
-def _kind(field: str, item: str) -> Kind:
+def _kind(field: str, item: str) -> WindowKind:
     if item not in NAMED_BY_KIND:
         raise InvalidValue(
             field,
             f"{quote(item)} is no window; {nearest(item, NAMED_BY_KIND)} "
             'One of your own is written {"name": "raid", "reset": "0 18 * * 5"}',
         )
-    return Kind(item)
+    return WindowKind(item)
 
 
 def _cron_window(field: str, item: object) -> CronWindow:
     example = '"weekly" or {"name": "raid", "reset": "0 18 * * 5"}'
     given = read_object(field, item, ("name", "reset"), example)
     name = check_name(f"{field}.name", given.get("name"))
-    if name in tuple(Kind):
+    if name in tuple(WindowKind):
         raise InvalidValue(f"{field}.name", f"must not be {name!r}, which has a meaning already; choose another")
     return CronWindow(name, check_cron(f"{field}.reset", given.get("reset")))
 
@@ -73,14 +73,14 @@ def read_periods(value: object) -> tuple[DeclaredPeriod, ...]:
     return tuple(sorted(periods.values(), key=lambda period: period.name))
 
 
-def names_of(windows: tuple[Kind | CronWindow, ...], periods: tuple[DeclaredPeriod, ...]) -> list[str]:
-    """Return the names by which keep and retention speak of windows and periods."""
+def names_of(windows: tuple[WindowKind | CronWindow, ...], periods: tuple[DeclaredPeriod, ...]) -> list[str]:
+    """Return the names of windows and periods in keep and retention."""
     named = [window.name if isinstance(window, CronWindow) else window.value for window in windows]
-    return named + [f"{Kind.PERIOD}:{period.name}" for period in periods]
+    return named + [f"{WindowKind.PERIOD}:{period.name}" for period in periods]
 
 
 def read_keep(value: object, declared: list[str]) -> dict[str, WindowKeep]:
-    """Return the keep rule of every declared window: `best` for those that an object does not name."""
+    """Return the keep rule of every declared window, `best` by default."""
     if isinstance(value, Mapping):
         rules = {name: _one_keep(f"keep.{name}", rule) for name, rule in _by_window("keep", value, declared).items()}
         return {name: rules.get(name) or rules.get(_group(name)) or Keep.BEST for name in declared}
@@ -96,15 +96,15 @@ def _one_keep(field: str, value: object) -> WindowKeep:
 
 
 def read_retention(value: object, declared: list[str]) -> dict[str, int]:
-    """Return the retention (ms) of every declared window that is not kept for ever."""
-    ending = [name for name in declared if name != Kind.ALL_TIME]
+    """Return the retention (ms) of every declared window that has one."""
+    ending = [name for name in declared if name != WindowKind.ALL_TIME]
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         return dict.fromkeys(ending, parse_duration("retention", value))
     rules = {}
     for name, rule in _by_window("retention", value, declared).items():
-        if name == Kind.ALL_TIME:
+        if name == WindowKind.ALL_TIME:
             raise InvalidValue("retention.all_time", "is not possible: all_time never ends; leave it out")
         rules[name] = None if rule is None else parse_duration(f"retention.{name}", rule)
     chosen = {name: rules.get(name, rules.get(_group(name))) for name in ending}
@@ -112,7 +112,7 @@ def read_retention(value: object, declared: list[str]) -> dict[str, int]:
 
 
 def _by_window(field: str, value: Mapping[str, object], declared: list[str]) -> Mapping[str, object]:
-    groups = {_group(name) for name in declared} & {Kind.PERIOD.value}
+    groups = {_group(name) for name in declared} & {WindowKind.PERIOD.value}
     return read_object(field, value, [*declared, *groups], "")
 
 

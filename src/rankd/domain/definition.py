@@ -1,4 +1,4 @@
-"""A board's definition as people write it: read strictly, written back complete.
+"""A board's written definition: read strictly, written back complete.
 
 JSON, TOML and the keywords of `define()` have the same names and defaults. `keep` is one word or an object by window; a
 window that the object does not name keeps `best`. `retention` is one duration or an object by window; a window that it
@@ -28,7 +28,7 @@ from rankd.domain.order import (
 from rankd.domain.scope import check_attribute_name
 from rankd.domain.team import Team, TeamBy
 from rankd.domain.text import NAME_RULE, check_text, is_name
-from rankd.domain.window import Kind
+from rankd.domain.window import WindowKind
 from rankd.domain.zone import check_time_zone
 from rankd.errors import InvalidValue
 
@@ -37,14 +37,15 @@ FEEDS_MAX = 16
 SHARDS_MAX = 4_096
 DECIMALS_MAX = 18
 EXACT_TOP_MAX = 1_000_000_000
+SCOPE_VALUES_MAX = 100_000_000  # of one attribute on one board
 TITLE_BYTES_MAX = 256
 DESCRIPTION_BYTES_MAX = 4_096
 
 
 def define_board(board_id: object, definition: object) -> Board:
-    """Return the board a definition describes; what is left out has its default, what is unknown is refused.
+    """Return the board of a definition; missing fields have defaults, unknown fields are refused.
 
-    `global` is a word of Python: as a keyword argument it may be spelled `global_`.
+    `global` is a keyword of Python: as an argument it may be spelled `global_`.
     """
     name = check_board_id(board_id)
     if not isinstance(definition, Mapping):
@@ -57,6 +58,7 @@ def define_board(board_id: object, definition: object) -> Board:
     title = given.get("title")
     description = given.get("description")
     exact_top = given.get("exact_top")
+    scope_values_max = given.get("scope_values_max")
     board = Board(
         id=name,
         title=name if title is None else check_text("title", title, TITLE_BYTES_MAX),
@@ -87,6 +89,9 @@ def define_board(board_id: object, definition: object) -> Board:
         open=read_flag("open", given.get("open", True)),
         shards=read_integer("shards", given.get("shards", 1), 1, SHARDS_MAX),
         exact_top=None if exact_top is None else read_integer("exact_top", exact_top, 1, EXACT_TOP_MAX),
+        scope_values_max=None
+        if scope_values_max is None
+        else read_integer("scope_values_max", scope_values_max, 1, SCOPE_VALUES_MAX),
     )
     check_consistency(board)
     return board
@@ -95,7 +100,7 @@ def define_board(board_id: object, definition: object) -> Board:
 def _signing(value: object) -> str | None:
     if value is None or (isinstance(value, str) and is_name(value)):
         return value
-    # What was sent may be the secret itself, so it is not repeated.
+    # The value may be the secret itself: do not repeat it.
     raise InvalidValue("signing", f"must be the name of a signing key, never the key: {NAME_RULE}")
 
 
@@ -149,7 +154,7 @@ def _duration(given: Mapping[str, object], name: str, default_ms: int, at_least_
 
 
 def definition_of(board: Board) -> dict[str, object]:
-    """Return the whole definition in its canonical form: `define_board` makes an equal board of it."""
+    """Return the whole definition in canonical form: `define_board` makes an equal board from it."""
     declared = names_of(board.windows, board.periods)
     keep = {name: rule.value for name, rule in board.keep.items()}
     retention = {name: format_duration(duration_ms) for name, duration_ms in board.retention_ms.items()}
@@ -174,7 +179,7 @@ def definition_of(board: Board) -> dict[str, object]:
         "score_max": board.score_max,
         "decimals": board.decimals,
         "late_by": format_duration(board.late_by_ms),
-        "retention": _one_for_all(retention, [name for name in declared if name != Kind.ALL_TIME])
+        "retention": _one_for_all(retention, [name for name in declared if name != WindowKind.ALL_TIME])
         if retention
         else None,
         "feeds": list(board.feeds),
@@ -185,13 +190,14 @@ def definition_of(board: Board) -> dict[str, object]:
         "open": board.open,
         "shards": board.shards,
         "exact_top": board.exact_top,
+        "scope_values_max": board.scope_values_max,
     }
 
 
 def _one_for_all(settings: Mapping[str, str], names: list[str]) -> object:
-    """Return one value where every name has it, else the value of each that has one."""
+    """Return the value that all names share, else the values by name."""
     values = {settings.get(name) for name in names}
     return values.pop() if len(values) == 1 else dict(settings)
 
 
-NAMES = tuple(definition_of(Board(id="any", title="any")))  # every option there is
+NAMES = tuple(definition_of(Board(id="any", title="any")))  # every option

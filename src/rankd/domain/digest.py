@@ -1,12 +1,12 @@
-"""The digest of an instance: one 128-bit number that two backends share exactly when they hold the same scores.
+"""The digest of an instance: a 128-bit number that is equal in two backends exactly when their scores are.
 
     digest = sum over entries of H(entry) mod 2^128
     H      = SipHash-1-3 with 128-bit output, read as a little-endian integer
     key    = the 16 bytes "rankd digest  v1"
     entry  = score (8 bytes, two's complement, little-endian) || tie field (8 bytes, little-endian) || id in UTF-8
 
-A sum does not depend on order, so digests merge over shards and can be kept up to date entry by entry. It finds
-damage and divergence; it is no defence against somebody who can choose all entries.
+A sum does not depend on order, so digests merge over shards and can be updated entry by entry. It detects damage and
+divergence; it is no defence against an attacker who chooses all entries.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def digest(entries: Iterable[tuple[str, int, int]]) -> int:
 
 
 def entry_digest(player: str, score: int, tie: int) -> int:
-    """Return what one entry adds to its instance's digest."""
+    """Return the part of one entry in its instance's digest."""
     message = score.to_bytes(8, "little", signed=True) + tie.to_bytes(8, "little") + player.encode()
     return siphash_1_3_128(DIGEST_KEY, message)
 
 
 def siphash_1_3_128(key: bytes, message: bytes) -> int:
-    """SipHash with one round a block, three at the end and 128 bits of output."""
+    """Return SipHash with one round a block, three at the end and 128 bits of output."""
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
     state = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
     whole = len(message) & ~7

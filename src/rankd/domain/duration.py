@@ -1,4 +1,4 @@
-"""Durations as people write them: `<int>ms|s|m|h|d`, held as whole milliseconds."""
+"""Durations, written `<int>ms|s|m|h|d` and held as whole milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WRITTEN = re.compile(r"(0|[1-9][0-9]{0,14})(ms|s|m|h|d)")
 
 
 def parse_duration(field: str, value: object, at_least_ms: int = 0) -> int:
-    """Read a duration such as `5m` into milliseconds.
+    """Parse a duration such as `5m` into milliseconds.
 
     >>> parse_duration("late_by", "5m")
     300000

@@ -1,4 +1,4 @@
-"""Reading the fields of a definition: JSON, TOML and keyword arguments alike, each refusal naming its field."""
+"""Readers of a definition's fields, for JSON, TOML and keyword arguments; each refusal names its field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPE_NAMES = {dict: "an object", list: "a list", str: "text", bool: "a boolean"
 
 
 def read_object(field: str, value: object, known: Collection[str], example: str) -> Mapping[str, object]:
-    """Return an object all of whose names are known; `field` is empty for the definition as a whole."""
+    """Return an object, or refuse an unknown name; `field` is empty for the whole definition."""
     if not isinstance(value, Mapping):
         raise InvalidValue(field or "definition", f"must be an object such as {example}; got {type_name(value)}")
     for name in value:
@@ -28,7 +28,7 @@ def read_object(field: str, value: object, known: Collection[str], example: str)
 
 
 def read_list(field: str, value: object, items_max: int, example: str) -> list[object]:
-    """Return a list of limited length; nothing (None) is an empty one."""
+    """Return a list of limited length; None is an empty list."""
     if value is None:
         return []
     if not isinstance(value, list | tuple):
@@ -48,14 +48,14 @@ def read_integer(field: str, value: object, low: int, high: int) -> int:
 
 
 def read_flag(field: str, value: object) -> bool:
-    """Return true or false, and nothing that merely looks like it."""
+    """Return a boolean, or refuse any other type."""
     if not isinstance(value, bool):
         raise InvalidValue(field, f"must be true or false; got {type_name(value)}")
     return value
 
 
 def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
-    """Return one of a few words."""
+    """Return the choice of a word."""
     words = [choice.value for choice in choices]
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be one of {list_names(words)}; got {type_name(value)}")
@@ -65,10 +65,10 @@ def read_choice(field: str, value: object, choices: type[Choice]) -> Choice:
 
 
 def nearest(name: object, known: Collection[str]) -> str:
-    """Say which known name was probably meant, else list those there are."""
-    sent = shorten(str(name))  # comparing takes a time that grows with the square
+    """Suggest the nearest known name, else list all."""
+    sent = shorten(str(name))  # comparison takes quadratic time
     words = sorted(sent.split("_"))
-    near = [one for one in known if sorted(one.split("_")) == words]  # `max_score` for `score_max`
+    near = [option for option in known if sorted(option.split("_")) == words]  # `max_score` for `score_max`
     near = near or get_close_matches(sent, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known are {list_names(known) or 'none'}"
 

@@ -16,7 +16,7 @@ class InstanceKey:
     __slots__ = ("board", "scope", "text", "window")
 
     def __init__(self, board: str, window: str = "all_time", scope: str = "global") -> None:
-        """The parts are taken as they are: `Board`, `Window` and `Scope` have checked them."""
+        """The parts are not checked: `Board`, `Window` and `Scope` have done so."""
         self.board = board
         self.window = window
         self.scope = scope
@@ -24,7 +24,7 @@ class InstanceKey:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a key back from its text.
+        """Parse a key from its text.
 
         >>> InstanceKey.parse("arcade@daily:2026-05-04@country:BR").scope
         'country:BR'
@@ -33,13 +33,10 @@ class InstanceKey:
         return cls(board, window, scope)
 
     def __eq__(self, other: object) -> bool:
-        """Two keys are equal when their texts are."""
         return isinstance(other, InstanceKey) and self.text == other.text
 
     def __hash__(self) -> int:
-        """Keys are used in dictionaries by their text."""
         return hash(self.text)
 
     def __repr__(self) -> str:
-        """Show the key as it is written in topics and logs."""
         return f"InstanceKey({self.text!r})"

@@ -1,4 +1,4 @@
-"""Instants: milliseconds since 1970 in UTC, how they are written, and which of them an event may carry."""
+"""Instants: milliseconds since 1970 in UTC, their text forms, and the range that events allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPACT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d)(\d\d)(\d\d)?Z", re.ASCII)
 
 
 def check_at(value: object, field: str = "at") -> int:
-    """Return an instant when it is an integer of milliseconds from 1970 to 2199."""
+    """Return an instant if it is an integer of milliseconds from 1970 to 2199."""
     if type(value) is not int:
         raise InvalidValue(field, f"must be integer milliseconds since 1970; got {type(value).__name__}")
     if not 0 <= value < AT_MS_END:
@@ -31,7 +31,7 @@ def check_at(value: object, field: str = "at") -> int:
 def check_sent_at(value: object, now: int, late_by_ms: int | None) -> int:
     """Return the `at` a service sent: not later than now + 5 s and not older than the board's `late_by`.
 
-    None for `late_by_ms` is an administrator's import, which may go back to 1970.
+    With None for `late_by_ms`, an administrator's import, it may go back to 1970.
     """
     at = check_at(value)
     if at > now + AHEAD_MS_MAX:
@@ -44,7 +44,7 @@ def check_sent_at(value: object, now: int, late_by_ms: int | None) -> int:
 
 
 def parse_instant(field: str, value: object) -> int:
-    """Read an instant given as milliseconds, as RFC 3339 text or as a date and time of TOML.
+    """Parse an instant: milliseconds, RFC 3339 text or a TOML date-time.
 
     >>> parse_instant("start", "2026-06-01T00:00:00+02:00")
     1780264800000
@@ -75,7 +75,7 @@ def _milliseconds(field: str, moment: datetime) -> int:
 
 @lru_cache(maxsize=4096)
 def compact_utc(at: int) -> str:
-    """Write an instant as window instances are named by it; seconds are written only where there are some.
+    """Return an instant as in the names of window instances, with seconds only where they are not 0.
 
     >>> compact_utc(1_792_890_000_000)
     '2026-10-25T0100Z'
@@ -85,7 +85,7 @@ def compact_utc(at: int) -> str:
 
 
 def parse_compact_utc(text: str) -> int | None:
-    """Read back what `compact_utc` wrote; None when the text is something else."""
+    """Parse a result of `compact_utc`; None for any other text."""
     written = _COMPACT.fullmatch(text)
     if written is None:
         return None

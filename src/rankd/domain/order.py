@@ -1,4 +1,4 @@
-"""The standing order and the keep rules: the only definition of who stands before whom.
+"""The standing order and the keep rules: the only definition of them.
 
 Better score first; then the tie field, as `ties` says; then the player's id, bytewise. Every backend implements
 exactly this, and the native engine repeats it in `engine/order.hpp`.
@@ -18,7 +18,7 @@ TIE_FIELD_MAX = 2**48 - 1
 
 
 class Keep(StrEnum):
-    """What happens when a player who has a score sends another."""
+    """How a player's next score changes the kept score."""
 
     BEST = "best"
     LATEST = "latest"
@@ -34,7 +34,7 @@ class Order(StrEnum):
 
 
 class Ties(StrEnum):
-    """What decides between equal scores, before the player's id does."""
+    """What orders equal scores, before the player's id."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -52,7 +52,7 @@ class Ranking(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one instance needs to know of its board to keep and order scores."""
+    """The rules by which an instance keeps and orders scores."""
 
     keep: Keep = Keep.BEST
     order: Order = Order.DESC
@@ -62,14 +62,14 @@ class Rules:
 
 
 class Kept(NamedTuple):
-    """What an instance keeps of a player: the score and the tie field (time step, tiebreak, or 0)."""
+    """A player's kept score and tie field (time step, tiebreak, or 0)."""
 
     score: int
     tie: int
 
 
 def settle(rules: Rules, kept: Kept | None, score: int, tie: int) -> Kept:
-    """Apply one event to what is kept; the same object comes back when the event changes nothing.
+    """Apply one event to the kept score; returns the same object when the event changes nothing.
 
     The tie field moves only with the score it came with: a time never moves alone, a sent tiebreak does where
     the rule takes the newer event (`latest`, `sum`) or the better one (`best`).
@@ -98,7 +98,7 @@ def settle(rules: Rules, kept: Kept | None, score: int, tie: int) -> Kept:
 
 
 def clamp(rules: Rules, score: int) -> int:
-    """Stop a sum at the board's bounds."""
+    """Clamp a sum to the board's bounds."""
     return max(rules.score_min, min(rules.score_max, score))
 
 
@@ -117,7 +117,7 @@ def score_key(rules: Rules, score: int) -> int:
 
 
 def tie_key(rules: Rules, tie: int) -> int:
-    """Map a tie field to an integer that is smaller for whoever stands first."""
+    """Map a tie field to an integer that is smaller for the player who ranks first."""
     match rules.ties:
         case Ties.EARLIEST:
             return tie
@@ -144,7 +144,7 @@ def tie_keys(rules: Rules, ties: Sequence[int]) -> Sequence[int]:
 
 
 def sort_key(rules: Rules, kept: Kept, player: str) -> tuple[int, int, bytes]:
-    """Return the key by which ascending order is the standing order.
+    """Return the key whose ascending order is the standing order.
 
     >>> sort_key(Rules(), Kept(976, 5), "alice") < sort_key(Rules(), Kept(976, 6), "aaron")
     True

@@ -1,4 +1,4 @@
-"""Which partition of a scaled-out ledger a player's events stand in: by the player's id alone, the same for ever."""
+"""The partition of a player's events in a scaled-out ledger: a function of the player's id that never changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who scores: a player's id is any short text, kept to the byte."""
+"""Player ids: any short text, kept to the byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_player(value: object, field: str = "player") -> str:
     >>> check_player("Zoë")
     'Zoë'
     """
-    # Most ids are plain: a look tells them from those that need the whole check.
+    # Most ids are plain ASCII: a fast test spares them the whole check.
     if (
         type(value) is str
         and 0 < len(value) <= PLAYER_BYTES_MAX

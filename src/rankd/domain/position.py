@@ -1,4 +1,4 @@
-"""Positions as clients see them: opaque text that says how far the ledger was when they wrote."""
+"""Position tokens: opaque text for clients that names the ledger's position after a write."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class LedgerPosition(NamedTuple):
 
 
 def token(partition: int, sequence: int) -> str:
-    """Return a position as it is given to clients."""
+    """Return a position as a token."""
     return f"{partition}-{sequence}"
 
 
 def parse_position(value: object, field: str = "at_least") -> LedgerPosition:
-    """Read a token back; only what some answer gave out makes sense here."""
+    """Parse a token of an earlier answer."""
     written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     if written is None:
         raise InvalidValue(field, f"must be a position as an answer gave it; got {quote(value)}")
@@ -44,27 +44,33 @@ def parse_position(value: object, field: str = "at_least") -> LedgerPosition:
 
 
 def tokens(positions: Mapping[int, int]) -> str:
-    """Return the positions of several partitions as they are given to clients.
+    """Return the positions of several partitions as one token.
 
     >>> tokens({0: 8731, 3: 12})
     '0-8731~3-12'
     """
+    if len(positions) == 1:
+        ((partition, sequence),) = positions.items()
+        return f"{partition}-{sequence}"
     return _BETWEEN.join(token(partition, positions[partition]) for partition in sorted(positions)) or token(0, 0)
 
 
 def is_upto(ranked: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
-    """Tell whether what is ranked, by partition, holds everything up to what is wanted.
+    """Return whether the ranked positions, by partition, have reached all the wanted ones.
 
     >>> is_upto({0: 5, 3: 12}, {3: 12}), is_upto({0: 5}, {0: 5, 3: 1})
     (True, False)
     """
-    return all(ranked.get(partition, -1) >= sequence for partition, sequence in wanted.items())
+    for partition, sequence in wanted.items():  # noqa: SIM110 - called for every score, mostly with one partition
+        if ranked.get(partition, -1) < sequence:
+            return False
+    return True
 
 
 def parse_positions(value: object, field: str = "at_least") -> dict[int, int]:
-    """Read the positions of one or several partitions back."""
+    """Parse a token of one or several partitions."""
     parts = value.split(_BETWEEN) if isinstance(value, str) else []
     if not 1 <= len(parts) <= _PARTITIONS_MAX:
         raise InvalidValue(field, f"must be a position as an answer gave it; got {quote(value)}")
-    found = [parse_position(part, field) for part in parts]
-    return {one.partition: one.sequence for one in found}
+    positions = [parse_position(part, field) for part in parts]
+    return {position.partition: position.sequence for position in positions}

@@ -1,4 +1,4 @@
-"""Windows named by their start in UTC: the hours of the board's clock, and those that reset by a cron expression."""
+"""Windows named by their start in UTC: hours of the board's clock, and windows with a cron expression."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from abc import abstractmethod
 
 from rankd.domain.cron import Cron
 from rankd.domain.instant import compact_utc, parse_compact_utc
-from rankd.domain.window import Kind, Reading, Span, Window
+from rankd.domain.window import ClockReading, Span, Window, WindowKind
 from rankd.domain.zone import Zone, hour_start
 
-# A window may have been named under older time-zone data, by which the clocks stood otherwise by at most this.
+# Older time-zone data, under which a window was named, may differ by at most this.
 _CLOCK_SHIFTS_MS = range(-3 * 3_600_000, 3 * 3_600_000 + 1, 900_000)
 _EXAMPLE_MS = 1_777_658_400_000
 
 
 class StartNamed(Window):
-    """A window whose instances carry their start, so that the repeated hour of a 25-hour day is two."""
+    """A window whose instances carry their start, so that a repeated hour is two instances."""
 
     name: str
     _latest: tuple[int, int, str] = (0, 0, "")
@@ -33,7 +33,7 @@ class StartNamed(Window):
         return self._located(at)[0]
 
     def parse(self, instance: str) -> str:
-        """Return the name when an instance begins then, or would with the clocks set otherwise."""
+        """Return the name if an instance begins then, or could under other time-zone data."""
         self._start(instance)
         return instance
 
@@ -43,11 +43,11 @@ class StartNamed(Window):
         return Span(start, self.bounds_at(start)[1])
 
     def _located(self, at: int) -> tuple[int, int, str]:
-        found = self._latest
-        if not found[0] <= at < found[1]:
+        located = self._latest
+        if not located[0] <= at < located[1]:
             start, end = self.bounds_at(at)
-            found = self._latest = (start, end, self._named(start))
-        return found
+            located = self._latest = (start, end, self._named(start))
+        return located
 
     def _named(self, start: int) -> str:
         return f"{self.name}:{compact_utc(start)}"
@@ -69,29 +69,28 @@ class StartNamed(Window):
 class Hourly(StartNamed):
     """The hours of the board's clock; where the zone is half an hour off, they begin at half past in UTC."""
 
-    kind = Kind.HOURLY
-    name = Kind.HOURLY.value
+    kind = WindowKind.HOURLY
+    name = WindowKind.HOURLY.value
 
     def __init__(self, zone: Zone) -> None:
-        """The zone says where local hours begin."""
         self._zone = zone
 
     def bounds_at(self, at: int) -> tuple[int, int]:
         """Return start and end of the local hour."""
         return self._zone.hour_around(at)
 
-    def instance_of(self, reading: Reading) -> str | None:
-        """Return the hour that at + offset tells."""
+    def instance_of(self, reading: ClockReading) -> str | None:
+        """Return the hour of at + offset."""
         return self._named(hour_start(reading.at, reading.utc_offset_s))
 
 
-class Resetting(StartNamed):
-    """A window that begins anew whenever its cron expression says so."""
+class ResetSchedule(StartNamed):
+    """A window that resets by a cron expression."""
 
-    kind = Kind.CRON
+    kind = WindowKind.CRON
 
     def __init__(self, name: str, reset: str, zone: Zone) -> None:
-        """`reset` is an expression that `check_cron` has passed."""
+        """`reset` is a result of `check_cron`."""
         self.name = name
         self._cron = Cron(reset, zone)
 
@@ -99,7 +98,7 @@ class Resetting(StartNamed):
         """Return the last reset up to an instant and the next one after it."""
         return self._cron.last(at), self._cron.next(at)
 
-    def instance_of(self, reading: Reading) -> str | None:
+    def instance_of(self, reading: ClockReading) -> str | None:
         """Return the instance whose start was stored; None for an event older than the window."""
         start = reading.resets.get(self.name)
         return None if start is None else self._named(start)

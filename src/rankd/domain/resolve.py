@@ -1,4 +1,4 @@
-"""Which instance a read means: `weekly`, `weekly:previous`, `weekly:2026-W18` or nothing at all."""
+"""Resolves the window of a read: `weekly`, `weekly:previous`, `weekly:2026-W18` or none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rankd.domain.board import Board
 from rankd.domain.text import is_name
-from rankd.domain.window import FIELD, Kind, Window
+from rankd.domain.window import FIELD, Window, WindowKind
 from rankd.errors import InvalidValue, WindowGone, WindowUnknown
 from rankd.shortening import list_names, quote
 
@@ -21,10 +21,10 @@ class Resolved(NamedTuple):
 
 
 def resolve_window(board: Board, named: object, now: int) -> Resolved:
-    """Return the instance a read means; None is the current one of the board's first window.
+    """Return the instance that a read names; None is the current instance of the board's first window.
 
-    A declared window without scores, or in the future, is an empty board. Nonsense is InvalidValue, what the board
-    does not declare is WindowUnknown, and what is past its retention is WindowGone.
+    A declared window without scores, or in the future, is empty. Raises InvalidValue for a malformed name,
+    WindowUnknown for an undeclared window and WindowGone past the retention.
     """
     if named is None:
         resolved = _current(board.first_window, now)
@@ -45,7 +45,7 @@ def window_gone(instance: str) -> WindowGone:
 
 def _named(board: Board, named: str, now: int) -> Resolved:
     name, separator, label = named.partition(":")
-    if name == Kind.PERIOD:
+    if name == WindowKind.PERIOD:
         return _period(board, named, label)
     window = board.all_windows.get(name)
     if window is None:

@@ -1,11 +1,11 @@
-"""Roll-ups: a longer window that adds up what each shorter one in it kept, `keep = "sum_of_daily"`."""
+"""Roll-ups: a longer window that adds up the kept scores of the shorter ones in it, `keep = "sum_of_daily"`."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 from rankd.domain.order import Keep
-from rankd.domain.window import Kind, Window
+from rankd.domain.window import Window, WindowKind
 
 
 class RollUp(StrEnum):
@@ -16,32 +16,38 @@ class RollUp(StrEnum):
     SUM_OF_WEEKLY = "sum_of_weekly"
 
     @property
-    def part(self) -> Kind:
+    def part(self) -> WindowKind:
         """The shorter window whose kept scores are added up."""
-        return Kind(self.removeprefix("sum_of_"))
+        return WindowKind(self.removeprefix("sum_of_"))
 
 
 WindowKeep = Keep | RollUp
 
 _NESTS_IN = {
-    Kind.HOURLY: (Kind.DAILY, Kind.WEEKLY, Kind.MONTHLY, Kind.YEARLY, Kind.ALL_TIME),
-    Kind.DAILY: (Kind.WEEKLY, Kind.MONTHLY, Kind.YEARLY, Kind.ALL_TIME),
-    Kind.WEEKLY: (Kind.ALL_TIME,),
+    WindowKind.HOURLY: (
+        WindowKind.DAILY,
+        WindowKind.WEEKLY,
+        WindowKind.MONTHLY,
+        WindowKind.YEARLY,
+        WindowKind.ALL_TIME,
+    ),
+    WindowKind.DAILY: (WindowKind.WEEKLY, WindowKind.MONTHLY, WindowKind.YEARLY, WindowKind.ALL_TIME),
+    WindowKind.WEEKLY: (WindowKind.ALL_TIME,),
 }
 
 
 def why_not_nested(part: Window, whole: Window) -> str | None:
     """Return why instances of `part` do not lie within those of `whole`; None when they all do.
 
-    Hours nest in days in every time zone, since the board's clock cuts an hour where its day ends.
+    Hours nest in days in every time zone: the board's clock ends an hour with its day.
     """
     if whole.kind in _NESTS_IN.get(part.kind, ()):
         return None
-    if whole.kind is Kind.PERIOD:
+    if whole.kind is WindowKind.PERIOD:
         return _why_not_in_period(part, whole)
-    if part.kind is Kind.WEEKLY and whole.kind in (Kind.MONTHLY, Kind.YEARLY):
+    if part.kind is WindowKind.WEEKLY and whole.kind in (WindowKind.MONTHLY, WindowKind.YEARLY):
         return f"a week may begin in one {whole.name.removesuffix('ly')} and end in the next"
-    if whole.kind is Kind.CRON:
+    if whole.kind is WindowKind.CRON:
         return f"{whole.name} resets by a cron expression, which may fall inside one of the {part.name} windows"
     return f"{whole.name} is not longer than {part.name}"
 
@@ -57,7 +63,7 @@ def _why_not_in_period(part: Window, period: Window) -> str | None:
 def rolled_up(total: int, before: int | None, after: int | None) -> int:
     """Return the wide total after one part went from `before` to `after`; None is a part without a score.
 
-    Clamp it only when it is read (`score.clamped`).
+    Readers clamp it (`score.clamped`).
 
     >>> rolled_up(100, before=30, after=45)
     115

@@ -1,4 +1,4 @@
-"""Scopes: the whole world, or everybody who shares an attribute, such as `country:BR`."""
+"""Scopes: all players, or those who share an attribute, such as `country:BR`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTRIBUTES_MAX = 32
 
 
 def check_attribute_name(field: str, value: object) -> str:
-    """Return the name of an attribute: as a board's id, and not `global`."""
+    """Return an attribute's name: like a board's id, but not `global`."""
     name = check_name(field, value)
     if name == GLOBAL:
         raise InvalidValue(field, "must not be 'global', which every board has unless it says global = false")
@@ -22,9 +22,9 @@ def check_attribute_name(field: str, value: object) -> str:
 
 
 def check_attributes(value: object, field: str = "attributes") -> dict[str, str]:
-    """Return an event's or a profile's attributes as text; those without a value (None) are left out.
+    """Return an event's or a profile's attributes as text, without those of value None.
 
-    A whole number is taken as its digits, so that {"level": 7} stands in `level:7`.
+    An integer becomes its digits, so that {"level": 7} counts in `level:7`.
     """
     if not isinstance(value, Mapping):
         raise InvalidValue(field, f'must be an object such as {{"country": "BR"}}; got {type(value).__name__}')
@@ -40,7 +40,7 @@ def check_attributes(value: object, field: str = "attributes") -> dict[str, str]
 
 
 def scopes_of(attributes: Mapping[str, str], declared: Sequence[str], with_global: bool) -> list[str]:
-    """Return the scopes an event counts in: no value, no scope.
+    """Return the scopes an event counts in; an attribute without a value has none.
 
     >>> scopes_of({"country": "BR", "car": "red"}, ["country", "level"], with_global=True)
     ['global', 'country:BR']
@@ -51,7 +51,7 @@ def scopes_of(attributes: Mapping[str, str], declared: Sequence[str], with_globa
 
 
 def check_scope(value: object, declared: Sequence[str], with_global: bool, field: str = "scope") -> str:
-    """Return the scope of a read when the board declares it; a value nobody has is an empty scope, not an error."""
+    """Return the scope of a read if the board declares it; an unused value is an empty scope, not an error."""
     if not isinstance(value, str):
         raise InvalidValue(field, f'must be "global" or "attribute:value"; got {type(value).__name__}')
     if value == GLOBAL:
@@ -59,7 +59,7 @@ def check_scope(value: object, declared: Sequence[str], with_global: bool, field
             raise ScopeUnknown(f"{field}: this board has no global scope; it declares {_listed(declared)}")
         return value
     attribute, separator, sent = value.partition(":")
-    if not separator or not is_name(attribute):
+    if attribute not in declared and (not separator or not is_name(attribute)):
         raise InvalidValue(field, f'must be "global" or "attribute:value", such as "country:BR"; got {quote(value)}')
     check_text(field, sent, SCOPE_VALUE_BYTES_MAX)
     if attribute not in declared:

@@ -1,4 +1,4 @@
-"""What comes with an event: the score, the tiebreak, the metadata; and how a sum is held."""
+"""The values of an event: score, tiebreak and metadata; and how sums are clamped."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ METADATA_BYTES_MAX = 1024
 
 
 def check_score(value: object, score_min: int, score_max: int, field: str = "score") -> int:
-    """Return the score when it is an integer within the board's bounds.
+    """Return the score if it is an integer within the board's bounds.
 
-    `True`, `976.0`, `"976"` and NumPy's integers are refused: a score that needs converting may have lost something
-    on its way.
+    `True`, `976.0`, `"976"` and NumPy's integers are refused: a conversion may have lost digits.
 
     >>> check_score(976, 0, 1000)
     976
@@ -30,7 +29,7 @@ def check_score(value: object, score_min: int, score_max: int, field: str = "sco
 
 
 def check_tiebreak(value: object, field: str = "tiebreak") -> int:
-    """Return the tiebreak when it is an integer from 0 to 2^40 - 1."""
+    """Return the tiebreak if it is an integer from 0 to 2^40 - 1."""
     if type(value) is not int:
         raise InvalidValue(field, f"must be an integer; got {type(value).__name__}: send a whole number, unquoted")
     if not 0 <= value <= TIEBREAK_MAX:
@@ -39,7 +38,7 @@ def check_tiebreak(value: object, field: str = "tiebreak") -> int:
 
 
 def encode_metadata(value: object, field: str = "metadata") -> bytes:
-    """Return metadata as the compact JSON that is stored: an object of at most 1 KiB.
+    """Return metadata as compact JSON: an object of at most 1 KiB.
 
     >>> encode_metadata({"car": "red"})
     b'{"car":"red"}'
@@ -56,10 +55,10 @@ def encode_metadata(value: object, field: str = "metadata") -> bytes:
 
 
 def clamped(total: int, score_min: int, score_max: int) -> int:
-    """Return a wide sum as it is read: stopped at the board's bounds.
+    """Return a wide sum clamped to the board's bounds.
 
-    Sums of several kept scores (roll-ups, teams) are held unclamped, so that a part which is withdrawn or replaced
-    leaves no trace; only what is read and ranked is stopped.
+    Sums of several kept scores (roll-ups, teams) are held unclamped, so that a withdrawn or replaced part leaves no
+    trace; only the ranked value is clamped.
 
     >>> clamped(120, 0, 100)
     100
@@ -68,5 +67,5 @@ def clamped(total: int, score_min: int, score_max: int) -> int:
 
 
 def _short(value: int) -> str:
-    # Python refuses to print integers of thousands of digits, and a reader needs none of them.
+    # Python refuses to print integers of thousands of digits.
     return str(value) if value.bit_length() <= 128 else f"an integer of {value.bit_length()} bits"

@@ -1,6 +1,4 @@
-"""Text that comes from outside: counted in bytes of UTF-8, without control characters, never normalised; and escaped
-where it is shown to people.
-"""
+"""Text from outside: counted in bytes of UTF-8, without control characters, never normalised; escaped for display."""
 
 from __future__ import annotations
 
@@ -19,22 +17,22 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _URL = re.compile(r"https?://[^\s\"'<>\\^`{|}]+", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-# Control and format characters, half characters and ends of lines: they move the cursor, colour a terminal, hide, or
-# turn the direction of what stands beside them.
+# Control and format characters, surrogates and line ends: they move the cursor, colour a terminal, hide, or reverse
+# the text beside them.
 _UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-# Words of some scripts, and emoji of several parts, are written with joiners, which move and turn nothing. Beside ASCII
-# they are in no word: there they only make two ids look alike, and are escaped.
+# Some scripts and composed emoji need joiners, which are harmless there. Beside ASCII they only make two ids look
+# alike, so they are escaped.
 _JOINERS = "\u200c\u200d"
 
 
 def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
-    """Return the text as it is, or say why it cannot be taken; `lines` allows tabs and line feeds."""
-    # Most text is plain: a look tells it from what needs the whole check.
+    """Return the text unchanged, or refuse it; `lines` allows tabs and line feeds."""
+    # Most text is plain ASCII: a fast test spares it the whole check.
     if type(value) is str and bytes_min <= len(value) <= bytes_max and value.isascii() and value.isprintable():
         return value
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text; got {type(value).__name__}")
-    if len(value) > bytes_max:  # before anybody looks at each of its characters
+    if len(value) > bytes_max:  # before scanning each character
         raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {len(value)} characters")
     if found := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):
         raise InvalidValue(field, f"must not hold control characters; U+{ord(found[0]):04X} stands at {found.start()}")
@@ -49,7 +47,7 @@ def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, li
 
 
 def check_url(field: str, value: object, bytes_max: int) -> str:
-    """Return the address of something on the web; a page may show it, so nothing else can stand there."""
+    """Return a web address: pages link to it, so no other scheme is accepted."""
     text = check_text(field, value, bytes_max)
     if not _URL.fullmatch(text):
         raise InvalidValue(field, f"must be an address that begins with https:// or http://; got {quote(text)}")
@@ -57,7 +55,7 @@ def check_url(field: str, value: object, bytes_max: int) -> str:
 
 
 def check_name(field: str, value: object) -> str:
-    """Return a name of something declared (a board, a window, an attribute), or say what such names look like."""
+    """Return the name of a board, a window or an attribute, or refuse it with the rule."""
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text: {NAME_RULE}; got {type(value).__name__}")
     if not is_name(value):
@@ -66,12 +64,12 @@ def check_name(field: str, value: object) -> str:
 
 
 def is_name(value: str) -> bool:
-    """Tell whether the text could name something declared."""
+    """Return whether the text is a valid name."""
     return _NAME.fullmatch(value) is not None
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """Return a text that cannot move the cursor, colour a terminal or reorder what stands beside it.
+    """Return text that cannot move the cursor, colour a terminal or reorder the text beside it.
 
     `kept` are characters that stay as they are, such as line feeds.
 
@@ -82,7 +80,7 @@ def escaped(text: str, kept: str = "") -> str:
 
 
 def escaped_json(encoded: str, kept: str = "") -> str:
-    r"""Return JSON with the same characters as \uXXXX: it holds the same values, and cannot harm a terminal either.
+    r"""Return JSON with the same characters as \uXXXX: the same values, safe for a terminal.
 
     >>> escaped_json('{"name": "\u202eeno"}')
     '{"name": "\\u202eeno"}'
@@ -102,8 +100,10 @@ def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
 
 
 def _joins(text: str, place: int) -> bool:
-    """Tell whether a joiner stands between two characters beyond ASCII that are shown."""
+    """Return whether a joiner is between two printable characters beyond ASCII."""
     around = text[max(0, place - 1) : place + 2 : 2]
     return (
-        text[place] in _JOINERS and len(around) == 2 and all(one.isprintable() and not one.isascii() for one in around)
+        text[place] in _JOINERS
+        and len(around) == 2
+        and all(near.isprintable() and not near.isascii() for near in around)
     )

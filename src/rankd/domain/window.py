@@ -1,4 +1,4 @@
-"""A window: the stretches of time that scores are counted in, each an instance with a name of its own.
+"""A window: the time spans that scores count in, each a named instance.
 
     all_time   yearly:2026   monthly:2026-05   weekly:2026-W18   daily:2026-05-04   hourly:2026-10-25T0100Z
     raid:2026-05-01T1800Z (resets by a cron expression)          period:summer-26 (declared start and end)
@@ -20,8 +20,8 @@ from rankd.shortening import quote
 FIELD = "window"
 
 
-class Kind(StrEnum):
-    """What decides where a window's instances begin."""
+class WindowKind(StrEnum):
+    """The kind of a window: where its instances begin."""
 
     ALL_TIME = "all_time"
     YEARLY = "yearly"
@@ -33,15 +33,22 @@ class Kind(StrEnum):
     PERIOD = "period"
 
 
-NAMED_BY_KIND = (Kind.ALL_TIME, Kind.YEARLY, Kind.MONTHLY, Kind.WEEKLY, Kind.DAILY, Kind.HOURLY)
+NAMED_BY_KIND = (
+    WindowKind.ALL_TIME,
+    WindowKind.YEARLY,
+    WindowKind.MONTHLY,
+    WindowKind.WEEKLY,
+    WindowKind.DAILY,
+    WindowKind.HOURLY,
+)
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """What a board's clock read at an event: stored with the event, it names the windows again for ever.
+class ClockReading(msgspec.Struct, frozen=True):
+    """The board's clock reading at an event: stored with the event, it names its windows for ever.
 
     `utc_offset_s` is the offset of `Zone.offset_at`; with `at` it names the calendar windows and the hour. A cron
-    window cannot be named from them, since its start may lie on the other side of a change of clocks: `resets` holds
-    the start (ms) of its instance, by the window's name. Periods need `at` only. No time-zone data is asked again.
+    window cannot be named from them, since the clock may change between its start and the event: `resets` holds the
+    start (ms) of its instance, by the window's name. Periods need `at` only. A replay needs no time-zone data.
     """
 
     at: int
@@ -50,20 +57,20 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Span(NamedTuple):
-    """When an instance begins and ends, in ms, end exclusive; None where there is no beginning or end."""
+    """Start and end of an instance in ms, end exclusive; None where it has none."""
 
     start: int | None
     end: int | None
 
     def holds(self, at: int) -> bool:
-        """Tell whether start ≤ at < end."""
+        """Return whether start ≤ at < end."""
         return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
 
 
 class Window(ABC):
-    """One declared window. Names of instances are passed in full, such as `weekly:2026-W18`."""
+    """One declared window. Instance names are full names, such as `weekly:2026-W18`."""
 
-    kind: Kind
+    kind: WindowKind
     name: str
 
     @abstractmethod
@@ -71,12 +78,12 @@ class Window(ABC):
         """Return the instance that holds an instant, by present time-zone data; None outside a period."""
 
     @abstractmethod
-    def instance_of(self, reading: Reading) -> str | None:
-        """Return the instance an event belongs to, from what was stored with it; None when it belongs to none."""
+    def instance_of(self, reading: ClockReading) -> str | None:
+        """Return the instance an event belongs to, from its stored clock reading; None when it belongs to none."""
 
     @abstractmethod
     def parse(self, instance: str) -> str:
-        """Return the name when it names an instance, past, future or empty; refuse nonsense."""
+        """Return the name if it names an instance, past, future or empty; refuse any other."""
 
     @abstractmethod
     def span(self, instance: str) -> Span:
@@ -93,26 +100,26 @@ class Window(ABC):
         return None if end is None else self.instance_at(end)
 
     def begins_at(self, at: int) -> bool:
-        """Tell whether one of the instances begins exactly then."""
+        """Return whether an instance begins exactly at an instant."""
         instance = self.instance_at(at)
         return instance is not None and self.span(instance).start == at
 
     def refuse(self, instance: str, example: str) -> NoReturn:
-        """Say that a name is not one of this window's."""
+        """Refuse a name that is no instance of this window."""
         raise InvalidValue(FIELD, f"{quote(instance)} names no instance of {self.name}; write one such as {example}")
 
 
 class AllTime(Window):
     """The window that never ends."""
 
-    kind = Kind.ALL_TIME
-    name = Kind.ALL_TIME.value
+    kind = WindowKind.ALL_TIME
+    name = WindowKind.ALL_TIME.value
 
     def instance_at(self, at: int) -> str | None:
         """Return `all_time`."""
         return self.name
 
-    def instance_of(self, reading: Reading) -> str | None:
+    def instance_of(self, reading: ClockReading) -> str | None:
         """Return `all_time`."""
         return self.name
 
@@ -131,18 +138,18 @@ class AllTime(Window):
 class Period(Window):
     """A tournament or a season: one named instance with start ≤ at < end."""
 
-    kind = Kind.PERIOD
+    kind = WindowKind.PERIOD
 
     def __init__(self, name: str, start: int, end: int) -> None:
         """`name` is the period's own, such as `summer-26`; the window's is `period:summer-26`."""
-        self.name = f"{Kind.PERIOD}:{name}"
+        self.name = f"{WindowKind.PERIOD}:{name}"
         self._span = Span(start, end)
 
     def instance_at(self, at: int) -> str | None:
         """Return the period while it lasts."""
         return self.name if self._span.holds(at) else None
 
-    def instance_of(self, reading: Reading) -> str | None:
+    def instance_of(self, reading: ClockReading) -> str | None:
         """Return the period when the event's `at` lies in it."""
         return self.instance_at(reading.at)
 

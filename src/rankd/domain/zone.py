@@ -1,13 +1,13 @@
-"""The board's clock: which UTC offset is used at an instant, so that local days and hours tile time.
+"""The board's clock: the UTC offset at each instant, chosen so that local days and hours tile time.
 
-A wall clock goes back, sometimes over midnight, and changes in the middle of an hour. Windows need more order than
-that, so two rules turn the wall clock into the board's clock; both touch at most a day around a change:
+A wall clock goes back, sometimes over midnight, and may change within an hour. Windows must not overlap, so two rules
+turn the wall clock into the board's clock; both affect at most a day around a change:
 - Where the clock goes back over a midnight that has passed, the old offset stays in use until the new one reaches
   that midnight again: no day is left and entered a second time.
 - Where a change falls inside an hour of the new clock, that hour is read as beginning at the change: its offset is
   smaller by the minutes already gone. So each hour begins on a whole hour of the board's clock, at one instant.
-Hence at + offset alone tells the local date and the start of the hour, and storing the offset with an event is enough
-to name its windows again without time-zone data.
+Hence at + offset alone gives the local date and the start of the hour, and the offset stored with an event names its
+windows without time-zone data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rankd.shortening import NAME_CHARACTERS_MAX, shorten
 HOUR_S = 3_600
 DAY_S = 86_400
 OFFSET_S_MAX = 26 * HOUR_S  # farther from UTC than any clock has been
-# The shortest spell between two changes in all of the data is a week; probing finds every spell longer than a step.
+# The shortest offset period in the data is a week; probing finds every one longer than a step.
 _PROBE_S = 2 * DAY_S
 _TABLE_FIRST_S = -366 * DAY_S
 _TABLE_LAST_S = 84_400 * DAY_S
@@ -36,8 +36,8 @@ _BEFORE_ALL_S, _AFTER_ALL_S = -(2**40), 2**40
 _MACHINE_DEPENDENT = ("localtime", "posixrules", "Factory")
 
 
-class Spell(NamedTuple):
-    """A stretch of time, in seconds since 1970 and end exclusive, with one offset from UTC."""
+class OffsetPeriod(NamedTuple):
+    """A time span, in seconds since 1970 and end exclusive, with one offset from UTC."""
 
     start: int
     end: int
@@ -45,35 +45,40 @@ class Spell(NamedTuple):
 
 
 class Zone:
-    """One time zone as wall clock and as board's clock. Outside 1969 to 2200 the nearest offset goes on."""
+    """One time zone as wall clock and as board's clock. Outside 1969 to 2200 it uses the nearest offset."""
 
     def __init__(self, name: str) -> None:
-        """Use `zone_named`: it checks the name and makes each zone once."""
+        """Use `zone_named`, which makes each zone once."""
         changes = [(_BEFORE_ALL_S, 0)] if name == "UTC" else _changes(ZoneInfo(name))
         self.name = name
-        self.wall = _spells(changes)
-        self._used = _spells(_board_changes(changes))
-        self._starts = [spell.start for spell in self._used]
+        self.wall = _periods(changes)
+        self._used = _periods(_board_changes(changes))
+        self._starts = [period.start for period in self._used]
         self._latest = self._used[-1]
 
     def offset_at(self, at: int) -> int:
-        """Return the UTC offset in seconds that is used at an instant: the number to store with an event."""
+        """Return the UTC offset in seconds at an instant: the number to store with an event."""
         seconds = at // 1000
-        spell = self._latest
-        if not spell.start <= seconds < spell.end:
-            spell = self._latest = self._used[self._index(seconds)]
-        return spell.offset
+        period = self._latest
+        if not period.start <= seconds < period.end:
+            period = self._latest = self._used[self._index(seconds)]
+        return period.offset
+
+    def offset_holds(self, at: int) -> tuple[int, int]:
+        """Return the span (ms, end exclusive) around an instant that has its offset."""
+        period = self._used[self._index(at // 1000)]
+        return period.start * 1000, period.end * 1000
 
     def midnight(self, day: int) -> int:
         """Return the first instant (ms) of a local day, given as days since 1970-01-01.
 
-        Where midnight is skipped this is the change; a day that is skipped begins with the next one.
+        A skipped midnight is the instant of the change; a skipped day begins with the next one.
         """
         local = day * DAY_S
-        for spell in self._used[self._index(local - OFFSET_S_MAX) :]:
-            if spell.end + spell.offset > local:
-                return max(spell.start, local - spell.offset) * 1000
-        raise AssertionError("the last spell has no end")
+        for period in self._used[self._index(local - OFFSET_S_MAX) :]:
+            if period.end + period.offset > local:
+                return max(period.start, local - period.offset) * 1000
+        raise AssertionError("the last offset period has no end")
 
     def midnights_around(self, at: int) -> tuple[int, int]:
         """Return the last local midnight up to an instant and the next one after it, both in ms."""
@@ -85,9 +90,9 @@ class Zone:
 
     def hour_around(self, at: int) -> tuple[int, int]:
         """Return start and end (ms) of the local hour that holds an instant; one cut by a change is shorter."""
-        spell = self._used[self._index(at // 1000)]
-        start = hour_start(at, spell.offset)
-        return start, min(start + HOUR_S * 1000, spell.end * 1000)
+        period = self._used[self._index(at // 1000)]
+        start = hour_start(at, period.offset)
+        return start, min(start + HOUR_S * 1000, period.end * 1000)
 
     def _index(self, seconds: int) -> int:
         return max(0, bisect_right(self._starts, seconds) - 1)
@@ -113,7 +118,7 @@ def check_time_zone(field: str, value: object) -> str:
         if len(value) > NAME_CHARACTERS_MAX or value in _MACHINE_DEPENDENT or value.startswith(("right/", "posix/")):
             raise KeyError
         ZoneInfo(value)
-    # Depending on the text, zoneinfo finds no file, a folder, or a path that leads out of its own.
+    # Depending on the text, zoneinfo finds no file, a folder, or a path outside its own folder.
     except (KeyError, ValueError, OSError):
         near = get_close_matches(shorten(value), available_timezones(), n=1)
         hint = f"did you mean {near[0]}?" if near else 'write one such as "Europe/Berlin" or "UTC"'
@@ -123,7 +128,7 @@ def check_time_zone(field: str, value: object) -> str:
 
 @lru_cache(maxsize=1024)
 def zone_named(name: str) -> Zone:
-    """Return the zone of a checked name, made once: finding its changes takes some twenty milliseconds."""
+    """Return the zone of a checked name, cached: finding its changes takes some 20 ms."""
     return Zone(name)
 
 
@@ -163,6 +168,6 @@ def _board_changes(wall: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             yield change, after
 
 
-def _spells(changes: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> list[Spell]:
+def _periods(changes: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> list[OffsetPeriod]:
     ended = [*changes, (_AFTER_ALL_S, 0)]
-    return [Spell(start, end, offset) for (start, offset), (end, _) in pairwise(ended)]
+    return [OffsetPeriod(start, end, offset) for (start, offset), (end, _) in pairwise(ended)]

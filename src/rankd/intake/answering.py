@@ -1,42 +1,39 @@
-"""Events are applied, and their senders' questions answered: where somebody stands before and after."""
+"""Applies events and answers their senders' questions: the standing before and after."""
 
 from __future__ import annotations
 
-from rankd.domain.instance import InstanceKey
-from rankd.domain.order import Ranking
 from rankd.intake.results import Question
-from rankd.ledger.event import Stretch
+from rankd.ledger.event import EventRun
 from rankd.projection.applier import Applier
-from rankd.projection.port import RankReads, Standing
+from rankd.projection.port import RankedStanding, RankReads
 
 
 class AnsweringApplier:
-    """Applies what the ledger holds, and reads the rank store before and after; used by the committing thread alone."""
+    """Applies events and reads the rank store before and after; only the committing thread uses it."""
 
     def __init__(self, applier: Applier, store: RankReads) -> None:
-        """`store` is what the applier writes to."""
+        """`store` is the one that the applier writes to."""
         self._applier = applier
         self._store = store
 
-    def apply(self, stretch: Stretch, questions: list[Question]) -> None:
-        """Apply a stretch and answer the questions about it."""
-        if len(questions) == 1 and len(stretch) == 1:
-            change = self._applier.apply_single(stretch, questions[0].ranking)
+    def apply(self, event_run: EventRun, questions: list[Question]) -> None:
+        """Apply an event run and answer the questions about it."""
+        if len(questions) == 1 and len(event_run.score) == 1:
+            change = self._applier.apply_single(event_run, questions[0].ranking)
             if change is not None:
                 questions[0].change = change
                 return
-        before = self._stand(questions)
-        self._applier.apply(stretch)
-        for question, stood, stands in zip(questions, before, self._stand(questions), strict=True):
-            question.answer(stood, stands)
+        # By identity: acceptances share instances, and equal ones are only read by two calls.
+        groups: dict[tuple[int, int], list[Question]] = {}
+        for question in questions:
+            groups.setdefault((id(question.instance), id(question.ranking)), []).append(question)
+        before = [self._standings(group) for group in groups.values()]
+        self._applier.apply(event_run)
+        for group, old in zip(groups.values(), before, strict=True):
+            for question, standing, new in zip(group, old, self._standings(group), strict=True):
+                question.answer(standing, new)
 
-    def _stand(self, questions: list[Question]) -> list[Standing | None]:
-        together: dict[tuple[InstanceKey, Ranking], list[int]] = {}
-        for index, question in enumerate(questions):
-            together.setdefault((question.instance, question.ranking), []).append(index)
-        standings: list[Standing | None] = [None] * len(questions)
-        for (instance, ranking), indices in together.items():
-            subjects = [questions[index].subject or "" for index in indices]
-            for index, standing in zip(indices, self._store.ranks(instance, subjects, ranking), strict=True):
-                standings[index] = standing
-        return standings
+    def _standings(self, group: list[Question]) -> list[RankedStanding | None]:
+        """Return the present standings that questions about one instance ask for."""
+        first = group[0]
+        return self._store.ranks(first.instance, [question.subject or "" for question in group], first.ranking)

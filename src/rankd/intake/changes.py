@@ -1,9 +1,9 @@
-"""Changes that are no scores: boards come and go, players are removed, windows are emptied, profiles are set.
+"""Changes other than scores: define and delete boards, remove players, reset windows, set profiles.
 
     Changes.define → Writer.run_for → a repeat? → Ledger.append_control → followed → Changed
 
-Those about a board are control events, which stand in every partition; removals are events of their player's partition.
-What the registry holds is no event.
+Changes of a board are control events, which are in every partition; a removal is an event of its player's partition.
+Changes of the registry are no events.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rankd.intake.results import Changed
 from rankd.intake.scores import fingerprint_of
 from rankd.intake.sender import Sender
 from rankd.intake.writer import Writer
-from rankd.ledger.event import Context, Detail, Kind
-from rankd.ledger.port import ControlEvent, KeyedRequest, Ledger, Request
+from rankd.ledger.event import Context, Detail, EventKind
+from rankd.ledger.port import ControlEvent, KeyedRequest, Ledger, StoredRequest
 from rankd.shortening import list_names, quote
 
 Draft = Callable[[], ControlEvent | None]
@@ -30,7 +30,7 @@ IsThere = Callable[[str, str], bool]
 
 
 class Changes:
-    """Makes changes, each once under its key."""
+    """Makes changes, each at most once under its idempotency key."""
 
     def __init__(
         self,
@@ -41,37 +41,32 @@ class Changes:
         instances_per_event_max: int,
         is_there: IsThere = lambda _board, _player: True,
         check_board: Callable[[Board], None] = lambda _board: None,
-        after_register: Callable[[], None] | None = None,
+        registers_in_commits: bool = False,
     ) -> None:
-        """`is_there` tells whether a player stands on a board, where this process does not rank; `check_board` refuses
-        a board that cannot be ranked. With `after_register` the registry is changed in the committing thread, since it
-        shares the ledger's file, and it is called after each change.
+        """`is_there` returns whether a board has a player, where this process does not rank; `check_board` refuses a
+        board that cannot be ranked. A registry that shares the ledger's file `registers_in_commits`: the committing
+        thread changes it.
         """
         self._writer = writer
         self._ledger = ledger
         self._followed = followed
         self._check_board = check_board
-        self._after_register = after_register
+        self._registers_in_commits = registers_in_commits
         self._is_there = is_there
         self._instances_per_event_max = instances_per_event_max
 
     def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
-        """Change the registry, once under its key."""
+        """Change the registry, at most once under the sender's key."""
         self._writer.check_open()
         fingerprint = b"" if sender.key is None else fingerprint_of(said)
-        after = self._after_register
-        if after is None:  # in the caller's own thread: scores do not wait for it
+        if not self._registers_in_commits:  # in the caller's thread, so that scores do not wait
             self._register_once(work, sender, fingerprint)
             if sender.key is not None:
                 self._writer.run_for(lambda: self._remember(sender, fingerprint))
             return
 
         def registered() -> None:
-            try:
-                is_new = self._register_once(work, sender, fingerprint)
-            finally:
-                after()
-            if is_new and sender.key is not None:
+            if self._register_once(work, sender, fingerprint) and sender.key is not None:
                 self._remember(sender, fingerprint)
 
         self._writer.run_for(registered)
@@ -92,9 +87,9 @@ class Changes:
         self._writer.retrying(remember)
 
     def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
-        """Define a board or change it; the same definition again changes nothing."""
+        """Define or change a board; an equal definition changes nothing."""
         board = define_board(board_id, definition)
-        said = (Kind.DEFINE, board.id, definition_of(board))
+        said = (EventKind.DEFINE, board.id, definition_of(board))
         return self._once(sender, said, lambda: self._define(board, sender.name))
 
     def delete(self, board_id: str, sender: Sender) -> Changed:
@@ -105,9 +100,9 @@ class Changes:
             board = self._writer.board(board_id)
             if feeding:
                 raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
-            return self._event(Kind.DELETE, board, sender.name)
+            return self._event(EventKind.DELETE, board, sender.name)
 
-        return self._once(sender, (Kind.DELETE, board_id), delete)
+        return self._once(sender, (EventKind.DELETE, board_id), delete)
 
     def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
         """Empty the current instances of one window, or of all."""
@@ -119,22 +114,22 @@ class Changes:
                     f"window: {board_id} has no window {quote(window)}; it declares {list_names(board.all_windows)}"
                 )
             detail = None if window is None else Detail(window=window)
-            return self._event(Kind.RESET, board, sender.name, detail)
+            return self._event(EventKind.RESET, board, sender.name, detail)
 
-        return self._once(sender, (Kind.RESET, board_id, window), reset)
+        return self._once(sender, (EventKind.RESET, board_id, window), reset)
 
     def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
-        """Take a player out of every instance of a board."""
-        fingerprint = b"" if sender.key is None else fingerprint_of((Kind.REMOVE, board_id, player))
-        was_there = self._is_there(board_id, player)  # asked here, where no scores wait for Redis
+        """Remove a player from every instance of a board."""
+        fingerprint = b"" if sender.key is None else fingerprint_of((EventKind.REMOVE, board_id, player))
+        was_there = self._is_there(board_id, player)  # read here: the committing thread must not wait for Redis
 
         def remove(seen: int) -> Changed:
-            known = self._writer.repeat_of(sender, fingerprint)
-            if known is not None:
-                return self._answer_again(known)
+            earlier = self._writer.repeat_of(sender, fingerprint)
+            if earlier is not None:
+                return self._answer_again(earlier)
             board = self._writer.board(board_id)
             commit = self._writer.new_commit()
-            commit.add_event(self._writer.acceptances.at(board, sender.name, Kind.REMOVE, commit.at), player)
+            commit.add_event(self._writer.acceptances.at(board, sender.name, EventKind.REMOVE, commit.at), player)
             commit.add_request(sender, fingerprint, 0)
             position = tokens(self._writer.append(commit, seen).end)
             has_changed = self._followed.has_changed
@@ -143,13 +138,13 @@ class Changes:
         return self._writer.run_for(lambda: self._writer.retrying(remove))
 
     def _once(self, sender: Sender, said: object, draft: Draft) -> Changed:
-        """Append a control event unless it was made under its key before; `draft` makes it, or None for no change."""
+        """Append a control event unless its key was used before; `draft` returns it, or None for no change."""
         fingerprint = b"" if sender.key is None else fingerprint_of(said)
 
         def change_once(seen: int) -> Changed:
-            known = self._writer.repeat_of(sender, fingerprint)
-            if known is not None:
-                return self._answer_again(known)
+            earlier = self._writer.repeat_of(sender, fingerprint)
+            if earlier is not None:
+                return self._answer_again(earlier)
             event = draft()
             if event is None:
                 return self._unchanged(sender, fingerprint, seen)
@@ -162,13 +157,13 @@ class Changes:
             return self._answer(sender, Changed(tokens(dict(enumerate(made.sequences))), has_changed is not False))
 
         def changed() -> Changed:
-            self._followed.catch_up()  # whoever defines must see what others have defined
+            self._followed.catch_up()  # check against the definitions of other processes
             return self._writer.retrying(change_once)
 
         return self._writer.run_for(changed)
 
     def _unchanged(self, sender: Sender, fingerprint: bytes, seen: int) -> Changed:
-        """Answer what changes nothing; its key is remembered all the same."""
+        """Answer a change without effect; its key is stored all the same."""
         if sender.key is not None:
             commit = self._writer.new_commit()
             commit.add_request(sender, fingerprint, 0)
@@ -180,7 +175,7 @@ class Changes:
         self._writer.answers.remember(sender, answer)
         return answer
 
-    def _answer_again(self, request: Request) -> Changed:
+    def _answer_again(self, request: StoredRequest) -> Changed:
         return self._writer.answers.find(request, Changed) or Changed(tokens(request.positions), repeated=True)
 
     def _define(self, board: Board, sender: str) -> ControlEvent | None:
@@ -194,9 +189,9 @@ class Changes:
         check_instances_per_event(board, boards, feeders, self._instances_per_event_max)
         version = self._followed.applier.state.versions.get(board.id, 0) + 1
         accepted = self._writer.acceptances.accepted(board, self._writer.at, version)
-        context = Context(Kind.DEFINE, board.id, sender, {board.id: accepted})
+        context = Context(EventKind.DEFINE, board.id, sender, {board.id: accepted})
         return ControlEvent(context, Detail(definition=definition_of(board)), self._writer.at)
 
-    def _event(self, kind: Kind, board: Board, sender: str, detail: Detail | None = None) -> ControlEvent:
+    def _event(self, kind: EventKind, board: Board, sender: str, detail: Detail | None = None) -> ControlEvent:
         acceptance = self._writer.acceptances.at(board, sender, kind, self._writer.at)
         return ControlEvent(acceptance.context, detail, self._writer.at)

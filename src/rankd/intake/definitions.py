@@ -1,9 +1,9 @@
-"""What a process that does not rank knows of the boards: definitions, which windows are final, the ledger's time.
+"""The boards in a process that does not rank: definitions, closed windows, the ledger's time.
 
     control events → Definitions.catch_up → boards, state
 
-The same applier that ranks follows the control events, over a store that ranks nothing. So whatever a read or an
-acceptance asks of the state is answered as in the projector, as of the control events seen.
+The projector's applier follows the control events over an empty store. So reads and acceptances find the same state
+as in the projector, as of the last control event followed.
 """
 
 from __future__ import annotations
@@ -18,45 +18,42 @@ from rankd.intake.commit import Commit
 from rankd.intake.results import Accepted, Question
 from rankd.intake.scores import ScoreTask
 from rankd.ledger.event import Context, control_run
-from rankd.ledger.port import CONTROLS_MAX, Appended, DefinitionsChanged, Request, SharedLedger
+from rankd.ledger.port import CONTROLS_MAX, Appended, DefinitionsChanged, SharedLedger, StoredRequest
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.state import State
 from rankd.projection.unranked import UnrankedStore
 
-_NUMBER = 0  # control events bring their context along
+_NUMBER = 0  # control events carry their context
 
 
 class Definitions:
-    """The boards as of the control events seen; `catch_up` may be called from any thread."""
+    """The boards as of the last control event followed; any thread may call `catch_up`."""
 
     has_changed = None
     checks_early = True
 
     def __init__(self, ledger: SharedLedger, position: Callable[[], str] = lambda: "") -> None:
-        """Read everything there is; `position` tells how far the ledger is."""
+        """Follow all control events; `position` returns the ledger's position."""
         self._ledger = ledger
         self._position = position
         self._lock = threading.Lock()
         self._context: Context | None = None
         self.applier = Applier(UnrankedStore(), State(), Catalogue(), self._context_of)
+        self.boards: Mapping[str, Board] = self.applier.directory.boards
+        self.has_caught_up = True  # every look goes on to the head
         self.beyond: LedgerNewer | None = None
         self.seen = 0
         self.at = 0
         self.catch_up()
 
     @property
-    def boards(self) -> Mapping[str, Board]:
-        """The boards as they are defined, by id."""
-        return self.applier.directory.boards
-
-    @property
     def position_token(self) -> str:
-        """How far the ledger was when it was looked at last."""
+        """The ledger's position at the last look."""
         return self._position()
 
     def catch_up(self) -> bool:
-        """Follow the control events that are new; tell whether there were any."""
+        """Follow new control events; return whether there were any."""
         with self._lock:
             try:
                 changed = self._catch_up()
@@ -68,36 +65,36 @@ class Definitions:
 
     def _catch_up(self) -> bool:
         before = self.seen
-        while found := self._ledger.controls(self.seen, CONTROLS_MAX):
-            for event in found:
+        while events := self._ledger.controls(self.seen, CONTROLS_MAX):
+            for event in events:
                 self._context = event.context
                 self.applier.apply(control_run(_NUMBER, event.at, event.detail, event.sequences[0]))
                 self.at = max(self.at, event.at)
                 self.seen = event.number
-            if len(found) < CONTROLS_MAX:
+            if len(events) < CONTROLS_MAX:
                 break
         return self.seen != before
 
     def get_ready(self) -> None:
-        """Nothing comes before: what is checked by older definitions is refused by the ledger."""
+        """Do nothing: the ledger refuses a commit that was checked by older definitions."""
 
     def version_of(self, board_id: str) -> int:
-        """Return the version that a board is defined under; DefinitionsChanged where it is not defined any more."""
+        """Return a board's version; raises DefinitionsChanged after its deletion."""
         live = self.applier.state.boards.get(board_id)
         if live is None:
             raise DefinitionsChanged
         return live.version
 
     def rank(self, commit: Commit, _appended: Appended) -> None:
-        """Leave it to the process that ranks; only note what would be refused another time."""
+        """Leave ranking to the projector; record the scope values, which count against a limit."""
         commit.note_scope_values()
 
     def result(self, task: ScoreTask, question: Question | None, positions: Mapping[int, int], at: int) -> Accepted:
-        """Answer with where scores stand in the ledger."""
+        """Answer with the positions of the scores in the ledger."""
         return Accepted(tokens(positions), task.events, question=question, at=at)
 
-    def result_again(self, _task: ScoreTask, request: Request) -> Accepted:
-        """Answer a repeat with where the first stands."""
+    def result_again(self, _task: ScoreTask, request: StoredRequest) -> Accepted:
+        """Answer a repeat with the positions of the first request."""
         return Accepted(tokens(request.positions), request.events, repeated=True)
 
     def _context_of(self, _number: int) -> Context:

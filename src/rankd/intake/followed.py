@@ -1,4 +1,4 @@
-"""The ledger as far as this process has followed it: what the writer knows of boards, and what answers its tasks."""
+"""The ledger as far as this process follows it: the writer's boards, and the results of its tasks."""
 
 from __future__ import annotations
 
@@ -10,73 +10,78 @@ from rankd.errors import LedgerNewer
 from rankd.intake.commit import Commit
 from rankd.intake.results import Question
 from rankd.intake.scores import ScoreTask
-from rankd.ledger.port import Appended, Request
+from rankd.ledger.port import Appended, StoredRequest
 from rankd.projection.applier import Applier
 
 
 class FollowedLedger(Protocol):
-    """Used by the committing thread; what is a property may be read from any."""
+    """The committing thread calls the methods; any thread may read the properties."""
 
     @property
     def applier(self) -> Applier:
-        """What applies events, with the state as of the last one."""
+        """The applier, with the state after the last event followed."""
         ...
 
     @property
     def boards(self) -> Mapping[str, Board]:
-        """The boards as they are defined, by id."""
+        """The defined boards by id."""
         ...
 
     @property
     def seen(self) -> int:
-        """How many control events were followed."""
+        """The number of control events followed."""
         ...
 
     @property
     def at(self) -> int:
-        """The ledger's time at the last event that was followed."""
+        """The ledger's time at the last event followed."""
         ...
 
     @property
     def checks_early(self) -> bool:
-        """Whether scores may be checked by the definitions known before they are committed."""
+        """Whether callers may check scores by these definitions before the commit."""
+        ...
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether it has reached the ledger's head once, or came close to it."""
         ...
 
     @property
     def beyond(self) -> LedgerNewer | None:
-        """What keeps this process from following the ledger: it holds what only a newer version understands."""
+        """The error of a ledger with events that only a newer version understands; None while it is followed."""
         ...
 
     @property
     def position_token(self) -> str:
-        """How far it is followed, as clients see it."""
+        """The position followed so far, as a token for clients."""
         ...
 
     @property
     def has_changed(self) -> bool | None:
-        """Whether the last event that is no score changed anything; None where this process does not rank."""
+        """Whether the last event other than a score changed anything; None where this process does not rank."""
         ...
 
     def version_of(self, board_id: str) -> int:
-        """Return the version that a board is defined under; DefinitionsChanged where it is not defined any more."""
+        """Return a board's version; raises DefinitionsChanged after its deletion."""
         ...
 
     def get_ready(self) -> None:
-        """Do what comes before scores are checked and committed."""
+        """Prepare for checking and committing scores."""
         ...
 
     def catch_up(self) -> object:
-        """Follow all control events that are committed by now; where this process ranks, all events."""
+        """Follow all committed control events; where this process ranks, all events."""
         ...
 
     def rank(self, commit: Commit, appended: Appended) -> None:
-        """Follow what was just appended, where this process ranks, and answer what the commit asks."""
+        """Where this process ranks, apply the appended events and answer the commit's questions."""
         ...
 
     def result(self, task: ScoreTask, question: Question | None, positions: Mapping[int, int], at: int) -> object:
-        """Return the result of a task whose commit was ranked."""
+        """Return the result of a task after `rank`."""
         ...
 
-    def result_again(self, task: ScoreTask, request: Request) -> object:
-        """Return the result of a task that was committed before, as it is now."""
+    def result_again(self, task: ScoreTask, request: StoredRequest) -> object:
+        """Return the current result of a task that was committed before."""
         ...

@@ -1,4 +1,4 @@
-"""Players whom this process has not seen before."""
+"""Players who are new to this process."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ PLAYERS_KNOWN_MAX = 1_000_000
 
 
 class Newcomers:
-    """Players who are to be found by their ids in a registry that is not the ledger's own, profile or not."""
+    """Collects new players for a registry outside the ledger, so that a search by id finds them without a profile."""
 
     def __init__(self, known_max: int = PLAYERS_KNOWN_MAX) -> None:
-        """`known_max` are remembered; when they are more, all are new again."""
+        """At most `known_max` players are remembered; beyond that, all are new again."""
         self._known_max = known_max
         self._known: set[str] = set()
         self._new: list[str] = []
 
     def see(self, players: Sequence[str]) -> None:
-        """Note who scored; in the committing thread."""
+        """Record players who scored; in the committing thread."""
         for player in players:
-            # Those whom nobody could be told of for long are new again the next time they score.
+            # A player who finds the list of new ones full stays unknown until the next score.
             if player not in self._known and len(self._new) < self._known_max:
                 if len(self._known) >= self._known_max:
                     self._known.clear()
@@ -27,10 +27,10 @@ class Newcomers:
                 self._new.append(player)
 
     def take(self) -> list[str]:
-        """Return those who are new since the last time; in any thread."""
+        """Return the players that are new since the last call; in any thread."""
         new, self._new = self._new, []
         return new
 
     def put_back(self, players: list[str]) -> None:
-        """Have those again who were taken and could not be met; in any thread."""
+        """Put back players that could not be registered; in any thread."""
         self._new[:0] = players

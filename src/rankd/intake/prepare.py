@@ -1,82 +1,85 @@
-"""Requests become tasks: values of any type are checked in their caller's thread, whatever they came through."""
+"""Requests become tasks: the caller's thread checks values of any type, from every interface."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.instant import check_at
 from rankd.domain.player import check_player
 from rankd.domain.scope import check_attributes
-from rankd.domain.score import check_tiebreak, encode_metadata
+from rankd.domain.score import check_tiebreak
 from rankd.errors import BoardUnknown, InvalidValue
 from rankd.intake import scores as column
-from rankd.intake.scores import Row, ScoreTask
+from rankd.intake.scores import ScoreRow, ScoreTask
 from rankd.intake.sender import Sender
 
 EVENTS = "events"
 
 
-class Sent(Protocol):
-    """One score as it was sent, with whatever in its fields."""
+class SentScore(Protocol):
+    """One score as it was sent; its fields may hold anything."""
 
     @property
     def board(self) -> object:
-        """The board it is for."""
+        """The board id."""
         ...
 
     @property
     def player(self) -> object:
-        """Who has it."""
+        """The player id."""
         ...
 
     @property
     def score(self) -> object:
-        """How much."""
+        """The score."""
         ...
 
     @property
     def tiebreak(self) -> object:
-        """A second number; None for none."""
+        """The tiebreak; None for 0."""
         ...
 
     @property
     def at(self) -> object:
-        """When; None for now."""
+        """The instant; None for now."""
         ...
 
     @property
     def attributes(self) -> object:
-        """What it is ranked by beside; None for what the profile says."""
+        """The attributes; None for those of the profile."""
         ...
 
     @property
     def metadata(self) -> object:
-        """What belongs to it; None for nothing."""
+        """The metadata; None without any."""
         ...
 
 
 FindBoard = Callable[[object], Board | None]
 
 
-def one_score(sent: Sent, sender: Sender, find: FindBoard) -> ScoreTask:
-    """Return the task of one score; `find` gives the board it is checked against, None when that comes later."""
+def defer_check(_board: object) -> None:
+    """Find no board: the scores are checked at the commit."""
+
+
+def one_score(sent: SentScore, sender: Sender, find: FindBoard) -> ScoreTask:
+    """Return the task of one score; `find` returns the board to check against, or None to check at the commit."""
     board = find(sent.board)
-    if board is not None and sent.tiebreak is sent.at is sent.attributes is sent.metadata is None:
-        return column.single_task(board, check_player(sent.player), board.check_score(sent.score), 0, sender)
-    row = _read(sent, board)
+    player = check_player(sent.player)
+    score = column.check_one_score(sent.score, None) if board is None else board.check_score(sent.score)
+    tiebreak, at, attributes, metadata = sent.tiebreak, sent.at, sent.attributes, sent.metadata
     return ScoreTask(
         check_board_id(sent.board) if board is None else board.id,
-        [row.player],
-        array("q", [row.score]),
+        [player],
+        array("q", [score]),
         board=board,
-        tiebreaks=None if row.tiebreak is None else array("q", [row.tiebreak]),
-        at=None if row.at is None else array("q", [row.at]),
-        attributes=None if row.attributes is None else [row.attributes],
-        metadata=None if row.metadata is None else [row.metadata],
+        tiebreaks=None if tiebreak is None else array("q", [check_tiebreak(tiebreak)]),
+        at=None if at is None else array("q", [check_at(at)]),
+        attributes=None if attributes is None else [check_attributes(attributes)],
+        metadata=None if metadata is None else [column.encode_one(metadata, "metadata")],
         sender=sender,
         answers=True,
     )
@@ -91,100 +94,118 @@ def rows(
     """Return the task of rows of one board."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidValue("rows", f"must be rows such as (player, score); got {type(given).__name__}")
-    listed = [column.read_row(row, index, board) for index, row in enumerate(given)]
-    return _task(board_id, listed, sender, board, first_row=0, rows_named="rows")
+    columns = _Columns(board)
+    for index, row in enumerate(given):
+        columns.add_row(column.read_row(row, index, board))
+    return columns.task(board_id, sender, rows_named="rows")
 
 
-def events(sent: Iterable[Sent], sender: Sender, find: FindBoard) -> ScoreTask:
-    """Return the task of scores of any boards, in their order; each run of one board is a part of it.
+def events(sent: Iterable[SentScore], sender: Sender, find: FindBoard) -> ScoreTask:
+    """Return the task of scores of any boards; those of one board are a part, in their order.
 
-    Each is checked as soon as it comes: what a sender put into it beside a score is not held until all are there.
+    Each score is checked as it arrives, so that invalid content is not held until the last one.
     """
-    parts: list[ScoreTask] = []
-    start = 0
-    for board_id, run in groupby(sent, key=lambda one: one.board):
-        parts.append(_part(board_id, run, sender, find, start))
-        start += len(parts[-1].players)
-    if not parts:
+    columns_by_board: dict[object, _Columns] = {}
+    for row, score in enumerate(sent):
+        try:
+            columns = columns_by_board[score.board]
+        except (KeyError, TypeError):  # a board that was not there before, or no id
+            name, board = _find(score.board, find, row)
+            columns = columns_by_board[name] = _Columns(board)
+        columns.add(score, row)
+    if not columns_by_board:
         raise InvalidValue(EVENTS, "must hold a score at least")
-    first, *more = parts
-    if not more:
-        return first
-    return ScoreTask(
-        first.board_id,
-        first.players,
-        first.scores,
-        board=first.board,
-        tiebreaks=first.tiebreaks,
-        at=first.at,
-        attributes=first.attributes,
-        metadata=first.metadata,
-        sender=sender,
-        rows_named=EVENTS,
-        more=more,
-    )
+    first, *more = [
+        columns.task(str(name), sender, rows_named=EVENTS, is_part=True) for name, columns in columns_by_board.items()
+    ]
+    first.join(more)
+    return first
 
 
-def _part(board_id: object, sent: Iterable[Sent], sender: Sender, find: FindBoard, first_row: int) -> ScoreTask:
-    with_board = f"{EVENTS}[{first_row}].board"
+def _find(board_id: object, find: FindBoard, row: int) -> tuple[str, Board | None]:
+    with_board = f"{EVENTS}[{row}].board"
     name = check_board_id(board_id, with_board)
     try:
-        board = find(name)
+        return name, find(name)
     except BoardUnknown as problem:
         raise BoardUnknown(f"{with_board}: there is no board {name!r}; define it first") from problem
-    listed: list[Sent | Row] = []
-    is_plain = True
-    for one in sent:
-        if type(one.score) is int and one.tiebreak is one.at is one.attributes is one.metadata is None:
-            listed.append(one)
-        else:
-            is_plain = False
-            listed.append(_read(one, board, f"{EVENTS}[{first_row + len(listed)}]."))
-    if is_plain:
+
+
+class _Columns:
+    """Scores of one board as columns; everything but ids and scores is checked as it is added."""
+
+    def __init__(self, board: Board | None) -> None:
+        self._board = board
+        self._rows = array("q")  # of the request
+        self._players: list[Any] = []
+        self._scores: list[Any] = []
+        self._tiebreaks: list[int] = []
+        self._at: list[int] = []
+        self._attributes: list[dict[str, str] | None] = []
+        self._metadata: list[str | None] = []
+        self._known: dict[object, dict[str, str]] = {}  # checked attributes: equal ones share one object
+
+    def add(self, sent: SentScore, row: int) -> None:
+        """Add a score; a refusal names its row."""
+        attributes = sent.attributes
+        if type(sent.score) is not int:
+            column.check_one_score(sent.score, self._board, self._named(row, "score"))
+        self._rows.append(row)
+        self._players.append(sent.player)
+        self._scores.append(sent.score)
+        self._tiebreaks.append(
+            0 if sent.tiebreak is None else check_tiebreak(sent.tiebreak, self._named(row, "tiebreak"))
+        )
+        self._at.append(column.NOW if sent.at is None else check_at(sent.at, self._named(row, "at")))
+        self._attributes.append(None if attributes is None else self._checked(attributes, row))
+        self._metadata.append(
+            None if sent.metadata is None else column.encode_one(sent.metadata, self._named(row, "metadata"))
+        )
+
+    def add_row(self, row: ScoreRow) -> None:
+        """Add a checked score."""
+        self._rows.append(len(self._rows))
+        self._players.append(row.player)
+        self._scores.append(row.score)
+        self._tiebreaks.append(row.tiebreak or 0)
+        self._at.append(column.NOW if row.at is None else row.at)
+        self._attributes.append(row.attributes)
+        self._metadata.append(row.metadata)
+
+    def _named(self, row: int, field: str) -> str:
+        return f"{EVENTS}[{row}].{field}"
+
+    def _checked(self, attributes: object, row: int) -> dict[str, str]:
         try:
-            return ScoreTask(
-                name,
-                column.check_players([one.player for one in listed]),
-                column.check_scores([one.score for one in listed], board),
-                board=board,
-                sender=sender,
-                first_row=first_row,
-                rows_named=EVENTS,
-            )
-        except InvalidValue:
-            pass  # one by one, each is called by its own name
-    rows = [
-        one if isinstance(one, Row) else _read(one, board, f"{EVENTS}[{first_row + index}].")
-        for index, one in enumerate(listed)
-    ]
-    return _task(name, rows, sender, board, first_row=first_row, rows_named=EVENTS)
+            # Types belong to the key: True equals 1 and is no attribute value.
+            key = (*attributes.items(), *map(type, attributes.values()))  # type: ignore[attr-defined]
+            known = self._known.get(key)
+        except (AttributeError, TypeError):
+            return check_attributes(attributes, self._named(row, "attributes"))
+        if known is None:
+            known = self._known[key] = check_attributes(attributes, self._named(row, "attributes"))
+        return known
 
-
-def _read(sent: Sent, board: Board | None, where: str = "") -> Row:
-    tiebreak, at, attributes, metadata = sent.tiebreak, sent.at, sent.attributes, sent.metadata
-    return Row(
-        check_player(sent.player, f"{where}player"),
-        column.check_one_score(sent.score, board, f"{where}score"),
-        None if tiebreak is None else check_tiebreak(tiebreak, f"{where}tiebreak"),
-        None if at is None else check_at(at, f"{where}at"),
-        None if attributes is None else check_attributes(attributes, f"{where}attributes"),
-        None if metadata is None else encode_metadata(metadata, f"{where}metadata").decode(),
-    )
-
-
-def _task(
-    board_id: str, listed: list[Row], sender: Sender, board: Board | None, *, first_row: int, rows_named: str
-) -> ScoreTask:
-    return ScoreTask(
-        board_id,
-        [row.player for row in listed],
-        array("q", [row.score for row in listed]),
-        board=board,
-        tiebreaks=array("q", [row.tiebreak or 0 for row in listed]) if any(row.tiebreak for row in listed) else None,
-        at=column.instants_of_rows(listed),
-        attributes=[row.attributes for row in listed] if any(row.attributes for row in listed) else None,
-        metadata=[row.metadata for row in listed] if any(row.metadata for row in listed) else None,
-        sender=sender,
-        first_row=first_row,
-        rows_named=rows_named,
-    )
+    def task(self, board_id: str, sender: Sender, *, rows_named: str, is_part: bool = False) -> ScoreTask:
+        """Return the task of all scores added, without empty columns."""
+        try:
+            players, scores = column.check_players(self._players), column.check_scores(self._scores, self._board)
+        except InvalidValue:  # check one by one, to name the row
+            for row, player, score in zip(self._rows, self._players, self._scores, strict=True):
+                check_player(player, self._named(row, "player"))
+                column.check_one_score(score, self._board, self._named(row, "score"))
+            raise
+        return ScoreTask(
+            board_id,
+            players,
+            scores,
+            board=self._board,
+            tiebreaks=array("q", self._tiebreaks) if any(self._tiebreaks) else None,
+            at=None if self._at.count(column.NOW) == len(self._at) else array("q", self._at),
+            attributes=self._attributes if any(self._attributes) else None,
+            metadata=self._metadata if any(self._metadata) else None,
+            sender=sender,
+            rows=self._rows,
+            rows_named=rows_named,
+            is_part=is_part,
+        )

@@ -1,47 +1,59 @@
-"""Group commit: whoever arrives while a commit is under way shares the next one.
+"""Group commit: tasks that arrive during a commit share the next one.
 
-    caller's thread → GroupCommit.run → [leader: form a group, commit it, hand over] → each caller's result
+    caller's thread → GroupCommit.run ──────┐
+    event loop → GroupCommit.hand_in ───────┴→ [leader: form a group, commit it, hand over] → results, or `tell`
 
-There is no thread of its own: the first who finds nobody at work leads, commits all that wait, its own task among them,
-and hands over to one of those who came meanwhile. So a single caller pays no change of threads.
+A caller that finds no leader becomes the leader: it commits all waiting tasks, its own among them, and hands the lead
+to the first that arrived meanwhile. So a single caller never switches threads. A task that was handed in has no waiting
+thread: when it is first in the queue, the queue's own thread leads.
 
-A caller may be interrupted at any moment, by somebody pressing a key. It then leaves: its task is taken out or, when it
-was leading, its group is told and the lead handed on. Nobody else waits for a thread that is gone.
+Small tasks do not wait behind many large ones: after a commit of a large task, those that are small go first and share
+a commit of their own, and then it is the turn of large ones, a few thousand events of them. Neither overtakes a task
+that is committed alone.
+
+A caller may be interrupted at any moment, by Ctrl-C. It then withdraws its task or, if it was the leader, ends its
+group with an error and hands over the lead, so that no caller waits for a dead thread.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from rankd.errors import LedgerUnavailable
+from rankd.errors import Closed, LedgerUnavailable
+
+THREAD_END_S_MAX = 10
+SMALL_EVENTS_MAX = 100
+BESIDE_SMALL_EVENTS_MAX = 5_000  # of a commit of large tasks after one of small ones, unless a single one has more
+_log = logging.getLogger("rankd")
 
 
 class Task:
-    """Something to commit: its size, whether it may share a commit, and what became of it."""
+    """Something to commit: its size, whether it may share a commit, and its outcome."""
 
     events = 1
     alone = False
 
     error: BaseException | None = None
     result: object = None
-    _done = False
-    _committed = False  # whether those are that it leads
+    tell: Callable[[list[Any], float], None] | None = None  # of a task that was handed in
+    caller: Any = None  # of a task that was handed in: the future that `tell` settles
 
-    def __init__(self) -> None:
-        """Nothing has become of it yet."""
-        self._wake = threading.Lock()  # let go when it is done, and when it is its turn to lead
-        self._wake.acquire()
-        self._group: list[Any] = []  # those it commits, when it leads
+    _done = False
+    _committed = False  # whether its group is committed
+    _group: Sequence[Any] = ()  # the tasks it commits as leader
+    _wake: threading.Lock | None = None  # of a waiting task: released when it is done or becomes the leader
 
     def _end(self) -> None:
         self._done = True
-        with suppress(RuntimeError):  # nobody waits for it any more
-            self._wake.release()
+        if self._wake is not None:
+            with suppress(RuntimeError):  # its caller has left
+                self._wake.release()
 
 
 class OtherTask(Task):
@@ -51,101 +63,194 @@ class OtherTask(Task):
 
     def __init__(self, work: Callable[[], object]) -> None:
         """`work` is called in the committing thread."""
-        super().__init__()
         self.work = work
 
 
 class LastTask(OtherTask):
-    """The end: done whatever happened before."""
+    """The closing task: it runs whatever happened before."""
 
 
 Kind = TypeVar("Kind", bound=Task)
 
 
 class GroupCommit(Generic[Kind]):
-    """Commits tasks in groups, one group at a time, in the order they arrived."""
+    """Commits tasks in groups, one group at a time; small ones and large ones each in the order they arrived."""
 
     def __init__(self, commit: Callable[[list[Kind]], None], wait_ms: int, events_max: int) -> None:
-        """`commit` sets the result or the error of every task it is given; what it raises is everybody's error."""
+        """`commit` sets the result or error of every task in the group; an exception is the error of them all."""
         self._commit = commit
         self._wait_s = wait_ms / 1_000
         self._events_max = events_max
         self._lock = threading.Lock()
         self._waiting: deque[Kind] = deque()
         self._leader: Kind | None = None
+        self._follows_small = False  # the next commit follows one of small tasks
+        self._thread: threading.Thread | None = None  # leads for tasks that were handed in; started with the first
+        self._thread_wake = _held_lock()
+        self._is_closed = False
 
     def run(self, task: Kind) -> object:
         """Commit a task and return its result."""
-        self.run_all([task])
+        try:
+            with self._lock:
+                self._waiting.append(task)
+                if self._leader is None:
+                    self._leader = task
+                elif task._wake is None:
+                    task._wake = _held_lock()
+            while not task._done:
+                if self._leader is task:
+                    self._lead(task)
+                else:
+                    self._wait(task)
+        except BaseException:
+            self._leave(task)
+            raise
         if task.error is not None:
             raise task.error
         return task.result
 
-    def run_all(self, tasks: list[Kind]) -> None:
-        """Commit tasks that one thread was handed by many; each gets its result or its error."""
-        try:
-            with self._lock:
+    def hand_in(self, tasks: Sequence[Kind], tell: Callable[[list[Kind], float], None]) -> None:
+        """Queue tasks and return at once: for an event loop, whose thread must not wait.
+
+        The committing thread calls `tell` with the finished tasks of a commit and its seconds. After an interrupted
+        leader, `tell` may get a task twice.
+        """
+        for task in tasks:
+            task.tell = tell
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._lead_handed_in, name="rankd-commit", daemon=True)
+                    self._thread.start()
                 self._waiting.extend(tasks)
                 if self._leader is None:
-                    self._leader = tasks[0]
+                    self._appoint(tasks[0])
+        if is_closed:
             for task in tasks:
-                while not task._done:
-                    if self._leader is task:
-                        self._lead(task)
-                    else:
-                        self._wait(task)
-        except BaseException:
-            for task in tasks:
-                self._leave(task)
-            raise
+                task.error = Closed("the boards were closed; open them again with rankd.open")
+            tell([*tasks], 0.0)
+
+    def close(self) -> None:
+        """Refuse further `hand_in`, commit what was handed in and end the thread."""
+        with self._lock:
+            self._is_closed = True
+            thread = self._thread
+        if thread is not None:
+            _release(self._thread_wake)
+            thread.join(THREAD_END_S_MAX)
+
+    def _lead_handed_in(self) -> None:
+        """Lead whenever the first task has no thread of its own; runs in the queue's thread."""
+        while not self._is_over():
+            self._thread_wake.acquire()
+            leader = self._leader
+            if leader is not None and leader.tell is not None:
+                try:
+                    self._lead(leader)
+                except BaseException:
+                    _log.exception("a commit was interrupted")
+                    self._leave(leader)
+
+    def _is_over(self) -> bool:
+        with self._lock:
+            return self._is_closed and all(task.tell is None for task in (*self._waiting, self._leader) if task)
 
     def _wait(self, task: Kind) -> None:
-        """Wait until a task is done, or until it is its turn to lead."""
-        task._wake.acquire()
+        """Wait until a task is done or becomes the leader."""
+        if task._wake is not None:
+            task._wake.acquire()
 
     def _lead(self, leader: Kind) -> None:
         if self._wait_s:
             time.sleep(self._wait_s)
         self._take(leader)
+        began_s = time.perf_counter()
         try:
-            self._commit(leader._group)
+            self._commit(leader._group)  # type: ignore[arg-type]
         except Exception as problem:
             for task in leader._group:
                 task.error = task.error or problem
+        took_s = time.perf_counter() - began_s
         leader._committed = leader._done = True
         self._hand_over(leader)
-        for task in leader._group:
-            if task is not leader:
-                task._end()
-        leader._group = []  # it was among them: what holds itself is not let go with its last user
+        self._deliver(leader, took_s)
 
     def _take(self, leader: Kind) -> None:
         with self._lock:
-            group = leader._group
-            group.append(self._waiting.popleft())
-            events = group[0].events
-            while self._waiting and not group[0].alone:
+            group = leader._group = [self._waiting.popleft()]
+            if not self._waiting or leader.alone:
+                return
+            events, is_small, events_max = leader.events, _is_small(leader), self._events_max
+            if self._follows_small and not is_small:
+                events_max = min(events_max, BESIDE_SMALL_EVENTS_MAX)
+            while self._waiting:
                 following = self._waiting[0]
                 events += following.events
-                if following.alone or events > self._events_max:
+                if following.alone or events > events_max or (is_small and not _is_small(following)):
                     break
                 group.append(self._waiting.popleft())
 
     def _hand_over(self, leader: Kind) -> None:
         with self._lock:
             if self._leader is leader:
-                following = self._leader = self._waiting[0] if self._waiting else None
-                if following is not None:
-                    with suppress(RuntimeError):
-                        following._wake.release()
+                self._leader = None
+                self._follows_small = _is_small(leader)
+                if self._waiting:
+                    if not self._follows_small:
+                        self._waiting = _small_first(self._waiting)  # one assignment: an interrupt loses no task
+                    self._appoint(self._waiting[0])
+
+    def _appoint(self, leader: Kind) -> None:
+        self._leader = leader
+        _release(self._thread_wake if leader.tell is not None else leader._wake)
+
+    def _deliver(self, leader: Kind, took_s: float) -> None:
+        """Deliver the outcome to every task of a group."""
+        if len(leader._group) == 1 and leader.tell is None:  # its caller is here
+            leader._group = ()
+            return
+        handed_in: dict[Callable[[list[Any], float], None], list[Kind]] = {}
+        for task in leader._group:
+            if task.tell is not None:
+                handed_in.setdefault(task.tell, []).append(task)
+            elif task is not leader:
+                task._end()
+        for tell, tasks in handed_in.items():
+            tell(tasks, took_s)
+        leader._group = ()  # the leader is in its own group: break the cycle
 
     def _leave(self, task: Kind) -> None:
-        """Take a task out whose thread was interrupted; an interrupt is meant for nobody else."""
+        """Withdraw a task whose thread was interrupted, without interrupting others."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(task)
         self._hand_over(task)
+        task._group = task._group or (task,)
         for other in task._group:
             if other.error is None and not task._committed:
                 other.error = LedgerUnavailable("the commit was interrupted; send it again, with the same key")
-            other._end()
-        task._group = []
+        self._deliver(task, 0.0)
+
+
+def _is_small(task: Task) -> bool:
+    return task.events <= SMALL_EVENTS_MAX
+
+
+def _small_first(waiting: deque[Kind]) -> deque[Kind]:
+    """Return the tasks with small ones before large ones, up to the first that is committed alone."""
+    tasks = list(waiting)
+    end = next((index for index, task in enumerate(tasks) if task.alone), len(tasks))
+    return deque([*sorted(tasks[:end], key=lambda task: not _is_small(task)), *tasks[end:]])
+
+
+def _held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+def _release(wake: threading.Lock | None) -> None:
+    if wake is not None:
+        with suppress(RuntimeError):  # already released
+            wake.release()

@@ -1,7 +1,7 @@
-"""Requests that come again: recognised by sender and key, answered as the first time, never counted twice.
+"""Repeated requests: recognised by sender and key, answered like the first, never counted twice.
 
-The key commits with the events. The answer is known only after they were ranked, so it is written with the commit that
-follows; a repeat that comes when it is not written gets the same position with the present score and rank.
+The key commits with the events. The answer is known only after ranking, so a later commit writes it, with others; after
+a crash before that, a repeat gets the same position with the current score and rank.
 """
 
 from __future__ import annotations
@@ -14,48 +14,54 @@ import msgspec
 from rankd.errors import KeyReused
 from rankd.intake.results import Accepted, Batched, Changed, Submitted
 from rankd.intake.sender import Sender
-from rankd.ledger.port import Request
+from rankd.ledger.port import StoredRequest
 from rankd.shortening import quote
 
 ANSWERS_WAITING_MAX = 10_000
+ANSWERS_AT_ONCE = 32  # so many wait before a commit of other events writes them: each is a page of the log
 
 Kind = TypeVar("Kind", Submitted, Batched, Changed)
 Answer = Submitted | Batched | Changed
 
 
 class StoredAnswers:
-    """Answers on their way to the ledger, and back from it; used by the committing thread alone."""
+    """Answers to and from the ledger; only the committing thread uses it."""
 
     def __init__(self, is_stored: bool) -> None:
-        """Where the ledger stores none, none are remembered."""
+        """Without `is_stored` the ledger stores no answers, and none are kept here."""
         self._is_stored = is_stored
         self._waiting: dict[tuple[str, str], bytes] = {}
 
     def remember(self, sender: Sender, answer: object) -> None:
-        """Keep an answer until it is written."""
+        """Keep an answer until a commit writes it."""
         is_answer = isinstance(answer, Answer) and not isinstance(answer, Accepted)
         if self._is_stored and sender.key is not None and is_answer and len(self._waiting) < ANSWERS_WAITING_MAX:
             self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
 
-    def find(self, request: Request, kind: type[Kind]) -> Kind | None:
-        """Return the answer that a request was given, marked as repeated; None where it is not known."""
+    def find(self, request: StoredRequest, kind: type[Kind]) -> Kind | None:
+        """Return a request's answer, marked as repeated; None if it is not stored."""
         stored = request.answer or self._waiting.get((request.sender, request.key))
         if stored is None:
             return None
         return msgspec.structs.replace(msgspec.msgpack.decode(stored, type=kind), repeated=True)
 
     @property
+    def are_due(self) -> bool:
+        """Whether enough answers wait to be written with the next commit."""
+        return len(self._waiting) >= ANSWERS_AT_ONCE
+
+    @property
     def waiting(self) -> list[tuple[str, str, bytes]]:
-        """The answers to write with the next commit."""
+        """The answers that no commit has written."""
         return [(sender, key, answer) for (sender, key), answer in self._waiting.items()]
 
     def written(self, answers: Sequence[tuple[str, str, bytes]]) -> None:
-        """Forget answers that are on disk."""
+        """Forget answers that a commit has written."""
         for sender, key, _ in answers:
             self._waiting.pop((sender, key), None)
 
 
 def check_same(sender: Sender, fingerprint: bytes, first: bytes) -> None:
-    """Refuse a request that differs from the one that came first under its key."""
+    """Refuse a request that differs from the first one under its key."""
     if fingerprint != first:
         raise KeyReused(f"key: {quote(sender.key)} was used with another request; give each request a key of its own")

@@ -1,8 +1,8 @@
-"""What writes answer with, and where the answer to a score is read."""
+"""The answers to writes, and the question that the answer to a score resolves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -10,13 +10,13 @@ from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
 from rankd.domain.scope import GLOBAL
-from rankd.domain.window import Reading
+from rankd.domain.window import ClockReading
 from rankd.intake.scores import ScoreTask
-from rankd.projection.port import Change, Standing
+from rankd.projection.port import RankedStanding, RowChange
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """The answer to one score: what is kept and where the player stands in the board's first window."""
+    """The answer to one score: the kept score and the rank in the board's first window."""
 
     position: str
     board: str
@@ -39,7 +39,7 @@ class Batched(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """The answer to any other change: where it is in the ledger, and whether it made a difference."""
+    """The answer to any other change: its position in the ledger, and whether it changed anything."""
 
     position: str
     changed: bool = True
@@ -47,46 +47,46 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Scores that are durable and will be ranked: where they are in the ledger."""
+    """The answer to scores that are durable and not yet ranked."""
 
     position: str
     count: int
     repeated: bool = False
-    question: Question | None = None  # what the answer speaks of once it is ranked
+    question: Question | None = None  # resolved after ranking
     at: int = 0  # the ledger's time
 
 
-NOWHERE = Change(changed=False, old_score=None, new_score=None, rank_before=None, rank_after=None)
+NOWHERE = RowChange(changed=False, old_score=None, new_score=None, rank_before=None, rank_after=None)
 
 
 class Question:
-    """Where somebody stands before and after a commit: what the answer to a score says."""
+    """The standing before and after a commit, for the answer to a score."""
 
     __slots__ = ("change", "instance", "ranking", "subject")
 
     def __init__(self, instance: InstanceKey, subject: str | None, ranking: Ranking) -> None:
-        """`subject` stands in the instance: the player, or on a team board the team; None for who stands nowhere."""
+        """`subject` is the player, or on a team board the team; None when the score is in no instance."""
         self.instance = instance
         self.subject = subject
         self.ranking = ranking
         self.change = NOWHERE
 
-    def answer(self, before: Standing | None, after: Standing | None) -> None:
-        """Take what the rank store said before and after."""
-        self.change = Change(
-            changed=(before and (before.score, before.tie)) != (after and (after.score, after.tie)),
-            old_score=None if before is None else before.score,
-            new_score=None if after is None else after.score,
-            rank_before=None if before is None else before.rank,
-            rank_after=None if after is None else after.rank,
-        )
+    def answer(self, before: RankedStanding | None, after: RankedStanding | None) -> None:
+        """Set the change from the standings before and after."""
+        if before is None:
+            self.change = NOWHERE if after is None else RowChange(True, None, after.score, None, after.rank)
+        elif after is None:
+            self.change = RowChange(True, before.score, None, before.rank, None)
+        else:
+            is_set = before.score != after.score or before.tie != after.tie
+            self.change = RowChange(is_set, before.score, after.score, before.rank, after.rank)
 
 
-def question_about(board: Board, reading: Reading, player: str, attributes: Mapping[str, str]) -> Question | None:
-    """Return what the answer to a score asks: the board's first window at the event's time, everywhere if it can.
+def question_about(board: Board, reading: ClockReading, player: str, attributes: Mapping[str, str]) -> Question | None:
+    """Return the question of a score: about the board's first window at the event's time, in the global scope if any.
 
-    Nobody stands there after a score without a team on a team board, or without a scope where there is no global one.
-    None for an event that is older than the window.
+    It has no subject for a score without a team on a team board, or without a scope where there is no global one.
+    None for an event before the window.
     """
     instance = board.first_window.instance_of(reading)
     if instance is None:
@@ -99,18 +99,27 @@ def question_about(board: Board, reading: Reading, player: str, attributes: Mapp
     return Question(InstanceKey(board.id, instance, scope), subject, board.ranking)
 
 
-def submitted_of(upto: str, board: Board, player: str, question: Question | None, now: int) -> Submitted:
-    """Answer one score from what was asked about it, if anything could be."""
+def submitted_of(
+    upto: str,
+    board: Board,
+    player: str,
+    question: Question | None,
+    clock: Callable[[], int],
+    *,
+    repeated: bool = False,
+) -> Submitted:
+    """Return the answer to one score; `clock` dates the shown value of a decaying score."""
     window, change = (None, NOWHERE) if question is None else (question.instance.window, question.change)
     changed, old, new, rank_before, rank_after = change
     if board.decay is not None:
+        now = clock()
         old = None if old is None else board.shown_score(old, now)
         new = None if new is None else board.shown_score(new, now)
-    return Submitted(upto, board.id, player, window, new, old, changed, rank_after, rank_before)
+    return Submitted(upto, board.id, player, window, new, old, changed, rank_after, rank_before, repeated)
 
 
 def without_rank(task: ScoreTask, accepted: Accepted) -> Submitted:
-    """Answer one score that is durable and was not ranked in time."""
+    """Return the answer to one score that is durable and was not ranked in time."""
     return Submitted(
         accepted.position,
         task.board_id,

@@ -1,4 +1,4 @@
-"""Who sends a write, and how a repeat of it is recognised."""
+"""The sender of a write, and the key that identifies its repeats."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ KEY_BYTES_MAX = 255
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """Where a write comes from; what the ledger is to remember of it."""
+    """The sender of a write, as the ledger stores it."""
 
-    name: str  # stands beside the event for ever
-    account: str  # whose keys these are: the same key of somebody else is another request
+    name: str  # stored with the event for ever
+    account: str  # the owner of the key: the same key of another account is another request
     key: str | None = None
-    origin: str | None = None  # the address it came from, where that is kept
+    origin: str | None = None  # the client's address, where the ledger stores it
     imported: bool = False  # an administrator's import: instants may go back as far as windows are open
     signing: str | None = None  # the name of the key it was signed with
-    is_local: bool = True  # whether it comes from this program itself, of which no board asks for a signature
+    is_local: bool = True  # from this program itself: no board requires its signature
 
 
-LOCAL = Sender("local", "local")  # who sends when nobody else is named
+LOCAL = Sender("local", "local")  # the default sender
 
 
 def sender_of(sender: object, key: object = None, *, imported: bool = False) -> Sender:
-    """Return a sender by name, or the one that was given, with a key."""
+    """Return a sender, made from a name if need be, with a key."""
     if isinstance(sender, Sender):
         if key is None and not imported:
             return sender

@@ -1,9 +1,9 @@
-"""The writing side: every change goes through here, one commit at a time, whichever ledger it goes to.
+"""The writer: every change of a process goes through it, one commit at a time, to any ledger.
 
-    task → GroupCommit → what the clock has made due → draft → ledger (synced, numbered) → ranked → answers
+    task → GroupCommit → due roll-overs → draft → ledger (synced, numbered) → ranked → answers
 
-A change is acknowledged when it is durable. Where this process ranks, it is ranked by then, too: whoever wrote reads
-what they wrote.
+A change is acknowledged when it is durable. Where this process ranks, it is ranked by then, too: a client reads its own
+writes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
-from rankd.errors import BoardUnknown, Closed, LedgerNewer, LedgerUnavailable, RankdError
+from rankd.errors import Behind, BoardUnknown, Closed, LedgerNewer, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
+from rankd.intake.board_lookup import BoardLookup
 from rankd.intake.commit import Commit
 from rankd.intake.followed import FollowedLedger
-from rankd.intake.ledger_look import LedgerLook
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import StoredAnswers, check_same
@@ -30,23 +30,32 @@ from rankd.intake.results import Accepted, Batched, Question, Submitted, without
 from rankd.intake.scores import ScoreTask, check_open, check_signed
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Context
-from rankd.ledger.port import Appended, DefinitionsChanged, Draft, KeysTaken, Ledger, Request
+from rankd.ledger.port import (
+    Appended,
+    DefinitionsChanged,
+    Draft,
+    KeysTaken,
+    Ledger,
+    SourceMoved,
+    SourceSpan,
+    StoredRequest,
+)
 from rankd.registry.port import Registry
 from rankd.settings import Settings
 from rankd.shortening import quote
 
-ATTEMPTS_MAX = 20  # definitions may change again and again while somebody commits
-REPEATS_S = 1.0  # for so long after one, repeats are looked up before anything is written: they come in crowds
+ATTEMPTS_MAX = 20  # of one commit, while other processes change definitions
+REPEATS_S = 1.0  # for so long after a repeat, the writer looks up keys before it appends: repeats come in bursts
 Result = TypeVar("Result")
 Keys = Sequence[tuple[str, str]]  # sender and key
 _log = logging.getLogger("rankd")
 
 
-class RollOvers(Protocol):
+class DueWork(Protocol):
     """What the clock makes due, as the writer does it."""
 
     def is_due(self, now: int) -> bool:
-        """Tell whether something is due; from any thread."""
+        """Return whether something is due; from any thread."""
         ...
 
     def append_due(self, at: int) -> int:
@@ -54,12 +63,8 @@ class RollOvers(Protocol):
         ...
 
 
-class _Added(NamedTuple):
-    """A task of a commit, what its answer asks, and the index of its first event in the commit."""
-
-    task: ScoreTask
-    question: Question | None
-    first: int
+# A task of a commit, what its answer asks, and the index of its first event in the commit.
+_Added = tuple[ScoreTask, Question | None, int]
 
 
 class Writer:
@@ -73,12 +78,14 @@ class Writer:
         clock: Clock,
         settings: Settings,
         *,
-        roll_overs: RollOvers | None = None,
+        roll_overs: DueWork | None = None,
         newcomers: Newcomers | None = None,
     ) -> None:
-        """`roll_overs` are appended before whatever comes after them, where this process is the one to do so."""
+        """`roll_overs` are due events that this process appends before any later change; None where it does not."""
         self._ledger = ledger
         self._followed = followed
+        self.boards = followed.boards  # a live view
+        self.checks_early = followed.checks_early  # whether callers may check scores by `boards` before the commit
         self._registry = registry
         self._clock = clock
         self._settings = settings
@@ -87,8 +94,9 @@ class Writer:
         self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
         self.answers = StoredAnswers(ledger.capabilities.stores_answers)
         is_sole_writer = ledger.capabilities.is_sole_writer
-        self._look = None if is_sole_writer else LedgerLook(lambda: self.run_for(followed.catch_up))
-        self._seen = followed.seen  # by the acceptances that are remembered
+        self._look = None if is_sole_writer else BoardLookup(lambda: self.run_for(followed.catch_up))
+        self._seen = followed.seen  # control events behind the cached acceptances
+        self._has_ordinals = ledger.partitions > 1  # one partition is ordered anyway
         self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
         self._commits: GroupCommit[Task] = GroupCommit(
             self._commit, settings.commit_wait_ms, settings.commit_events_max
@@ -102,32 +110,22 @@ class Writer:
         self.at = max(followed.at, ledger.heads().at)
         self.commits = 0
 
-    # What callers ask for
-
-    @property
-    def boards(self) -> Mapping[str, Board]:
-        """The boards as they are defined, as far as this process knows."""
-        return self._followed.boards
-
-    @property
-    def checks_early(self) -> bool:
-        """Whether scores may be checked by the definitions known before they are committed."""
-        return self._followed.checks_early
+    # For callers
 
     def find_board(self, board_id: str) -> Board | None:
-        """Return a board as it is defined now, None where there is none; not in the committing thread.
+        """Return a board's current definition, None without one; not in the committing thread.
 
-        Where others define boards too, one that is not known is looked for in the ledger first.
+        Where other processes define boards too, an unknown board is looked up in the ledger first.
         """
         board = self.boards.get(board_id)
         if board is None and self._look is not None:
             self.check_open()
-            self._look.look()
+            self._look.open()
             board = self.boards.get(board_id)
         return board
 
     def board(self, board_id: str) -> Board:
-        """Return a board as it is defined now; in the committing thread."""
+        """Return a board's current definition; in the committing thread."""
         board = self.boards.get(board_id)
         if board is None and self._look is not None:
             self._followed.catch_up()
@@ -138,56 +136,70 @@ class Writer:
 
     @property
     def position_token(self) -> str:
-        """How far the ledger is followed, as clients see it."""
+        """The position followed so far, as a token for clients."""
         return self._followed.position_token
 
     def submit(self, task: ScoreTask) -> object:
-        """Count scores; what is durable and was not ranked in time is answered without a rank."""
+        """Commit scores; scores that are durable and were not ranked in time are answered without a rank."""
         result = self._commits.run(task)
         if isinstance(result, Accepted):
             return _without_rank(task, result)
         return result
 
-    def submit_all(self, tasks: list[Task]) -> None:
-        """Count the scores of many callers, for whom one thread works; each task has its result or its error then."""
-        self._commits.run_all(tasks)
+    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
+        """Queue scores without waiting; see `GroupCommit.hand_in`."""
+        self._commits.hand_in(tasks, tell)
 
     def accept(self, task: ScoreTask) -> Accepted:
         """Make scores durable that another process ranks."""
         result = self._commits.run(task)
         if not isinstance(result, Accepted):
-            raise AssertionError("what others rank is accepted first")
+            raise AssertionError("a score that another process ranks is accepted first")
         return result
 
     def run_for(self, work: Callable[[], Result]) -> Result:
-        """Do something on its own between two commits of this process, and return what it returns."""
+        """Run `work` between two commits of this process, and return its result."""
         results: list[Result] = []
         self._commits.run(OtherTask(lambda: results.append(work())))
         return results[0]
 
     def is_due(self, now: int) -> bool:
-        """Tell whether a roll-over is due that this process appends."""
+        """Return whether a roll-over is due that this process appends."""
         return self._roll_overs is not None and self._roll_overs.is_due(now)
 
     def roll_over(self) -> None:
-        """Append what the clock has made due, if anything; where that is not possible now, it stays due."""
+        """Append due roll-overs; if the ledger is unavailable, they stay due."""
         self.check_open()
         if self.is_due(self._clock.now()):
             try:
-                self.run_for(lambda: None)  # it comes before anything that is committed
+                self.run_for(lambda: None)  # every task appends due roll-overs first
                 self._waits_for = None
             except LedgerUnavailable as problem:
-                if self._waits_for != str(problem):  # every read comes by here meanwhile
+                if self._waits_for != str(problem):  # log once: every read calls this
                     self._waits_for = str(problem)
                     _log.warning("roll-overs wait: %s", problem)
 
+    def source_offsets(self, source: str) -> dict[int, int]:
+        """Return the offsets to read next of a source, by partition; without those never read."""
+        return self._ledger.source_offsets(source)
+
+    def skip_sources(self, spans: Sequence[SourceSpan]) -> None:
+        """Move sources on without events."""
+
+        def skip(seen: int) -> None:
+            commit = self.new_commit()
+            commit.sources = spans
+            self.append(commit, seen)
+
+        self.run_for(lambda: self.retrying(skip))
+
     def flush_answers(self) -> None:
-        """Write the answers of requests that nothing was committed after."""
+        """Write the answers that no later commit has written."""
         if self.answers.waiting:
             self.run_for(lambda: self.append(self.new_commit(), self._seen))
 
     def close(self, let_go: Callable[[], None] = lambda: None) -> None:
-        """Take nothing more: once what is under way is done, `let_go` is called."""
+        """Refuse further tasks, finish those under way, then call `let_go`."""
 
         if self._look is not None:
             self._look.close()
@@ -197,9 +209,10 @@ class Writer:
             let_go()
 
         self._commits.run(LastTask(end))
+        self._commits.close()
 
     def check_open(self) -> None:
-        """Refuse what comes after `close`, and whoever was forked from the process that opened the boards."""
+        """Refuse calls after `close`, and in a process forked from the one that opened the boards."""
         if os.getpid() != self._process:
             raise Closed(
                 "the boards were opened before this process was forked; one process may use a folder at a time"
@@ -208,18 +221,20 @@ class Writer:
             raise Closed("the boards were closed; open them again with rankd.open")
 
     def check_ready(self) -> None:
-        """Refuse where no score would be taken: after `close`, and where the ledger is beyond this version."""
+        """Refuse to be sent requests: after `close`, before it has caught up, and with a ledger of a newer version."""
         self.check_open()
         if self._followed.beyond is not None:
             raise LedgerNewer(str(self._followed.beyond))
+        if not self._followed.has_caught_up:
+            raise Behind("the ranks have not caught up with the ledger since the start; ask another process")
 
     def attributes_of(self, board: Board, player: str, sent: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return the attributes that a score is ranked by: those it came with, else those of the player's profile."""
+        """Return the attributes that a score is ranked by: those sent with it, else those of the player's profile."""
         given = sent or {}
         wanted = board.scopes if board.team is None else (*board.scopes, board.team.attribute)
         if all(name in given for name in wanted):
             return given
-        return {**self._registry.attributes(player), **given}
+        return {**self._registry.attributes([player]).get(player, {}), **given}
 
     # In the committing thread
 
@@ -234,29 +249,31 @@ class Writer:
         )
 
     def append(self, commit: Commit, seen: int) -> Appended:
-        """Make a commit durable and have it ranked; whatever cuts it off, the next commit finds out what became of it.
+        """Make a commit durable and rank it.
 
-        Nothing is known of an append that failed: the ledger is followed before anything else is appended.
+        The outcome of a failed append is unknown, so the next commit follows the ledger before it appends.
         """
         draft = Draft(
-            commit.stretches,
+            commit.event_runs,
             commit.at,
             seen,
             commit.metadata,
             commit.requests,
             commit.origins,
-            self._ordered_contexts(commit),
-            self.forgotten_before,
-            self.answers.waiting,
+            self._ordered_contexts(commit) if self._has_ordinals else frozenset(),
+            self.forgotten_before if commit.requests else 0,
+            self.answers.waiting if self.answers.are_due or not commit.events else (),
+            commit.sources,
         )
         self._is_unsure = True
         try:
             appended = self._ledger.append(draft)
-        except (DefinitionsChanged, KeysTaken):  # nothing was written
+        except (DefinitionsChanged, KeysTaken, SourceMoved):  # nothing was written
             self._is_unsure = False
             raise
         self.commits += 1
-        self.answers.written(draft.answers)
+        if draft.answers:
+            self.answers.written(draft.answers)
         try:
             self._followed.rank(commit, appended)
         except BaseException as problem:
@@ -266,22 +283,26 @@ class Writer:
         return appended
 
     def append_control(self, append: Callable[[], Result]) -> Result:
-        """Append control events, by `append`, and follow them; cut off, the next commit does so first."""
+        """Append control events by `append` and follow them; if that fails, the next commit follows them first."""
         self._is_unsure = True
         result = append()
         self._followed.catch_up()
         self._is_unsure = False
         return result
 
+    def run_control(self, append: Callable[[], Result]) -> Result:
+        """Append control events between two commits, and follow them; not in the committing thread."""
+        return self.run_for(lambda: self.append_control(append))
+
     @property
     def forgotten_before(self) -> int:
-        """A request that came before this instant is no longer recognised, and its key is free."""
+        """The instant before which the keys of requests have expired."""
         return max(self.at, self._clock.now()) - self._settings.idempotency_ttl_ms + 1
 
     def retrying(self, work: Callable[[int], Result], taken: Callable[[Keys], None] = lambda _keys: None) -> Result:
-        """Do what names the control events seen, again when there are others by then.
+        """Run `work` with the number of control events followed, again if others were committed meanwhile.
 
-        `taken` hears of keys that somebody who was faster has used: what comes under them is a repeat now.
+        `taken` gets keys that another process has just used: requests under them are repeats now.
         """
         for _ in range(ATTEMPTS_MAX):
             self._get_ready()
@@ -289,35 +310,35 @@ class Writer:
                 return work(self._seen)
             except DefinitionsChanged:
                 self._followed.catch_up()
-            except KeysTaken as found:
-                taken(found.keys)
+            except KeysTaken as refusal:
+                taken(refusal.keys)
         raise LedgerUnavailable("definitions change too often; send it again, with the same key")
 
-    def repeat_of(self, sender: Sender, fingerprint: bytes) -> Request | None:
-        """Return the request that came under a sender's key before; refuse another one under the same key."""
+    def repeat_of(self, sender: Sender, fingerprint: bytes) -> StoredRequest | None:
+        """Return the earlier request under a sender's key; refuse a different one."""
         if sender.key is None:
             return None
         return self._same(self._ledger.request(sender.account, sender.key), sender, fingerprint)
 
-    def _same(self, found: Request | None, sender: Sender, fingerprint: bytes) -> Request | None:
-        if found is None or found.at < self.forgotten_before:
+    def _same(self, request: StoredRequest | None, sender: Sender, fingerprint: bytes) -> StoredRequest | None:
+        if request is None or request.at < self.forgotten_before:
             return None
-        check_same(sender, fingerprint, found.fingerprint)
-        return found
+        check_same(sender, fingerprint, request.fingerprint)
+        return request
 
     def _commit(self, group: list[Task]) -> None:
         self.check_open()
         first = group[0]
-        if isinstance(first, LastTask):
-            first.work()
-            return
-        self._get_ready()
         if isinstance(first, OtherTask):
+            if not isinstance(first, LastTask):
+                self._get_ready()
             first.result = first.work()
             return
-        self._followed.get_ready()
-        tasks = [task for task in group if isinstance(task, ScoreTask)]
-        known: dict[tuple[str, str], Request] = {}  # by sender and key: of those that were looked up
+        if self._look is not None:  # other processes append, too
+            self._check_whole()
+            self._followed.get_ready()
+        tasks: list[ScoreTask] = group  # type: ignore[assignment]  # there are no others
+        known: dict[tuple[str, str], StoredRequest] = {}  # looked-up requests by sender and key
         if monotonic() < self._repeats_until:
             known.update(self._ledger.requests([key for task in tasks if (key := _key_of(task.sender)) is not None]))
 
@@ -327,15 +348,19 @@ class Writer:
 
         self.retrying(lambda seen: self._commit_scores(tasks, seen, known), look_up)
 
-    def _get_ready(self) -> None:
-        """Do what comes before any commit: find out how far the ledger is and what time it is, append what is due."""
+    def _check_whole(self) -> None:
         if self._broken is not None:
             raise Closed(f"the boards must be opened again after: {self._broken}")
+
+    def _get_ready(self) -> None:
+        """Prepare a commit: resolve a failed append, set the ledger's time, append due roll-overs."""
+        if self._broken is not None:
+            self._check_whole()
         if self._is_unsure:
             self.acceptances.forget()
             self._followed.catch_up()
             self._is_unsure = False
-        # Once: what is due by it comes before what happens at it.
+        # Read the clock once: roll-overs due at this instant precede the events at it.
         self.at = max(self.at, self._followed.at, self._clock.now())
         if self._roll_overs is not None and self._roll_overs.is_due(self.at):
             roll_overs = self._roll_overs
@@ -345,31 +370,35 @@ class Writer:
             self.acceptances.forget()
             self._ordered.clear()
 
-    def _commit_scores(self, tasks: list[ScoreTask], seen: int, known: Mapping[tuple[str, str], Request]) -> None:
-        """Commit what is new; the ledger itself refuses what came before, so few are looked up beforehand."""
+    def _commit_scores(self, tasks: list[ScoreTask], seen: int, known: Mapping[tuple[str, str], StoredRequest]) -> None:
+        """Commit new requests; the ledger itself refuses used keys, so few are looked up first."""
         commit = self.new_commit()
         added: list[_Added] = []
         same: list[tuple[ScoreTask, ScoreTask]] = []
         by_key: dict[tuple[str, str], ScoreTask] = {}
+        is_refused = False
         for task in tasks:
             task.error = None
-            sender, key = task.sender, _key_of(task.sender)
+            sender = task.sender
+            key = None if sender.key is None else (sender.account, sender.key)
             try:
                 if key is not None and (twin := by_key.get(key)) is not None:
                     check_same(sender, task.fingerprint, twin.fingerprint)
                     same.append((task, twin))
-                elif key is not None and (found := self._same(known.get(key), sender, task.fingerprint)) is not None:
-                    task.result = self._answer_again(task, found)
+                elif key is not None and (request := self._same(known.get(key), sender, task.fingerprint)) is not None:
+                    task.result = self._answer_again(task, request)
                 else:
                     before = commit.events
                     question = commit.add_scores(task, self._checked_board)
-                    commit.add_request(sender, task.fingerprint, before)
-                    added.append(_Added(task, question, before))
+                    if key is not None or sender.origin is not None:
+                        commit.add_request(sender, task.fingerprint, before)
+                    added.append((task, question, before))
                     if key is not None:
                         by_key[key] = task
             except RankdError as problem:
-                task.error = problem
-        self._find_repeats([task for task in tasks if task.error is not None])
+                task.error, is_refused = problem, True
+        if is_refused:
+            self._find_repeats([task for task in tasks if task.error is not None])
         if added:
             self._answer(added, self.append(commit, seen))
         for task, twin in same:
@@ -382,40 +411,42 @@ class Writer:
                     self._newcomers.see(part.players)
             positions = appended.positions(first, task.events)
             task.result = self._followed.result(task, question, positions, appended.at)
-            self.answers.remember(task.sender, task.result)
+            if task.sender.key is not None:
+                self.answers.remember(task.sender, task.result)
 
-    def _answer_again(self, task: ScoreTask, request: Request) -> object:
+    def _answer_again(self, task: ScoreTask, request: StoredRequest) -> object:
         stored = self.answers.find(request, Submitted) if task.answers else self.answers.find(request, Batched)
         return stored or self._followed.result_again(task, request)
 
     def _find_repeats(self, refused: list[ScoreTask]) -> None:
-        """Answer those that were taken before: whether they would be now is not what a repeat asks."""
+        """Answer refused tasks that are repeats: a repeat succeeds even if its request would be refused now."""
         asked = {key: task for task in refused if (key := _key_of(task.sender)) is not None}
-        found = self._ledger.requests(list(asked))
+        stored = self._ledger.requests(list(asked))
         for task in refused:
             key = _key_of(task.sender)
-            if key is None or key not in found:
+            if key is None or key not in stored:
                 continue
             try:
-                request = self._same(found[key], task.sender, task.fingerprint)
+                request = self._same(stored[key], task.sender, task.fingerprint)
                 if request is not None:
                     task.error, task.result = None, self._answer_again(task, request)
             except RankdError as problem:
                 task.error = problem
 
     def _checked_board(self, task: ScoreTask) -> Board:
-        board = self.board(task.board_id)
-        check_signed(board, task.sender)
-        if board is not task.board:  # not checked yet, or changed since
+        board = self.boards.get(task.board_id) or self.board(task.board_id)
+        if board.signing is not None:
+            check_signed(board, task.sender)
+        if board is not task.board:  # unchecked, or the board has changed since
             check_open(board)
             task.check_bounds(board)
         return board
 
     def _ordered_contexts(self, commit: Commit) -> frozenset[int]:
-        """Return the contexts whose events need ordinals: in one partition all are in order anyway."""
-        if self._ledger.partitions == 1:
-            return frozenset()
-        return frozenset(number for number in {one.context for one in commit.stretches} if self._is_ordered(number))
+        """Return the contexts whose events need ordinals."""
+        return frozenset(
+            number for number in {event_run.context for event_run in commit.event_runs} if self._is_ordered(number)
+        )
 
     def _is_ordered(self, number: int) -> bool:
         known = self._ordered.get(number)
@@ -425,7 +456,10 @@ class Writer:
 
     def _reaches_a_team(self, context: Context) -> bool:
         catalogue = self._followed.applier.catalogue
-        return any(catalogue.board(one, accepted.version).team is not None for one, accepted in context.boards.items())
+        return any(
+            catalogue.board(board_id, accepted.version).team is not None
+            for board_id, accepted in context.boards.items()
+        )
 
 
 def _key_of(sender: Sender) -> tuple[str, str] | None:

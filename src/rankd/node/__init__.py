@@ -1,1 +1,1 @@
-"""Which parts a process is made of."""
+"""Composition: the parts of each kind of process."""

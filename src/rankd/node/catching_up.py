@@ -1,15 +1,25 @@
-"""Ranks are made ready: the newest checkpoint is loaded, and the rest of the ledger followed."""
+"""Catches up at start: loads the newest checkpoint and follows the rest of the ledger.
+
+The head of the ledger moves on meanwhile. Each round follows it to where it was when the round began; a round that
+takes no longer than the lag a node may have is the last one. So is one that gains nothing, since others append as fast
+as this process follows: it starts behind, is not ready, and goes on following.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import inf
 
 from rankd.backend import Started
 from rankd.clock import Clock
-from rankd.ledger.ahead import ahead
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.ledger.port import Ledger, Part
+from rankd.ledger.read_ahead import read_ahead
+from rankd.ledger.vector import reaches
+from rankd.node.lag import LAG_MAX_MS
 from rankd.node.ranks import EngineRanks
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
@@ -19,32 +29,41 @@ from rankd.projection.state import State
 from rankd.settings import Settings
 
 READ_EVENTS = 50_000  # at a time
+GAIN_MIN = 0.9  # a round that takes more of the time of the one before gains nothing
 Progress = Callable[[int, int], None]
 _log = logging.getLogger("rankd")
 
 
 def caught_up(
-    ledger: Ledger, checkpoints: Checkpoints, clock: Clock, settings: Settings, progress: Progress
+    ledger: Ledger,
+    checkpoints: Checkpoints,
+    clock: Clock,
+    settings: Settings,
+    progress: Progress,
+    *,
+    lag_max_ms: int = LAG_MAX_MS,
+    kept: BoardSelection = EVERY_BOARD,
 ) -> tuple[EngineRanks, Started]:
-    """Return the ranks as of the end of the ledger; `progress` is called with (events followed, events to follow)."""
+    """Return the ranks at the ledger's head, or closer to it than `lag_max_ms`; else they have not caught up.
+
+    `progress` is called with (events followed, events to follow); boards that are not kept have no ranks.
+    """
     began_s, heads = time.perf_counter(), ledger.heads()
-    loaded = checkpoints.newest(ledger, heads, CountingStore.load)
-    if loaded is None:
-        follower = Follower(ledger, CountingStore(), State(), Catalogue())
-    else:
-        store, state, catalogue, ordinal, controls = loaded
-        follower = Follower(ledger, store, state, catalogue, ordinal=ordinal, controls=controls)
+    follow = partial(Follower[CountingStore], kept=kept)
+    loaded = checkpoints.newest(ledger, heads, CountingStore.load, follow)
+    follower = loaded or follow(ledger, CountingStore(), State(), Catalogue())
+    follower.applier.let_go_of_others()
     first = sum(follower.positions)
-    for parts in ahead(_reads(ledger, follower.positions)):
+    for parts in read_ahead(_reads(ledger, follower.positions, heads.sequences)):
         follower.take(parts)
         progress(sum(follower.positions) - first, sum(heads.sequences) - first)
     ranks = EngineRanks(ledger, follower, clock, settings.at_least_wait_ms)
-    ranks.catch_up()
+    _catch_up(ranks, (lag_max_ms or LAG_MAX_MS) / 1_000)
     ranks.follow()
     started = Started(
         position=ranks.events,
         snapshot=None if loaded is None else first,
-        snapshots_passed_over=checkpoints.passed_over,
+        snapshots_skipped=checkpoints.skipped,
         replayed=ranks.events - first,
         seconds=time.perf_counter() - began_s,
     )
@@ -58,10 +77,29 @@ def caught_up(
     return ranks, started
 
 
-def _reads(ledger: Ledger, after: Sequence[int]) -> Iterator[Sequence[Part]]:
-    """Read the ledger to its end, some events at a time."""
+def _catch_up(ranks: EngineRanks, lag_max_s: float) -> None:
+    """Follow the ledger in rounds, until one is short or gains nothing."""
+    before_s = inf
+    while not ranks.has_caught_up:
+        began_s = time.perf_counter()
+        ranks.catch_up()
+        took_s = time.perf_counter() - began_s
+        if took_s <= lag_max_s:
+            ranks.has_caught_up = True
+        elif took_s > GAIN_MIN * before_s:
+            _log.warning(
+                "this process starts %.0f s behind the ledger, since events come as fast as it ranks them: it is not "
+                "ready until it has reached the head",
+                took_s,
+            )
+            return
+        before_s = took_s
+
+
+def _reads(ledger: Ledger, after: Sequence[int], upto: Sequence[int]) -> Iterator[Sequence[Part]]:
+    """Read the ledger up to some sequences, or a little further, READ_EVENTS at a time."""
     read = list(after)
-    while parts := ledger.read(read, READ_EVENTS):
+    while not reaches(read, upto) and (parts := ledger.read(read, READ_EVENTS)):
         for part in parts:
-            read[part.partition] = part.stretch.first + len(part.stretch) - 1
+            read[part.partition] = part.event_run.first + len(part.event_run) - 1
         yield parts

@@ -1,4 +1,4 @@
-"""Metadata by the number of its event, as reads ask for it."""
+"""Reads metadata by event id."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rankd.ledger.port import Ledger
 
 
 class EventMetadata:
-    """Metadata of a ledger whose events stand in partitions."""
+    """Reads metadata from a ledger, by event id."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """Asked for what is not in memory."""
+        """Read from `ledger`."""
         self._ledger = ledger
 
     def metadata(self, events: Sequence[int]) -> dict[int, str]:
-        """Return the metadata (JSON) of those events that have some."""
-        found = self._ledger.metadata([place_of(event) for event in events])
-        return {event_id(*place): json for place, json in found.items()}
+        """Return the metadata (JSON) of the events that have some."""
+        metadata = self._ledger.metadata([place_of(event) for event in events])
+        return {event_id(*place): json for place, json in metadata.items()}

@@ -1,9 +1,9 @@
-"""A node: one `rankd serve` of several on a PostgreSQL ledger, which ranks in an engine of its own.
+"""A node: one of several `rankd serve` processes on a PostgreSQL ledger, with its own engine.
 
     clients → writer → PostgreSQL ← followed → engine → reads, live streams
                           ↑ roll-overs, archives: the node that holds the lease
 
-Nodes do not know each other. What one appends the others follow; what is timed is done by whoever holds the lease.
+Nodes do not know each other. Each follows what the others append; the holder of the lease does timed work.
 """
 
 from __future__ import annotations
@@ -11,40 +11,37 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 from time import monotonic
 
 import msgspec
 
 from rankd.backend import Figures, Started
 from rankd.clock import Clock, SystemClock
-from rankd.complaints import Complaints
-from rankd.errors import Closed, RankdError
+from rankd.errors import RankdError
 from rankd.intake.changes import Changes
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.writer import Writer
+from rankd.ledger.postgres.lease import Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.node.ranking import RankingBackend
-from rankd.node.ranks import STEP_EVENTS, EngineRanks
+from rankd.node.coalesced_reads import CoalescedMetadata, CoalescedProfiles
+from rankd.node.following import FollowingBackend
+from rankd.node.lag import LagMonitor
+from rankd.node.ledger_upkeep import LedgerUpkeep
+from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.reads.joined import Joined
-from rankd.registry.postgres import PostgresRegistry
-from rankd.scaled.lease import Lease
-from rankd.scaled.running import CoalescedMetadata, Names
-from rankd.scaled.upkeep import LedgerUpkeep
+from rankd.registry.postgres.registry import PostgresRegistry
 from rankd.seasons.retirement import Retirement
 from rankd.seasons.rollover import RollOvers
 from rankd.settings import Settings
 
-IDLE_WAIT_S = 0.2  # for something to be appended; the ledger is looked at all the while
-AFTER_FAILURE_S = 0.1
 LEASE_EVERY_S = 1.0
 ROLL_OVER_EVERY_S = 0.2
 _log = logging.getLogger("rankd")
 
 
-class Node(RankingBackend):
-    """Everything between opening a node and closing it."""
+class Node(FollowingBackend):
+    """The parts of a node, until `close`."""
 
     def __init__(
         self,
@@ -59,9 +56,10 @@ class Node(RankingBackend):
         settings: Settings,
         started: Started,
         stale_after_ms: int,
-        let_go: Callable[[], None],
+        lag: LagMonitor,
+        close_parts: Callable[[], None],
     ) -> None:
-        """The ranks have caught up with the ledger; `let_go` closes whatever was opened for it."""
+        """The ranks have caught up with the ledger; `close_parts` closes what was opened for the node."""
         newcomers = Newcomers()
         super().__init__(
             ledger=ledger,
@@ -71,14 +69,15 @@ class Node(RankingBackend):
             clock=clock,
             settings=settings,
             started=started,
-            is_stale=lambda: clock.now() - ranks.complete_as_of > stale_after_ms,
+            stale_after_ms=stale_after_ms,
+            lag=lag,
         )
         self.registry = registry
         self.changes = Changes(self.writer, ledger, ranks, instances_per_event_max=settings.instances_per_event_max)
         self.joined = Joined(
             self.applier.state,
             CoalescedMetadata(ledger),
-            Names(registry, registry.held_profiles),
+            CoalescedProfiles(registry, registry.held_profiles),
             settings.metadata_cached_max,
         )
         self._lease = lease
@@ -86,10 +85,9 @@ class Node(RankingBackend):
         self._retirement = retirement
         self._roll_overs = RollOvers(ledger, ranks.follower, retirement)
         self._saving: threading.Thread | None = None
-        self._let_go = let_go
-        self._lease_seen_s = self._rolled_over_s = -LEASE_EVERY_S
+        self._close_parts = close_parts
+        self._lease_checked_s = self._rolled_over_s = -LEASE_EVERY_S
         self.holds_lease = False
-        self._closing = threading.Event()
         self._upkeep = LedgerUpkeep(
             ledger,
             newcomers,
@@ -98,17 +96,14 @@ class Node(RankingBackend):
             meet=registry.meet,
             make_months=ledger.make_months,
         )
-        self._following = threading.Thread(target=self._follow, name="rankd-follower", daemon=True)
         self._following.start()
 
     def figures(self) -> Figures:
-        """Return how much there is, and how this node does."""
-        return msgspec.structs.replace(
-            super().figures(), followed_at=self._ranks.complete_as_of, holds_lease=self.holds_lease
-        )
+        """Return the backend's figures, with this node's lag and lease."""
+        return msgspec.structs.replace(super().figures(), holds_lease=self.holds_lease)
 
     def settle(self) -> None:
-        """Follow the ledger to its end, and do all that is due if this node holds the lease or can have it."""
+        """Follow the ledger to its head, and do all due work if this node holds or gets the lease."""
         self.writer.run_for(self._ranks.catch_up)
         self._claim_or_keep_lease()
         archiving = self._retirement.archiving
@@ -120,13 +115,13 @@ class Node(RankingBackend):
                     return
 
     def close(self) -> None:
-        """Finish what is under way, write a checkpoint and let everything go."""
+        """Finish running work, write a checkpoint, and close all parts."""
         if self._closing.is_set():
             return
         self._closing.set()
         self._following.join()
         self._upkeep.close()
-        self._lease.release()  # so that another takes over meanwhile
+        self._lease.release()  # another node takes over meanwhile
         self._retirement.archiving.close()
         if self._saving is not None:
             self._saving.join()
@@ -134,30 +129,18 @@ class Node(RankingBackend):
             self._snapshot_at_end()
         finally:
             self.writer.close()
-            self._let_go()
+            self._close_parts()
 
     # The follower's thread
 
-    def _follow(self) -> None:
-        complaints = Complaints(_log)
-        while not self._closing.is_set():
-            try:
-                self._ledger.wait(IDLE_WAIT_S)
-                if self.writer.run_for(self._ranks.follow) < STEP_EVENTS:
-                    self._do_timed_work()
-                self._save_now_and_then()
-            except Closed:
-                return
-            except RankdError as problem:
-                complaints.tell("this node waits and goes on reading: %s", problem)
-                self._closing.wait(AFTER_FAILURE_S)
-            except Exception:
-                _log.exception("following the ledger failed, and goes on")
-                self._closing.wait(AFTER_FAILURE_S)
+    def _after_step(self, *, is_at_head: bool) -> None:
+        if is_at_head:
+            self._do_timed_work()
+        self._save_if_due()
 
     def _do_timed_work(self) -> None:
-        if monotonic() - self._lease_seen_s >= LEASE_EVERY_S:
-            self._lease_seen_s = monotonic()
+        if monotonic() - self._lease_checked_s >= LEASE_EVERY_S:
+            self._lease_checked_s = monotonic()
             self._claim_or_keep_lease()
         is_time = isinstance(self.clock, SystemClock) and monotonic() - self._rolled_over_s >= ROLL_OVER_EVERY_S
         if self.holds_lease and is_time:
@@ -168,21 +151,14 @@ class Node(RankingBackend):
         with self._lease_lock:
             held = self._lease.is_held() if self.holds_lease else self._lease.claim()
             if held != self.holds_lease:
-                _log.info("this node %s", "does what is timed now" if held else "has lost the lease")
+                _log.info("this node %s", "holds the lease and does timed work" if held else "has lost the lease")
             self.holds_lease = held
 
     def _roll_over(self) -> int:
-        """Append what is due, and return how many events; called by threads that commits do not wait for."""
-        roll_overs, now = self._roll_overs, max(self.writer.at, self.clock.now())
-        if roll_overs.is_due(now):
-            append = partial(roll_overs.append_due, now)
-        elif due := roll_overs.retired(now):
-            append = partial(roll_overs.append_retired, due, now)
-        else:
-            return 0
-        return self.writer.run_for(partial(self.writer.append_control, append))
+        """Append due control events and return their number; called by threads that commits do not wait for."""
+        return self._roll_overs.append_next(max(self.writer.at, self.clock.now()), self.writer.run_control)
 
-    def _save_now_and_then(self) -> None:
+    def _save_if_due(self) -> None:
         behind = self._ranks.events - self._checkpoint_at
         is_saving = self._saving is not None and self._saving.is_alive()
         if behind >= self.settings.snapshot_events and not is_saving:

@@ -1,4 +1,4 @@
-"""A node is opened: its newest checkpoint is loaded, and the rest of the ledger followed."""
+"""Opens a node: loads its newest checkpoint and follows the rest of the ledger."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.folder import FolderLock
+from rankd.ledger.postgres.lease import NODES, Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.catching_up import Progress, caught_up
+from rankd.node.lag import LAG_MAX_MS, LagMonitor
 from rankd.node.node import Node
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints
-from rankd.registry.postgres import PostgresRegistry
-from rankd.scaled.lease import NODES, Lease
-from rankd.seasons.archiving import Archiving
+from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.seasons.archiving import ArchiveStep
 from rankd.seasons.retirement import Retirement
 from rankd.settings import Settings, read_settings
 
@@ -32,11 +33,12 @@ def open_node(
     clock: Clock | None = None,
     progress: Progress | None = None,
     stale_after_ms: int = 1_000,
+    lag_max_ms: int = LAG_MAX_MS,
     **settings: object,
 ) -> Boards:
-    """Open the boards of a PostgreSQL ledger in a process that ranks them itself.
+    """Open the boards of a PostgreSQL ledger in a process that ranks them.
 
-    `folder` holds its checkpoints and is its own; `progress` is called with (events followed, events to follow).
+    `folder` holds this node's checkpoints; `progress` is called with (events followed, events to follow).
     """
     chosen: Settings = read_settings(settings)
     time_of = clock or SystemClock()
@@ -50,8 +52,11 @@ def open_node(
         )
         opened.callback(registry.close)
         checkpoints = Checkpoints(folder / CHECKPOINTS, chosen.snapshots_kept)
-        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, progress or progress_bar())
-        archiving = Archiving(folder / ARCHIVE)
+        shown = progress or progress_bar()
+        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms)
+        lag = LagMonitor(lambda: ledger.heads().sequences, lambda: tuple(ranks.positions.values()), lag_max_ms)
+        opened.callback(lag.close)
+        archiving = ArchiveStep(folder / ARCHIVE)
         opened.callback(archiving.close)
         node = Node(
             ledger=ledger,
@@ -64,6 +69,7 @@ def open_node(
             settings=chosen,
             started=started,
             stale_after_ms=stale_after_ms,
-            let_go=opened.pop_all().close,
+            lag=lag,
+            close_parts=opened.pop_all().close,
         )
         return Boards(node)

@@ -1,4 +1,4 @@
-"""What every process that ranks is made of, alone or as one of several."""
+"""The base of every process that ranks, alone or as one of several."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from itertools import islice
 from rankd.backend import Figures, Started
 from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
+from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
 from rankd.ledger.port import Ledger, PastEvent
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.verify import Report, digests, verify
-from rankd.reads.looking import LookHere
+from rankd.reads.rank_source import EngineRankSource
 from rankd.settings import Settings
 
 SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
@@ -23,9 +24,11 @@ _log = logging.getLogger("rankd")
 
 
 class RankingBackend:
-    """A ledger that is followed into an engine of this process."""
+    """A ledger followed into an engine of this process."""
 
-    remote = None  # ranks are made here
+    remote = None  # ranked in this process
+    lag_ms: float | None = None  # what a sole writer appends is ranked at once
+    holds_writes = False  # a rebuild has the folder to itself
 
     def __init__(
         self,
@@ -45,20 +48,21 @@ class RankingBackend:
         self.started = started
         self.applier = ranks.applier
         self.writer = writer
+        self.sources = SourceIntake(writer)
         self.rank_store = ranks.store
-        self.looking = LookHere(ranks.store, lambda: ranks.position_token, is_stale)
+        self.rank_source = EngineRankSource(ranks.store, lambda: ranks.position_token, is_stale)
         self._ledger = ledger
         self._ranks = ranks
         self._checkpoints = checkpoints
-        self._snapshotting = threading.Lock()  # an engine has one save under way
+        self._snapshotting = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
 
     def watch_commits(self, committed: Callable[[], None]) -> None:
-        """Have a function called whenever the ranks have moved on, in the thread that moved them."""
+        """Set the function that is called whenever the ranks advance, in the committing thread."""
         self._ranks.moved = committed
 
     def figures(self) -> Figures:
-        """Return how much there is."""
+        """Return the position and the sizes."""
         return Figures(
             position=self._ranks.events,
             snapshot=self._checkpoint_at or None,
@@ -67,7 +71,7 @@ class RankingBackend:
         )
 
     def entries_by_board(self, boards_max: int) -> dict[str, int]:
-        """Return how many entries the instances of each board have, of at most so many boards."""
+        """Return the number of entries of each board, for at most `boards_max` boards."""
         boards = islice(list(self.writer.boards), boards_max)
         return {board_id: self.rank_store.board_entries(board_id) for board_id in boards}
 
@@ -76,7 +80,7 @@ class RankingBackend:
         return self._ledger.history(player, limit, before, board)
 
     def snapshot(self) -> None:
-        """Write a checkpoint: its instant is between two commits, its writing beside them."""
+        """Write a checkpoint of the state between two commits, while further commits go on."""
         with self._snapshotting:
             self._write_checkpoint()
 
@@ -96,11 +100,15 @@ class RankingBackend:
 
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Compare what is ranked here with what the ledger says."""
-        ranked, upto = self.writer.run_for(lambda: (digests(self.rank_store), self._ranks.follower.positions))
+        ranked, upto = self.writer.run_for(self._digests)
         return verify(self._ledger, ranked, upto, progress)
 
+    def _digests(self) -> tuple[dict[str, tuple[int, int]], tuple[int, ...]]:
+        self.applier.let_go_all()
+        return digests(self.rank_store), self._ranks.follower.positions
+
     def _snapshot_at_end(self) -> None:
-        """Write a checkpoint where there is something new: the ledger has everything, but a start is faster with it."""
+        """Write a checkpoint if there are new events, for a faster start."""
         try:
             if self._ranks.events != self._checkpoint_at:
                 self.snapshot()

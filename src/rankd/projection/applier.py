@@ -1,109 +1,150 @@
-"""The one applier: events become ranks, the same way when they arrive and when they are replayed years later.
+"""The applier turns events into ranks, the same for new events and for a replay years later.
 
-    Stretch (context, columns) → Applier.apply → rows → RankWriter, with the position of the last event
+    EventRun (context, columns) → Applier.apply → rows → RankWriter, with the position of the last event
 
-Nothing here can fail for an event that the ledger accepted: whatever could be refused was refused before.
+An event of the ledger always applies: intake refuses bad events before the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from rankd._columns import extent
 from rankd.domain.board import Board
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
 from rankd.domain.scope import GLOBAL
-from rankd.domain.team import TeamBy
-from rankd.domain.window import Kind as WindowKind
-from rankd.domain.window import Window
-from rankd.ledger.event import Context, EventSpan, Kind, Scored, Stretch, rows
+from rankd.domain.window import Window, WindowKind
+from rankd.ledger.event import NO_DETAIL, Context, EventKind, EventRun, Scored, rows
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.clearing import remove_player, reset_windows
 from rankd.projection.directory import Directory
-from rankd.projection.placement import Placement, Placements
-from rankd.projection.port import BATCH_ROWS_MAX, Change, RankWriter, Verdict
+from rankd.projection.placement import Placements
+from rankd.projection.port import BATCH_ROWS_MAX, RankWriter, RowChange, Verdict
 from rankd.projection.rows import skip
-from rankd.projection.scoring import apply_each, apply_plain, can_apply_plain
+from rankd.projection.scoring import PlacedRun, apply_scores
 from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
 from rankd.projection.state import BoardState, State
+from rankd.projection.teams import can_apply_together
 
 DAY_MS = 86_400_000
-# Events of a stretch that are worked on at a time where each has rows of its own.
-EACH_EVENTS_MAX = 10_000
+LET_GO_AT_ONCE = 200  # instances of dropped windows: about a millisecond
 
 
 class Applier:
-    """Applies events to a rank store and to the state beside it. Used by one thread at a time."""
+    """Applies events to a rank store and to the state beside it. One thread at a time uses it."""
 
     def __init__(
-        self, store: RankWriter, state: State, catalogue: Catalogue, context_of: Callable[[int], Context]
+        self,
+        store: RankWriter,
+        state: State,
+        catalogue: Catalogue,
+        context_of: Callable[[int], Context],
+        kept: BoardSelection = EVERY_BOARD,
     ) -> None:
-        """`context_of` tells the context behind a number."""
+        """`context_of` returns the context with a number; events have no rows on boards that are not kept."""
         self.store = store
         self.state = state
         self.catalogue = catalogue
         self.context_of = context_of
-        self.placements = Placements(catalogue, state)
-        self.directory = Directory(catalogue.board(one, live.version) for one, live in state.boards.items())
-        self._kinds: dict[Kind, Callable[[Context, Scored], None]] = {
-            Kind.REMOVE: self._remove,
-            Kind.RESET: self._reset,
-            Kind.DEFINE: self._define,
-            Kind.DELETE: self._delete,
-            Kind.CLOSE: self._close,
-            Kind.MIDNIGHT: self._midnight,
-            Kind.RETIRE: self._retire,
+        self.placements = Placements(catalogue, state, kept)
+        self._kept = kept
+        self.directory = Directory(catalogue.board(board_id, live.version) for board_id, live in state.boards.items())
+        self._kinds: dict[EventKind, Callable[[Context, Scored], None]] = {
+            EventKind.REMOVE: self._remove,
+            EventKind.RESET: self._reset,
+            EventKind.DEFINE: self._define,
+            EventKind.DELETE: self._delete,
+            EventKind.CLOSE: self._close,
+            EventKind.MIDNIGHT: self._midnight,
+            EventKind.RETIRE: self._retire,
         }
-        self.changed = False  # by the last event that was not a score
-        self.others = 0  # such events, since the start
+        self.changed = False  # whether the last event that was not a score changed anything
+        self.others = 0  # events that were not scores, since the start
 
-    def apply(self, stretch: Stretch) -> None:
+    def apply(self, event_run: EventRun) -> None:
         """Apply consecutive events of one context."""
-        context = self.context_of(stretch.context)
-        if context.kind is Kind.SCORE:
-            self._score(stretch, context)
+        context = self.context_of(event_run.context)
+        if context.kind is EventKind.SCORE:
+            self._score(event_run, context)
+            self.let_go()
             return
-        for event in rows(stretch):
+        for event in rows(event_run):
             self._kinds[context.kind](context, event)
             self.placements.forget()
             self.others += 1
+            self.let_go()
 
-    def apply_single(self, stretch: Stretch, ranking: Ranking) -> Change | None:
-        """Apply a stretch of one score and return what it did in its board's first window.
+    def apply_single(self, event_run: EventRun, ranking: Ranking) -> RowChange | None:
+        """Apply an event run of one score and return what it changed in its board's first window.
 
-        None, and nothing is applied, where it has rows that others of its context do not have: then `apply` takes it.
+        Return None and apply nothing where the score needs more than rows by keep rules: the caller then uses `apply`.
         """
-        context, at, score = self.context_of(stretch.context), stretch.at[0], stretch.score[0]
-        placement = self.placements.at(stretch.context, context, at)
-        if stretch.detail is not None or not placement.is_plain(score, score) or not placement.has_first_window:
+        number, at, score = event_run.context, event_run.at[0], event_run.score[0]
+        placement = self.placements.latest.get(number)
+        if placement is None or not placement.valid_from <= at < placement.valid_until:
+            placement = self.placements.at(number, self.context_of(number), at)
+        detail = (None if event_run.detail is None else event_run.detail[0]) or NO_DETAIL
+        if not placement.has_first_window or not placement.is_simple(score) or detail.has_metadata:
             return None
-        ties = placement.ties(at, stretch.tiebreak[0])
-        table, player = placement.plain_instances, stretch.players[0]
+        placement.make_room(1)
+        plan = placement.plan(detail)
+        if not plan.targets:
+            return None
+        plan.note_all()
+        ties = plan.ties(at, event_run.tiebreak[0])
         change = self.store.apply_one(
-            table, player, score, ties, at=stretch.first, ranks=ranking, partition=stretch.partition
+            plan.table,
+            event_run.players[0],
+            score,
+            ties,
+            at=event_run.first,
+            ranks=ranking,
+            partition=event_run.partition,
         )
         if isinstance(change, Verdict):
-            raise AssertionError(f"event {stretch.first} was answered with {change}")
+            raise AssertionError(f"event {event_run.first} was answered with {change}")
+        if self.state.leaving:
+            self.let_go()
         return change
 
     # Scores
 
-    def _score(self, stretch: Stretch, context: Context) -> None:
-        placement = self.placements.at(stretch.context, context, stretch.at[0])
-        first, last = extent(stretch.at)
-        same_place = first == last or (placement.holds(first) and placement.holds(last))
-        if same_place and can_apply_plain(placement, stretch):
-            for part in _parts(stretch, BATCH_ROWS_MAX // _rows_per_event(placement)):
-                apply_plain(self.store, placement, part)
+    def _score(self, event_run: EventRun, context: Context) -> None:
+        placement = self.placements.at(event_run.context, context, event_run.at[0])
+        if not placement.reached:
+            skip(self.store, event_run.span)
             return
-        events_max = _events_at_once(placement)
-        placed = ((self.placements.at(stretch.context, context, event.at), event) for event in rows(stretch))
-        after = stretch.first - 1
-        while group := _take(placed, events_max):
-            apply_each(self.store, group, EventSpan(stretch.partition, after, after + len(group)))
-            after += len(group)
+        if can_apply_together(placement):
+            self._apply_together(event_run, context)
+            return
+        for index in range(len(event_run)):
+            self._apply_together(event_run.part(index, index + 1), context)
+
+    def _apply_together(self, event_run: EventRun, context: Context) -> None:
+        placed = self._placed(event_run, context)
+        if placed.rows_max <= BATCH_ROWS_MAX or len(event_run) == 1:
+            apply_scores(self.store, placed)
+            return
+        half = len(event_run) // 2
+        self._apply_together(event_run.part(0, half), context)
+        self._apply_together(event_run.part(half, len(event_run)), context)
+
+    def _placed(self, event_run: EventRun, context: Context) -> PlacedRun:
+        first, last = extent(event_run.at)
+        placement = self.placements.at(event_run.context, context, first)
+        if placement.holds(last):
+            return PlacedRun(event_run, [placement], None)
+        instants = sorted(set(event_run.at))
+        placements, index = [], 0
+        while index < len(instants):
+            placements.append(self.placements.at(event_run.context, context, instants[index]))
+            index = bisect_left(instants, placements[-1].valid_until, index)
+        starts = [placement.valid_from for placement in placements]
+        return PlacedRun(event_run, placements, [bisect_right(starts, at) - 1 for at in event_run.at])
 
     # Everything else
 
@@ -127,6 +168,7 @@ class Applier:
         self.catalogue.add(define_board(context.board, event.detail.definition), version)
         live = self.state.boards.get(context.board)
         if live is None:
+            self.let_go_all(context.board)  # a deleted board of the same id may still have instances in the store
             self.state.boards[context.board] = BoardState(version, version, event.at)
         else:
             before, after = (
@@ -141,7 +183,7 @@ class Applier:
         self._move_on(event)
 
     def _start_roll_ups(self, before: Board, after: Board, live: BoardState) -> None:
-        """Let roll-ups that are declared now start empty, whatever their parts have."""
+        """Start newly declared roll-ups empty, whatever scores their parts have."""
         for instance in list(live.windows):
             for whole, whole_instance in wholes_of(after, after.window_of(instance), instance):
                 if whole.name not in before.all_windows:
@@ -186,14 +228,43 @@ class Applier:
         self._move_on(event)
 
     def _drop(self, board_id: str, state: BoardState, instance: str) -> None:
-        for scope in state.windows.pop(instance, ()):
-            key = InstanceKey(board_id, instance, scope)
-            self.store.drop(key)
-            state.forget_instance(key.text)
-            if key.text in state.captured:
-                state.captured.discard(key.text)
-                self.store.forget_capture(key)
+        prefix = InstanceKey(board_id, instance, "").text
+        state.forget_window(prefix)
+        for text in [text for text in state.captured if text.startswith(prefix)]:
+            state.captured.discard(text)
+            self.store.forget_capture(InstanceKey.parse(text))
+        if instance in state.windows:
+            state.windows.discard(instance)
+            self.state.leaving.append((board_id, instance))
         self.state.note_change(board_id)
+
+    def let_go(self) -> None:
+        """Drop removed windows from the store, up to the first with more scopes than one call drops.
+
+        A window may have millions of scopes. Readers lose it at once; the store drops it in steps, one with each
+        event run and one whenever the caller is idle.
+        """
+        leaving = self.state.leaving
+        while leaving and self.store.drop_window(*leaving[0], LET_GO_AT_ONCE).is_all:
+            del leaving[0]
+
+    def let_go_all(self, board_id: str | None = None) -> None:
+        """Drop all removed windows from the store, of one board or of every board."""
+        leaving = self.state.leaving
+        for removed in [removed for removed in leaving if board_id in (None, removed[0])]:
+            self.store.drop_window(*removed)
+            leaving.remove(removed)
+
+    def let_go_of_others(self) -> None:
+        """Drop what a checkpoint has of boards that are not kept."""
+        if self._kept.is_everything:
+            return  # what was leaving goes on leaving bit by bit
+        for board_id, live in self.state.boards.items():
+            if not self._kept.keeps(board_id):
+                live.scope_values.clear()
+                for instance in list(live.windows):
+                    self._drop(board_id, live, instance)
+        self.let_go_all()
 
     def _live(self, context: Context) -> tuple[Board, BoardState]:
         return self.catalogue.board(context.board, context.boards[context.board].version), self.state.boards[
@@ -206,7 +277,7 @@ class Applier:
 
 
 def longer_than_a_day(window: Window, instance: str) -> bool:
-    """Tell whether places in a window instance change from day to day."""
+    """Return whether a window instance lasts longer than a day."""
     if window.kind in (WindowKind.DAILY, WindowKind.HOURLY):
         return False
     span = window.span(instance)
@@ -218,30 +289,3 @@ def _named(event: Scored) -> str:
     if instance is None:
         raise AssertionError(f"event {event.sequence} closes or retires a window and names none")
     return instance
-
-
-def _parts(stretch: Stretch, events_max: int) -> Iterator[Stretch]:
-    if len(stretch) <= events_max:
-        yield stretch
-        return
-    for start in range(0, len(stretch), events_max):
-        yield stretch.part(start, start + events_max)
-
-
-def _rows_per_event(placement: Placement) -> int:
-    return max(1, sum(len(reached.targets) * (1 + len(reached.board.scopes)) for reached in placement.reached))
-
-
-def _events_at_once(placement: Placement) -> int:
-    if any(reached.board.team is not None and reached.board.team.by is TeamBy.BEST for reached in placement.reached):
-        return 1  # what is best after each event is known only when they are applied one by one
-    return min(EACH_EVENTS_MAX, BATCH_ROWS_MAX // _rows_per_event(placement))
-
-
-def _take(placed: Iterator[tuple[Placement, Scored]], events_max: int) -> list[tuple[Placement, Scored]]:
-    taken = []
-    for one in placed:
-        taken.append(one)
-        if len(taken) == events_max:
-            break
-    return taken

@@ -2,8 +2,8 @@
 
     a caller's arguments → here → an adapter's work
 
-The checks of reads stand on a path of about a microsecond: each takes one chained comparison when all is well, and
-finds out what is wrong only once it knows that something is. What they refuse is said in port.py.
+A read takes about a microsecond, so its check is one chained comparison; only a failed check looks for the reason.
+port.py lists what they refuse.
 
 May be imported by: adapters of the rank store.
 """
@@ -40,9 +40,9 @@ from rankd.projection.port import (
     READ_PLACE_MAX,
     READ_PLAYERS_MAX,
     SEQUENCE_MAX,
-    Batch,
     Op,
     Table,
+    UpdateBatch,
 )
 
 if TYPE_CHECKING:
@@ -52,24 +52,24 @@ if TYPE_CHECKING:
 
 
 def check_partition(partition: int) -> None:
-    """Refuse a partition no ledger can have."""
+    """Refuse a partition number outside its limits."""
     _check_whole("partition", partition, 0, SEQUENCE_MAX)
 
 
 def check_player(player: object) -> None:
-    """Refuse what is not text; text that no player can have for an id is simply somebody absent."""
+    """Refuse a player that is not a str. A str that is no valid id is accepted: that player is absent."""
     if not isinstance(player, str):
         raise TypeError(f"player must be a str, not {type(player).__name__}")
 
 
 def check_ranking(ranking: object) -> None:
-    """Refuse a way of counting places that does not exist."""
+    """Refuse an unknown ranking."""
     if ranking not in tuple(Ranking):
         raise InvalidValue("ranking", f"must be one of {', '.join(Ranking)}, not {_shown(ranking)}")
 
 
 def check_player_count(players: Sequence[object]) -> None:
-    """Refuse too many players, and what is not a sequence of them."""
+    """Refuse too many players, and anything that is not a sequence."""
     if not _is_list(players):
         raise TypeError(f"players must be a list or another sequence of str, not {type(players).__name__}")
     if len(players) > READ_PLAYERS_MAX:
@@ -77,7 +77,7 @@ def check_player_count(players: Sequence[object]) -> None:
 
 
 def check_players(players: Sequence[object]) -> None:
-    """Refuse too many players, and those that are not text."""
+    """Refuse too many players, and a player that is not a str."""
     check_player_count(players)
     for player in players:
         if not isinstance(player, str):
@@ -85,7 +85,7 @@ def check_players(players: Sequence[object]) -> None:
 
 
 def places(first: int, last: int) -> int:
-    """Return how many places `first` … `last` are, 0 when `last` stands before `first`."""
+    """Return the number of places `first` … `last`, 0 when `last` is before `first`."""
     _check_whole("first", first, 1, READ_PLACE_MAX)
     if isinstance(last, int) and last < first:
         return 0
@@ -96,12 +96,12 @@ def places(first: int, last: int) -> int:
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a page of no entries or of too many."""
+    """Refuse a page of 0 entries or of too many."""
     _check_whole("limit", limit, 1, READ_ENTRIES_MAX)
 
 
 def check_after(after: tuple[Kept, str] | None) -> None:
-    """Refuse a place to go on from that could not stand in any order."""
+    """Refuse a cursor that is no possible sort key."""
     if after is None:
         return
     (score, tie), player = after
@@ -133,7 +133,7 @@ def check_tie(tie: int) -> None:
 
 
 def check_ppm(ppm: Sequence[int]) -> None:
-    """Refuse too many quantiles, and those outside the distribution."""
+    """Refuse too many quantiles, and a quantile outside its limits."""
     if len(ppm) > QUANTILES_MAX:
         raise InvalidValue("ppm", f"must be at most {QUANTILES_MAX} a call, not {len(ppm)}")
     for quantile in ppm:
@@ -141,15 +141,15 @@ def check_ppm(ppm: Sequence[int]) -> None:
 
 
 def check_buckets(buckets: int) -> None:
-    """Refuse a histogram of no buckets or of too many."""
+    """Refuse a histogram of 0 buckets or of too many."""
     _check_whole("buckets", buckets, 1, HISTOGRAM_BUCKETS_MAX)
 
 
 # Batches
 
 
-class Columns(NamedTuple):
-    """A batch's columns, each one contiguous dimension of `rows` items of its type, None where it was left out."""
+class BatchColumns(NamedTuple):
+    """A batch's columns, each contiguous, of `rows` items of its type; None where the batch leaves it out."""
 
     rows: int
     score: memoryview
@@ -159,8 +159,8 @@ class Columns(NamedTuple):
     op: memoryview | None
 
 
-class Row(NamedTuple):
-    """One row as numbers: an Op, indices into the batch's tables, and what was sent."""
+class BatchRow(NamedTuple):
+    """One row as numbers: an Op, indices into the batch's tables, score and tie field."""
 
     op: int
     instance: int
@@ -181,8 +181,8 @@ _UINT8 = _Item("uint8", "B", 1)
 _NATIVE_MARKS = "@=<" if sys.byteorder == "little" else "@=>"
 
 
-def check_batch(batch: Batch, *, instances_are_checked: bool = False) -> Columns:
-    """Refuse what is wrong with a batch as a whole, and return its columns; the rows are not looked at."""
+def check_batch(batch: UpdateBatch, *, instances_are_checked: bool = False) -> BatchColumns:
+    """Check a batch as a whole, without its rows, and return its columns."""
     partition, epoch, after, upto = batch.partition, batch.epoch, batch.after, batch.upto
     for name, value in (("partition", partition), ("epoch", epoch), ("after", after), ("upto", upto)):
         if not (isinstance(value, int) and 0 <= value <= SEQUENCE_MAX):
@@ -195,7 +195,7 @@ def check_batch(batch: Batch, *, instances_are_checked: bool = False) -> Columns
         _refuse(f"players must be a list or another sequence of str, not {type(batch.players).__name__}")
     score = _column("score", batch.score, _INT64)
     rows = len(score)
-    columns = Columns(
+    columns = BatchColumns(
         rows,
         score,
         tie=None if batch.tie is None else _column("tie", batch.tie, _INT64, rows),
@@ -220,8 +220,8 @@ def batch_of_one(
     at: int,
     ranks: Ranking,
     partition: int = 0,
-) -> Batch:
-    """Return the batch that `apply_one` means: event `at`, one row for each entry of the table."""
+) -> UpdateBatch:
+    """Return the batch equal to `apply_one`: event `at`, one row for each entry of the table."""
     count = len(table)
     if count == 0 or len(ties) != count:
         _refuse(f"one event must have a row at least and a tie for each; got {count} rows and {len(ties)} ties")
@@ -229,7 +229,7 @@ def batch_of_one(
     for tie in ties:
         check_tie(tie)
     _check_whole("at", at, 1, SEQUENCE_MAX)
-    return Batch(
+    return UpdateBatch(
         instances=table,
         players=[player],
         score=array("q", [score]) * count,
@@ -243,22 +243,21 @@ def batch_of_one(
     )
 
 
-def rows_of(columns: Columns) -> Iterator[Row]:
-    """Go through the rows, with what a left out column means filled in."""
+def rows_of(columns: BatchColumns) -> Iterator[BatchRow]:
+    """Return the rows, with the default of each column that the batch leaves out."""
     count = columns.rows
     scores = _values(columns.score, "q")
     ties = repeat(0, count) if columns.tie is None else _values(columns.tie, "q")
     instances = repeat(0, count) if columns.instance is None else _values(columns.instance, "I")
     players = range(count) if columns.player is None else _values(columns.player, "I")
     ops = repeat(Op.APPLY.value, count) if columns.op is None else _values(columns.op, "B")
-    return map(Row, ops, instances, players, scores, ties)
+    return map(BatchRow, ops, instances, players, scores, ties)
 
 
-def check_rows(batch: Batch, columns: Columns) -> None:
-    """Refuse the first bad row, then an id that no row looks at and nobody can have.
+def check_rows(batch: UpdateBatch, columns: BatchColumns) -> None:
+    """Refuse the first bad row, then an invalid id that no row uses.
 
-    Goes row by row: for an adapter that is slow anyway, and for one that found that something is wrong and has to
-    say what.
+    Slow, row by row: for the reference, and for an adapter that needs the reason after a fast check failed.
     """
     faults = {index: fault for index, player in enumerate(batch.players) if (fault := id_fault(player))}
     for row, (op, instance, player, _, tie) in enumerate(rows_of(columns)):
@@ -279,7 +278,7 @@ def check_rows(batch: Batch, columns: Columns) -> None:
 
 
 def id_fault(player: object) -> str | None:
-    """Say why nobody can have this id; None when somebody can."""
+    """Return why this is no valid player id; None when it is one."""
     if not isinstance(player, str):
         return f"must be a str, not {type(player).__name__}"
     encoded = _utf8_bytes(player)
@@ -291,7 +290,7 @@ def id_fault(player: object) -> str | None:
 
 
 def check_rules(instance: InstanceKey, held: Rules, listed: Rules) -> None:
-    """Refuse rules by which an instance would stand in another order; keep and bounds may differ."""
+    """Refuse rules with another order or ties than the instance has; keep and bounds may differ."""
     if held.order is not listed.order or held.ties is not listed.ties:
         _refuse(
             f"{instance.text} is ordered {held.order} with ties by {held.ties}, not {listed.order} by {listed.ties}: "
@@ -339,7 +338,7 @@ def _column(name: str, column: Buffer, item: _Item, rows: int | None = None) -> 
 
 
 def _values(column: memoryview, letter: str) -> array[int]:
-    # Through bytes, since a memoryview refuses to index formats with a byte order mark, which ctypes writes.
+    # A memoryview cannot index formats with a byte order mark, which ctypes writes: copy the bytes.
     return array(letter, column.tobytes())
 
 
@@ -364,7 +363,7 @@ def _check_whole(field: str, value: object, low: int, high: int) -> None:
 
 
 def _shown(value: object) -> str:
-    # Python refuses to print integers of thousands of digits, and a reader needs none of them.
+    # Python refuses to print integers of thousands of digits.
     if isinstance(value, int) and value.bit_length() > 128:
         return f"one of {value.bit_length()} bits"
     return f"{value!r:.100}"

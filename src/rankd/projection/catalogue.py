@@ -1,4 +1,4 @@
-"""Every definition there ever was: an event is applied under the one it was accepted under."""
+"""Every version of every definition: the applier uses the version under which intake accepted an event."""
 
 from __future__ import annotations
 
@@ -21,37 +21,36 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Catalogue:
-    """Boards by id and version; they are only ever added."""
+    """Boards by id and version; append-only."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._boards: dict[tuple[str, int], Board] = {}
 
     def add(self, board: Board, version: int) -> None:
-        """Note a definition."""
+        """Add a version of a board."""
         self._boards[board.id, version] = board
 
     def definitions(self) -> list[Definition]:
-        """Return everything that was noted, for a snapshot."""
+        """Return all definitions, for a snapshot."""
         return [
             Definition(board_id, version, definition_of(board)) for (board_id, version), board in self._boards.items()
         ]
 
     @classmethod
     def of(cls, definitions: Iterable[Definition]) -> Self:
-        """Return a catalogue of what another one had noted."""
+        """Return a catalogue of these definitions."""
         catalogue = cls()
         for definition in definitions:
             catalogue.add(define_board(definition.board, definition.definition), definition.version)
         return catalogue
 
     def board(self, board_id: str, version: int) -> Board:
-        """Return a board as it was under one of its versions."""
-        found = self._boards.get((board_id, version))
-        if found is None:
+        """Return one version of a board."""
+        board = self._boards.get((board_id, version))
+        if board is None:
             raise LedgerDamaged(f"version {version} of board {board_id} is named by an event and not in the ledger")
-        return found
+        return board
 
     def current(self, versions: Mapping[str, int]) -> dict[str, Board]:
-        """Return boards by id, each under the version given."""
+        """Return boards by id, each in its version of `versions`."""
         return {board_id: self.board(board_id, version) for board_id, version in versions.items()}

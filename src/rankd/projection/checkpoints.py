@@ -1,9 +1,9 @@
-"""The ranks of a follower in files, so that it need not read the whole ledger after a restart.
+"""Checkpoints: a follower's ranks in files, so that a restart replays only the events after them.
 
-    <folder>/<events>/   engine.rankd   the engine, with checksums of its own
+    <folder>/<events>/   engine.rankd   the engine's snapshot, with its own checksums
                          state.rankd    positions, definitions and state, with a checksum
 
-A checkpoint only saves time: what it holds follows from the ledger, and one that does not verify is passed over.
+A checkpoint only saves time: the ledger stays the truth, and the follower skips a checkpoint that does not verify.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,12 +22,12 @@ from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, Snapshot
 from rankd.folder import FOLDER_MODE, private_opener
 from rankd.ledger.port import Heads, Ledger
 from rankd.projection.catalogue import Catalogue, Definition
-from rankd.projection.encoding import encoded_in_parts
+from rankd.projection.encoding import decode_native, encoded_in_parts
 from rankd.projection.follower import Follower, Store
 from rankd.projection.saving import Saving
 from rankd.projection.state import State
 
-FORMAT = 1
+FORMAT = 3
 _MAGIC = b"RANKDCHK"
 _CHECKSUM_BYTES = 16
 _ENGINE_FILE = "engine.rankd"
@@ -37,7 +37,7 @@ _log = logging.getLogger("rankd")
 
 
 class _Saved(msgspec.Struct):
-    """What `state.rankd` holds."""
+    """The contents of `state.rankd`."""
 
     stamp: str  # of the ledger at these positions
     positions: tuple[int, ...]
@@ -47,31 +47,23 @@ class _Saved(msgspec.Struct):
     state: State
 
 
-_decode = msgspec.json.Decoder(_Saved).decode
-
-
-class LoadedCheckpoint(NamedTuple, Generic[Store]):
-    """What a follower continues from."""
-
-    store: Store
-    state: State
-    catalogue: Catalogue
-    ordinal: int
-    controls: int
+FollowerType = TypeVar("FollowerType", bound=Follower[Any])
+_decode = msgspec.json.Decoder(_Saved, dec_hook=decode_native).decode
 
 
 class Checkpoints:
     """The checkpoints of one follower."""
 
-    def __init__(self, folder: Path, kept: int = 2) -> None:
-        """`kept` is how many of the newest are kept."""
+    def __init__(self, folder: Path, kept: int = 2, *, is_written: bool = True) -> None:
+        """`kept` is how many checkpoints stay on disk, the newest ones; only one process writes them."""
         self._folder = folder
         self._kept = kept
-        self.passed_over = 0  # by `newest`: those that did not verify
+        self._is_written = is_written
+        self.skipped = 0  # checkpoints that `newest` skipped because they did not verify
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def begin(self, ledger: Ledger, follower: Follower[Any]) -> Checkpoint:
-        """Fix the instant of a checkpoint; between two steps of its follower."""
+        """Fix the instant of a checkpoint; call it between two steps of the follower."""
         stamp = ledger.stamp(follower.positions)
         if stamp is None:
             raise AssertionError("a checkpoint is begun between two commits")
@@ -85,17 +77,27 @@ class Checkpoints:
         )
         return Checkpoint(self._folder, follower.store.begin_save(), saved, self._kept)
 
-    def newest(self, ledger: Ledger, heads: Heads, load: Callable[[Path], Store]) -> LoadedCheckpoint[Store] | None:
-        """Load the newest that verifies and is of this ledger; None when there is none."""
-        for stale in self._folder.glob(f"{_DRAFT}*"):
-            shutil.rmtree(stale, ignore_errors=True)
+    def newest(
+        self,
+        ledger: Ledger,
+        heads: Heads,
+        load: Callable[[Path], Store],
+        follow: Callable[..., FollowerType],
+    ) -> FollowerType | None:
+        """Return a follower that continues from the newest checkpoint of this ledger that verifies; None without one.
+
+        `load` opens a store, `follow` makes a follower.
+        """
+        if self._is_written:
+            for stale in self._folder.glob(f"{_DRAFT}*"):
+                shutil.rmtree(stale, ignore_errors=True)
         for path in checkpoints_in(self._folder):
             try:
-                return _load(path, ledger, heads, load)
+                return _load(path, ledger, heads, load, follow)
             except (SnapshotUnreadable, OSError) as problem:
-                self.passed_over += 1
-                # As text: whoever keeps the record would keep the half-loaded engine with the error.
-                _log.warning("checkpoint %s is passed over: %s", path.name, str(problem))
+                self.skipped += 1
+                # As text: a log record with the error itself would keep the half-loaded engine alive.
+                _log.warning("checkpoint %s is skipped: %s", path.name, str(problem))
         return None
 
 
@@ -109,28 +111,29 @@ def sync_folder(folder: Path) -> None:
 
 
 class Checkpoint:
-    """A checkpoint whose instant is fixed; writing it may take its time, in another thread."""
+    """A checkpoint whose instant is fixed; another thread may write it later."""
 
     def __init__(self, folder: Path, saving: Saving, saved: _Saved, kept: int) -> None:
-        """Made by `Checkpoints.begin`."""
         self._folder = folder
         self._saving = saving
         self._kept = kept
         self.events = sum(saved.positions)
         self._name = f"{self.events:020}"
-        payload = b"".join(encoded_in_parts(saved))
-        head = _MAGIC + FORMAT.to_bytes(4, "little")
-        self._state = head + blake2b(payload, digest_size=_CHECKSUM_BYTES).digest() + payload
+        self._state = list(encoded_in_parts(saved))
 
     def write(self) -> None:
-        """Write it, complete or not at all, and let the oldest go."""
+        """Write the checkpoint, complete or not at all, and delete the oldest ones."""
         target, draft = self._folder / self._name, self._folder / f"{_DRAFT}{self._name}"
         shutil.rmtree(draft, ignore_errors=True)
         try:
             draft.mkdir(FOLDER_MODE)
             self._saving.write(draft / _ENGINE_FILE)
             with open(draft / _STATE_FILE, "wb", opener=private_opener) as file:
-                file.write(self._state)
+                checksum = blake2b(digest_size=_CHECKSUM_BYTES)
+                for part in self._state:
+                    checksum.update(part)
+                file.write(_MAGIC + FORMAT.to_bytes(4, "little") + checksum.digest())
+                file.writelines(self._state)
                 file.flush()
                 os.fsync(file.fileno())
             sync_folder(draft)
@@ -150,7 +153,13 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
 
 
-def _load(path: Path, ledger: Ledger, heads: Heads, load: Callable[[Path], Store]) -> LoadedCheckpoint[Store]:
+def _load(
+    path: Path,
+    ledger: Ledger,
+    heads: Heads,
+    load: Callable[[Path], Store],
+    follow: Callable[..., FollowerType],
+) -> FollowerType:
     saved = _read(path / _STATE_FILE)
     is_ahead = any(ours > theirs for ours, theirs in zip(saved.positions, heads.sequences, strict=False))
     if is_ahead and ledger.capabilities.is_sole_writer:
@@ -164,9 +173,10 @@ def _load(path: Path, ledger: Ledger, heads: Heads, load: Callable[[Path], Store
     if is_ahead:
         raise SnapshotDamaged("it holds events that the ledger does not have; was an older copy of it restored?")
     store = load(path / _ENGINE_FILE)
-    if any(store.position(partition).sequence != one for partition, one in enumerate(saved.positions)):
+    if any(store.position(partition).sequence != sequence for partition, sequence in enumerate(saved.positions)):
         raise SnapshotDamaged("its two files are of different instants")
-    return LoadedCheckpoint(store, saved.state, Catalogue.of(saved.definitions), saved.ordinal, saved.controls)
+    catalogue = Catalogue.of(saved.definitions)
+    return follow(ledger, store, saved.state, catalogue, ordinal=saved.ordinal, controls=saved.controls)
 
 
 def _read(path: Path) -> _Saved:
@@ -180,4 +190,6 @@ def _read(path: Path) -> _Saved:
     version = int.from_bytes(written[len(_MAGIC) : len(_MAGIC) + 4], "little")
     if version > FORMAT:
         raise SnapshotNewer(f"{path.name} has version {version}: upgrade rankd to read it")
+    if version < FORMAT:
+        raise SnapshotDamaged(f"{path.name} was written by an older version: the ledger is followed from its beginning")
     return _decode(payload)

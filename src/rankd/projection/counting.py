@@ -1,8 +1,8 @@
-"""The engine of one applier, with the entries of each board counted as they come and go.
+"""The engine of one applier, with a running count of each board's entries.
 
-    Batch → EngineStore.apply → what each row did → a count for each board
+    Batch → EngineStore.apply → what each row changed → a count for each board
 
-So an operator's figures cost as much with a million instances as with one.
+So an operator's figures cost the same with a million instances as with one.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.projection import arguments
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Applied, Batch, One, Op, RowFlag, Table, Verdict
+from rankd.projection.port import Applied, Dropped, One, Op, RowFlag, Table, UpdateBatch, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_Totals = dict[str, tuple[str, int]]  # by instance: its board, and how many stand in it
+_Totals = dict[str, tuple[str, int]]  # by instance: its board and number of entries
 _FLAGS = range(256)
-_CAME = bytes(flag & 3 == RowFlag.IS_PRESENT for flag in _FLAGS)  # 1 where a row brought an entry
-_WENT = bytes(flag & 3 == RowFlag.WAS_PRESENT for flag in _FLAGS)  # 1 where it took one away
+SINGLE_TABLES_MAX = 64  # between two counts
+_CAME = bytes(flag & 3 == RowFlag.IS_PRESENT for flag in _FLAGS)  # 1 where a row added an entry
+_WENT = bytes(flag & 3 == RowFlag.WAS_PRESENT for flag in _FLAGS)  # 1 where a row removed one
 
 
 class CountingStore(EngineStore):
-    """The engine, which also knows how many entries a board has in all its instances; one thread at a time writes."""
+    """The engine with the number of entries of each board; one thread at a time writes."""
 
-    __slots__ = ("_by_board", "_entries", "_single", "_single_before")
+    __slots__ = ("_by_board", "_entries", "_single_before", "_single_tables")
 
     def __init__(self) -> None:
-        """Start empty."""
         super().__init__()
-        self._by_board: dict[str, int] = {}  # those that have any
+        self._by_board: dict[str, int] = {}  # boards with entries only
         self._entries = 0
-        # Single events follow each other by the same table, mostly: what they add is looked at when it is asked for.
-        self._single: Table | None = None
+        # Single events use few tables: their entries are counted when a reader asks or a batch follows.
+        self._single_tables: dict[int, Table] = {}  # by id(), which stays valid while the table is held here
         self._single_before: _Totals = {}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read back what `save` wrote, and count it once."""
+        """Load a file of `save`, and count its entries once."""
         store = super().load(path)
         for key in store.instances():
             store._add(key.board, store.total(key))
@@ -52,22 +52,22 @@ class CountingStore(EngineStore):
 
     @property
     def entries(self) -> int:
-        """How many entries all instances of all boards have; from any thread, and exact while nobody writes."""
+        """The number of entries of all boards; any thread may read it, exact while no batch is applied."""
         return self._entries + sum(count for _, count in self._added(self._single_before))
 
     def board_entries(self, board: str) -> int:
-        """Return how many entries a board has in all its instances; from any thread, and exact while nobody writes."""
+        """Return the number of entries of a board; any thread may call it, exact while no batch is applied."""
         added = sum(count for changed, count in self._added(self._single_before) if changed == board)
         return self._by_board.get(board, 0) + added
 
-    def apply(self, batch: Batch) -> Applied:
+    def apply(self, batch: UpdateBatch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
         self._count_singles()
         if not _clears(batch.op):
             applied = super().apply(batch)
             self._count_rows(batch, applied)
             return applied
-        arguments.check_batch(batch)  # before its table is looked at
+        arguments.check_batch(batch)  # before `_totals` reads its table
         before = self._totals(batch.instances)
         applied = super().apply(batch)
         if applied.verdict is Verdict.APPLIED:
@@ -85,27 +85,36 @@ class CountingStore(EngineStore):
         ranks: Ranking,
         partition: int = 0,
     ) -> One:
-        """Apply one event, a row for each entry of a table, and say what the first row did."""
-        if self._single is not table:
-            self._count_singles()
-            if id(table) in self._tables and partition == 0:  # others are applied as a batch, which is counted
-                self._single, self._single_before = table, self._totals(table)
+        """Apply one event, one row for each entry of a table, and return what the first row did."""
+        # `apply` counts every other event, as a batch.
+        if id(table) not in self._single_tables and id(table) in self._tables and partition == 0:
+            if len(self._single_tables) >= SINGLE_TABLES_MAX:
+                self._count_singles()
+            self._single_tables[id(table)] = table
+            self._single_before = {**self._totals(table), **self._single_before}
         return super().apply_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
 
     def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out and give its memory back; False when it is not in the store."""
+        """Drop an instance and free its memory; False when the store does not have it."""
         self._count_singles()
         total = self.total(instance)
-        found = super().drop(instance)
+        was_dropped = super().drop(instance)
         self._add(instance.board, -total)
-        return found
+        return was_dropped
+
+    def drop_window(self, board: str, window: str, instances_max: int | None = None) -> Dropped:
+        """Drop the instances of a window instance, at most `instances_max` scopes in one call."""
+        self._count_singles()
+        dropped = super().drop_window(board, window, instances_max)
+        self._add(board, -dropped.entries)
+        return dropped
 
     def _totals(self, instances: Iterable[tuple[InstanceKey, Rules]]) -> _Totals:
         total = self._native.total
         return {key.text: (key.board, total(key.text)) for key, _ in instances}
 
     def _added(self, before: _Totals) -> list[tuple[str, int]]:
-        """Return how many entries came since, as (board, count) of each instance."""
+        """Return the entries added since `before`, as (board, count) of each instance."""
         total = self._native.total
         return [(board, total(name) - was) for name, (board, was) in before.items()]
 
@@ -114,11 +123,11 @@ class CountingStore(EngineStore):
             self._add(board, count)
 
     def _count_singles(self) -> None:
-        if self._single is not None:
+        if self._single_tables:
             self._count(self._single_before)
-            self._single, self._single_before = None, {}
+            self._single_tables, self._single_before = {}, {}
 
-    def _count_rows(self, batch: Batch, applied: Applied) -> None:
+    def _count_rows(self, batch: UpdateBatch, applied: Applied) -> None:
         flags = applied.flags.tobytes()
         came, went = flags.translate(_CAME), flags.translate(_WENT)
         if 1 not in came and 1 not in went:
@@ -143,8 +152,8 @@ class CountingStore(EngineStore):
 
 
 def _clears(ops: Buffer | None) -> bool:
-    """Tell whether some row takes everybody out: of those, a row's flags do not say how many there were."""
+    """Return whether some row is a CLEAR, whose flags do not hold how many entries it removed."""
     try:
         return ops is not None and Op.CLEAR in memoryview(ops).tobytes()
     except TypeError:
-        return False  # no column at all, which the engine refuses
+        return False  # not a buffer: the engine refuses it

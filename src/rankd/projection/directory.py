@@ -1,8 +1,7 @@
-"""The boards that are defined, by id and by title, in order: a page costs the same however many there are.
+"""The directory of defined boards, ordered by id and by title: a page costs the same however many boards there are.
 
-Orders are kept as boards come and go. A search goes through the ids that begin with a text, and then through the titles
-that do; a page ends after so many titles whether or not it is full, since those of boards whose ids begin so too are
-left out.
+A search returns the boards whose id begins with the text, then those whose title does. It skips titles of boards that
+their id has already matched, so a page may end before it is full, after TITLES_LOOKED_AT_MAX titles.
 """
 
 from __future__ import annotations
@@ -20,25 +19,24 @@ _Titled = tuple[str, str]  # title and id
 CURSOR_SEPARATOR = ":"  # in a cursor, between an id, which cannot hold it, and a title
 
 
-class Listed(NamedTuple):
-    """A board on a page, and the cursor that goes on behind it."""
+class DirectoryEntry(NamedTuple):
+    """A board on a page, and the cursor behind it."""
 
     board: Board
     cursor: str
 
 
-class BoardPage(NamedTuple):
+class DirectoryPage(NamedTuple):
     """Boards in order; `next` is the cursor of the next page, None at the end."""
 
-    boards: list[Listed]
+    boards: list[DirectoryEntry]
     next: str | None
 
 
 class Directory:
-    """All boards; changed by one thread at a time, read by any."""
+    """All boards; one thread at a time changes it, any thread reads it."""
 
     def __init__(self, boards: Iterable[Board] = ()) -> None:
-        """Sort these, once."""
         self._lock = threading.Lock()
         self._boards = {board.id: board for board in boards}
         self._feeders: dict[str, set[str]] = {}  # by the board that is fed
@@ -53,7 +51,7 @@ class Directory:
 
     @property
     def boards(self) -> Mapping[str, Board]:
-        """All boards by id, as they are at any moment: whoever goes through them in another thread copies it first."""
+        """All boards by id, a live view: copy it before iterating in another thread."""
         return self._boards
 
     def feeders_of(self, board_id: str) -> list[Board]:
@@ -75,7 +73,7 @@ class Directory:
         return self._ids.copy()
 
     def put(self, board: Board) -> None:
-        """Note a board, in place of the one with its id."""
+        """Add a board, or replace the one with its id."""
         with self._lock:
             before = self._boards.get(board.id)
             self._boards[board.id] = board
@@ -98,45 +96,45 @@ class Directory:
             if _has_title(board):
                 _take_out(self._titles, _title_of(board))
 
-    def page(self, limit: int, cursor: str | None = None, search: str = "") -> BoardPage:
-        """Return boards behind a cursor, those whose id or title begins with a text, whatever the case.
+    def page(self, limit: int, cursor: str | None = None, search: str = "") -> DirectoryPage:
+        """Return boards behind a cursor whose id or title begins with `search`, ignoring case.
 
-        A page may have fewer than `limit` boards and a `next` all the same.
+        A page with fewer than `limit` boards may still have a `next`.
         """
         start = search.casefold()
         after, is_among_titles, title = (cursor or "").partition(CURSOR_SEPARATOR)
         following = None
         with self._lock:
-            found = [] if is_among_titles else self._by_id(start, after, limit + 1)
-            if start and len(found) <= limit:
-                looked_at, following = self._titles_of(start, (title, after) if is_among_titles else None)
-                others = (self._listed(*one) for one in looked_at if not one[1].startswith(start))
-                found += islice(others, limit + 1 - len(found))
-        if len(found) > limit:
-            return BoardPage(found[:limit], found[limit - 1].cursor)
-        return BoardPage(found, following)
+            entries = [] if is_among_titles else self._by_id(start, after, limit + 1)
+            if start and len(entries) <= limit:
+                candidates, following = self._titles_of(start, (title, after) if is_among_titles else None)
+                others = (self._listed(*titled) for titled in candidates if not titled[1].startswith(start))
+                entries += islice(others, limit + 1 - len(entries))
+        if len(entries) > limit:
+            return DirectoryPage(entries[:limit], entries[limit - 1].cursor)
+        return DirectoryPage(entries, following)
 
-    def _by_id(self, start: str, after: str, count: int) -> list[Listed]:
+    def _by_id(self, start: str, after: str, count: int) -> list[DirectoryEntry]:
         begin = max(bisect_left(self._ids, start), bisect_right(self._ids, after))
-        ids = takewhile(lambda one: one.startswith(start), self._ids[begin : begin + count])
-        return [Listed(self._boards[one], one) for one in ids]
+        ids = takewhile(lambda board_id: board_id.startswith(start), self._ids[begin : begin + count])
+        return [DirectoryEntry(self._boards[board_id], board_id) for board_id in ids]
 
     def _titles_of(self, start: str, after: _Titled | None) -> tuple[list[_Titled], str | None]:
-        """Return the titles to look at for a page, and the cursor behind them if there are more."""
+        """Return the candidate titles of a page, and the cursor behind them if there are more."""
         titles = self._titles
         begin = bisect_left(titles, (start,))
-        end = bisect_left(titles, True, lo=begin, key=lambda one: not one[0].startswith(start))
+        end = bisect_left(titles, True, lo=begin, key=lambda titled: not titled[0].startswith(start))
         if after is not None:
             begin = max(begin, bisect_right(titles, after))
-        looked_at = titles[begin : min(end, begin + TITLES_LOOKED_AT_MAX)]
-        return looked_at, self._listed(*looked_at[-1]).cursor if begin + len(looked_at) < end else None
+        candidates = titles[begin : min(end, begin + TITLES_LOOKED_AT_MAX)]
+        return candidates, self._listed(*candidates[-1]).cursor if begin + len(candidates) < end else None
 
-    def _listed(self, title: str, board_id: str) -> Listed:
-        return Listed(self._boards[board_id], f"{board_id}{CURSOR_SEPARATOR}{title}")
+    def _listed(self, title: str, board_id: str) -> DirectoryEntry:
+        return DirectoryEntry(self._boards[board_id], f"{board_id}{CURSOR_SEPARATOR}{title}")
 
 
 def _has_title(board: Board) -> bool:
-    """Tell whether a title can be searched for that is not the id."""
+    """Return whether a board has a title other than its id."""
     return board.title.casefold() != board.id
 
 

@@ -1,27 +1,49 @@
-"""JSON of what may be large, made part by part: between two parts other threads get their turn.
+"""JSON of large state, encoded in parts so that other threads run between them.
 
-One call of the encoder holds the interpreter from its first byte to its last. For the state of millions of players that
-is seconds, in which the thread that keeps the lease could not speak.
+One call of the encoder holds the interpreter until it ends. For the state of millions of players that takes seconds, in
+which the thread that renews the lease could not run.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
 
-PART_VALUES = 20_000  # of one call of the encoder
-SMALL_VALUES = 1_000  # what holds so few is encoded together with others
+from rankd._columns import MetadataIndex, TeamTotals
+from rankd._numbers import Texts
+
+PART_VALUES = 20_000  # values in one call of the encoder
+SMALL_VALUES = 1_000  # containers of at most so many values are encoded together
 _WITHIN = (dict, set, frozenset, list, tuple)
-_encode = msgspec.json.Encoder().encode
+_TABLES = (MetadataIndex, TeamTotals)
+
+
+def encode_native(value: object) -> bytes:
+    """Encode a native part of a state; msgspec's enc_hook."""
+    if isinstance(value, Texts | MetadataIndex | TeamTotals):
+        return value.dump()
+    raise NotImplementedError(f"a state holds no {type(value).__name__}")
+
+
+def decode_native(kind: type, value: object) -> object:
+    """Decode a native part of a state, and return anything else unchanged; msgspec's dec_hook."""
+    if kind is Texts and isinstance(value, str):
+        return Texts(b64decode(value))
+    if kind in _TABLES and isinstance(value, str):
+        return kind.load(b64decode(value))
+    return value
+
+
+_encode = msgspec.json.Encoder(enc_hook=encode_native).encode
 
 
 def encoded_in_parts(value: object) -> Iterator[bytes]:
-    """Return the bytes that msgspec.json.encode returns, in parts of a bounded number of values.
+    """Yield the bytes of msgspec.json.encode in parts of a bounded number of values.
 
-    Structs within lists and sets are taken whole, and so are those within a mapping if they hold no mapping: they are
-    small.
+    Structs within lists and sets, and structs without containers, are small and are encoded whole.
     """
     if isinstance(value, msgspec.Struct) and _has_containers(value):
         yield from _members((name, getattr(value, name)) for name in value.__struct_fields__)
@@ -39,7 +61,7 @@ def encoded_in_parts(value: object) -> Iterator[bytes]:
 
 def _mapping(value: dict[str, object]) -> Iterator[bytes]:
     first = next(iter(value.values()), None)
-    if isinstance(first, _WITHIN) or (isinstance(first, msgspec.Struct) and _has_containers(first)):
+    if isinstance(first, (*_WITHIN, *_TABLES)) or (isinstance(first, msgspec.Struct) and _has_containers(first)):
         yield from _members(iter(value.items()))
         return
     yield b"{"
@@ -50,7 +72,7 @@ def _mapping(value: dict[str, object]) -> Iterator[bytes]:
 
 
 def _members(items: Iterator[tuple[str, object]]) -> Iterator[bytes]:
-    """Encode members one by one, but for small ones that come together."""
+    """Encode large members one by one and small ones together."""
     small: dict[str, object] = {}
     size, separator = 0, b"{"
     for name, value in items:
@@ -74,7 +96,9 @@ def _members(items: Iterator[tuple[str, object]]) -> Iterator[bytes]:
 
 
 def _is_small(value: object) -> bool:
-    """Tell whether a value holds few others, none of which holds any."""
+    """Return whether a value holds few values, none of them a container."""
+    if isinstance(value, _TABLES):
+        return len(value) <= SMALL_VALUES
     if isinstance(value, msgspec.Struct):
         return not _has_containers(value)
     if not isinstance(value, _WITHIN):
@@ -82,7 +106,7 @@ def _is_small(value: object) -> bool:
     if len(value) > SMALL_VALUES:
         return False
     first = next(iter(value.values() if isinstance(value, dict) else value), None)
-    return not isinstance(first, (*_WITHIN, msgspec.Struct))
+    return not isinstance(first, (*_WITHIN, *_TABLES, msgspec.Struct))
 
 
 def _has_containers(value: msgspec.Struct) -> bool:

@@ -2,7 +2,7 @@
 
     Batch → _engine.Engine.apply (columns copied, interpreter released) → Applied
 
-It keeps every promise of port.py; what it adds is saving and loading, memory figures and `check()`.
+It keeps every promise of port.py and adds saving, loading, memory figures and `check()`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from rankd.errors import Closed, InvalidValue, MalformedBatch
 from rankd.projection import arguments
 from rankd.projection.port import (
     Applied,
-    Around,
-    Batch,
-    Bucket,
-    Change,
-    Entry,
-    Friend,
+    Dropped,
     One,
-    Page,
-    Place,
     Position,
-    Standing,
+    RankedAround,
+    RankedBucket,
+    RankedEntry,
+    RankedFriend,
+    RankedPage,
+    RankedPlace,
+    RankedStanding,
+    RowChange,
     Table,
+    UpdateBatch,
     Verdict,
+    WindowSum,
 )
 from rankd.projection.saving import Saving
 
@@ -55,51 +57,55 @@ _ORDINAL_NUMBER = _RANKINGS[_ORDINAL]
 _NO_RANKING = -1
 _VERDICTS = (Verdict.APPLIED, Verdict.DUP, Verdict.GAP, Verdict.FENCED)
 _NAMES_PER_STEP = 1_000
-_TABLES_MAX = 256
+_TABLES_MAX = 1_024
+_TABLE_ENTRIES_MAX = 100_000  # in all tables together
+_SCOPES_PER_STEP = 1_000
+_BOARDS_PER_STEP = 10_000  # larger: these steps return few names or none
+_BOARDS_MAX = 2**32 - 1
 
 
 _NativeInstance = tuple[str, int, int, int, int, int]
 
 
 class KeptColumns(NamedTuple):
-    """What is kept of some players, in the order they were asked for; 0 of those who are gone."""
+    """The kept scores and tie fields of some players, in request order; 0 for an absent player."""
 
     score: array[int]
     tie: array[int]
-    gone: bytes  # one byte a player, 1: not there
+    gone: bytes  # one byte a player, 1: absent
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
-    """Bytes the engine holds, by purpose; `idle_bytes` are kept ready and used by nobody."""
+    """Bytes the engine holds, by purpose; `idle_bytes` are free and kept for reuse."""
 
     players_bytes: int  # ids, stored once
     boards_bytes: int  # names and heads of instances
     entries_bytes: int  # scores in order
     maps_bytes: int  # from players to entries
     captures_bytes: int  # places of an instant
-    saving_bytes: int  # what a save remembers of changes since it began
+    saving_bytes: int  # undo records of a save under way
     idle_bytes: int
 
     @property
     def total_bytes(self) -> int:
-        """All that grows with players and boards; its own lists, 32 bytes for each 64 KiB, are left out."""
+        """All memory that grows with players and boards, without the page lists: 32 bytes for each 64 KiB."""
         return sum(msgspec.structs.astuple(self))
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """The longest that a batch kept a reader out, inside the engine, each figure on its own.
+    """The longest waits of readers for a batch inside the engine, each figure on its own.
 
-    A reader's wait holds the rest of the writer's turn, and what the machine adds: the processor taken from the writer
-    meanwhile, and the time until the reader runs again. `work_ns` is the engine's own part.
+    A reader waits for the rest of the writer's turn and for the scheduler: while the writer is preempted, and until
+    the reader runs again. `work_ns` is the engine's own part.
     """
 
-    reader_ns: int  # from being kept out to being inside
-    let_in_ns: int  # from the first reader being kept out to the writer letting it in
+    reader_ns: int  # from the reader's arrival to its entry
+    let_in_ns: int  # from the first blocked reader to the writer's release
     work_ns: int  # processor time the writer used between these two
 
 
 class _Gone:
-    """Stands where the engine was; whoever still asks is told."""
+    """Replaces a closed engine and refuses every call."""
 
     def __getattr__(self, _name: str) -> NoReturn:
         raise Closed("the boards were closed; open them again with rankd.open")
@@ -108,26 +114,25 @@ class _Gone:
 class EngineStore:
     """Every board of a process, ranked in memory; see port.py for what it promises.
 
-    >>> from rankd.projection.port import batch_of_rows
     >>> store, arcade = EngineStore(), InstanceKey("arcade")
-    >>> applied = store.apply(batch_of_rows((arcade, Rules()), [("alice", 976), ("bob", 965)], upto=2))
+    >>> applied = store.apply(UpdateBatch([(arcade, Rules())], ["alice", "bob"], array("q", [976, 965]), upto=2))
     >>> store.rank(arcade, "bob")
-    Standing(rank=2, player='bob', score=965, tie=0, better=1, total=2)
+    RankedStanding(rank=2, player='bob', score=965, tie=0, better=1, total=2)
     """
 
-    __slots__ = ("_native", "_tables")
+    __slots__ = ("_native", "_table_entries", "_tables")
 
     def __init__(self) -> None:
-        """Start empty."""
-        self._native = Engine(Entry, Standing, Friend, Kept, Change, _VERDICTS)
-        # Tables that were checked, by id, with their native form. What is held here keeps its id.
+        self._native = Engine(RankedEntry, RankedStanding, RankedFriend, Kept, RowChange, _VERDICTS)
+        # Checked tables by id(), with their native form. Holding a table here keeps its id() valid.
         self._tables: dict[int, tuple[object, list[_NativeInstance]]] = {}
+        self._table_entries = 0
 
     # Writing
 
-    def apply(self, batch: Batch) -> Applied:
+    def apply(self, batch: UpdateBatch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
-        # The table of one batch is often that of the next: a tuple, which cannot have changed, is checked once.
+        # Consecutive batches often share a table: a tuple cannot change, so it is checked once.
         known = self._tables.get(id(batch.instances))
         columns = arguments.check_batch(batch, instances_are_checked=known is not None)
         instances = self._note_table(batch.instances) if known is None else known[1]
@@ -147,7 +152,7 @@ class EngineStore:
                 _NO_RANKING if batch.ranks is None else _RANKINGS[batch.ranks],
             )
         except MalformedBatch:
-            # The engine only finds that something is wrong; what to say is the same for every adapter.
+            # The engine only detects a bad row; every adapter gives the same reason for it.
             arguments.check_rows(batch, columns)
             raise
         position = Position(epoch, sequence)
@@ -166,15 +171,15 @@ class EngineStore:
         ranks: Ranking,
         partition: int = 0,
     ) -> One:
-        """Apply one event, a row for each entry of a table, and say what the first row did."""
+        """Apply one event, one row for each entry of a table, and return what the first row did."""
         known = self._tables.get(id(table))
         if known is not None and partition == 0:
             try:
                 number = _ORDINAL_NUMBER if ranks is _ORDINAL else _RANKINGS[ranks]
-                one: One = self._native.apply_one(known[1], player, score, ties, at, number)
-                return one
+                change: One = self._native.apply_one(known[1], player, score, ties, at, number)
+                return change
             except (InvalidValue, MalformedBatch, TypeError):
-                pass  # the batch of its rows finds the same, and says what it is
+                pass  # `apply` refuses the same rows, with the reason
         applied = self.apply(
             arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
         )
@@ -183,39 +188,72 @@ class EngineStore:
     def _note_table(self, table: Sequence[tuple[InstanceKey, Rules]]) -> list[_NativeInstance]:
         instances = [_native_instance(key, rules) for key, rules in table]
         if type(table) is tuple:
-            if len(self._tables) >= _TABLES_MAX:
+            if len(self._tables) >= _TABLES_MAX or self._table_entries >= _TABLE_ENTRIES_MAX:
                 self._tables.clear()
+                self._table_entries = 0
             self._tables[id(table)] = table, instances
+            self._table_entries += len(table)
         return instances
 
     def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out and give its memory back; False when it is not in the store."""
+        """Drop an instance and free its memory; False when the store does not have it."""
         return self._native.drop(instance.text)
 
+    def drop_window(self, board: str, window: str, instances_max: int | None = None) -> Dropped:
+        """Drop the instances of a window instance, at most `instances_max` scopes in one call."""
+        most = _BOARDS_MAX if instances_max is None else instances_max
+        global_key = InstanceKey(board, window).text
+        total = self._native.total(global_key)
+        self._native.drop(global_key)
+        count, entries = self._native.drop_family(_prefix(board, window), most)
+        return Dropped(total + entries, is_all=count < most)
+
     def capture(self, instance: InstanceKey) -> None:
-        """Remember every player's place as it is now: 4 bytes a player. Readers go on meanwhile, batches wait."""
+        """Capture every player's current place, 4 bytes a player. Readers go on meanwhile, batches wait."""
         self._native.capture(instance.text)
 
     def forget_capture(self, instance: InstanceKey) -> None:
-        """Forget the captured places of an instance and give their memory back."""
+        """Forget the captured places of an instance and free their memory."""
         self._native.forget_capture(instance.text)
 
     # Reading
 
     def position(self, partition: int = 0) -> Position:
-        """Return how far this partition is applied; START when nothing was."""
+        """Return this partition's position; START before its first batch."""
         arguments.check_partition(partition)
         return Position(*self._native.position(partition))
 
     def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in which somebody stands, in no particular order."""
+        """Yield the instances that have an entry, in no particular order."""
         cursor: int | None = 0
         while cursor is not None:
             names, cursor = self._native.names(cursor, _NAMES_PER_STEP)
             yield from map(InstanceKey.parse, names)
 
+    def scopes(self, board: str, window: str, player: str | None = None) -> Iterator[str]:
+        """Yield the scopes of a window instance that have an entry, or those that hold this player."""
+        global_key = InstanceKey(board, window)
+        if self.total(global_key) if player is None else self.score(global_key, player) is not None:
+            yield global_key.scope
+        most = _SCOPES_PER_STEP if player is None else _BOARDS_PER_STEP
+        place: int | None = 0
+        while place is not None:
+            scopes, place = self._native.scopes(_prefix(board, window), player, place, most)
+            yield from scopes
+
+    def window_sum(self, board: str, window: str) -> WindowSum:
+        """Add up the instances of a window instance, in steps."""
+        global_key = InstanceKey(board, window)
+        entries, digest = self.total(global_key), self.digest(global_key)
+        instances = 1 if entries else 0
+        place: int | None = 0
+        while place is not None:
+            count, within, low, high, place = self._native.family(_prefix(board, window), place, _BOARDS_PER_STEP)
+            instances, entries, digest = instances + count, entries + within, digest + (high << 64 | low)
+        return WindowSum(instances, entries, digest % 2**128)
+
     def total(self, instance: InstanceKey) -> int:
-        """Return how many players stand in the instance."""
+        """Return the number of players in the instance."""
         return self._native.total(instance.text)
 
     def score(self, instance: InstanceKey, player: str) -> Kept | None:
@@ -224,34 +262,34 @@ class EngineStore:
         return kept
 
     def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
-        """Return many kept scores of one instant, in request order."""
+        """Return the kept scores of many players at one instant, in request order."""
         arguments.check_player_count(players)
         return self._native.scores(instance.text, players)
 
     def columns(self, instance: InstanceKey, players: Sequence[str]) -> KeptColumns:
-        """Return what `scores` does, as columns."""
+        """Return the same as `scores`, as columns."""
         arguments.check_player_count(players)
         score, tie, gone = self._native.columns(instance.text, players)
         return KeptColumns(array("q", score.tobytes()), array("q", tie.tobytes()), gone.tobytes())
 
-    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
-        """Return where a player stands."""
-        number = _ORDINAL_NUMBER if ranking is _ORDINAL else _RANKINGS[ranking]  # the usual one without a lookup
-        standing: Standing | None = self._native.rank(instance.text, player, number)
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> RankedStanding | None:
+        """Return a player's standing."""
+        number = _ORDINAL_NUMBER if ranking is _ORDINAL else _RANKINGS[ranking]  # no lookup for the default
+        standing: RankedStanding | None = self._native.rank(instance.text, player, number)
         return standing
 
     def ranks(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
-    ) -> list[Standing | None]:
-        """Return where many players stand at one instant, in request order, None for those who are absent."""
+    ) -> list[RankedStanding | None]:
+        """Return the standings of many players at one instant, in request order; None for an absent player."""
         arguments.check_player_count(players)
         return self._native.ranks(instance.text, players, _RANKINGS[ranking])
 
-    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> RankedPage:
         """Return the places `first` … `last` (from 1, both included), cut at the end."""
         if arguments.places(first, last) == 0:
-            return Page([], self._native.total(instance.text))
-        return Page(*self._native.range(instance.text, first, last, _RANKINGS[ranking]))
+            return RankedPage([], self._native.total(instance.text))
+        return RankedPage(*self._native.range(instance.text, first, last, _RANKINGS[ranking]))
 
     def following(
         self,
@@ -259,36 +297,38 @@ class EngineStore:
         after: tuple[Kept, str] | None,
         limit: int,
         ranking: Ranking = Ranking.ORDINAL,
-    ) -> Page:
-        """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there."""
+    ) -> RankedPage:
+        """Return at most `limit` entries behind the sort key of `after`, which need not be in the instance."""
         arguments.check_after(after)
         arguments.check_limit(limit)
         if after is None:
-            return Page(*self._native.range(instance.text, 1, limit, _RANKINGS[ranking]))
+            return RankedPage(*self._native.range(instance.text, 1, limit, _RANKINGS[ranking]))
         (score, tie), player = after
-        return Page(*self._native.following(instance.text, score, tie, player, limit, _RANKINGS[ranking]))
+        return RankedPage(*self._native.following(instance.text, score, tie, player, limit, _RANKINGS[ranking]))
 
     def around(
         self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
-    ) -> Around | None:
+    ) -> RankedAround | None:
         """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
         arguments.check_player(player)
         arguments.check_neighbours(above, below)
-        found = self._native.around(instance.text, player, above, below, _RANKINGS[ranking])
-        return None if found is None else Around(*found)
+        around = self._native.around(instance.text, player, above, below, _RANKINGS[ranking])
+        return None if around is None else RankedAround(*around)
 
     def friends(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
-    ) -> list[Friend]:
+    ) -> list[RankedFriend]:
         """Return those of `players` who are in the instance, in standing order, each once."""
         arguments.check_player_count(players)
         return self._native.friends(instance.text, players, _RANKINGS[ranking])
 
-    def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
+    def rank_of_score(
+        self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> RankedPlace:
         """Return where a new player with this score and tie field would stand, last by id."""
         arguments.check_score("score", score)
         arguments.check_tie(tie)
-        return Place(*self._native.rank_of_score(instance.text, score, tie, _RANKINGS[ranking]))
+        return RankedPlace(*self._native.rank_of_score(instance.text, score, tie, _RANKINGS[ranking]))
 
     def count(self, instance: InstanceKey, low: int, high: int) -> int:
         """Return how many players have low ≤ score ≤ high."""
@@ -303,17 +343,17 @@ class EngineStore:
             return [] if self._native.total(instance.text) else None
         return list(self._native.quantiles(instance.text, list(ppm))) or None
 
-    def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
+    def histogram(self, instance: InstanceKey, buckets: int) -> list[RankedBucket]:
         """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each."""
         arguments.check_buckets(buckets)
-        return [Bucket(*bucket) for bucket in self._native.histogram(instance.text, buckets)]
+        return [RankedBucket(*bucket) for bucket in self._native.histogram(instance.text, buckets)]
 
     def captured(self, instance: InstanceKey, player: str) -> int | None:
         """Return the player's place at the instance's last capture."""
         return self._native.captured(instance.text, player)
 
     def captured_many(self, instance: InstanceKey, players: Sequence[str]) -> array[int]:
-        """Return what `captured` does for many players at one instant, in request order; -1 for those without one."""
+        """Return the captured places of many players at one instant, in request order; -1 where there is none."""
         arguments.check_player_count(players)
         return array("q", self._native.captured_many(instance.text, players).tobytes())
 
@@ -325,45 +365,50 @@ class EngineStore:
     # What only the engine has
 
     def begin_save(self, undo_bytes_max: int | None = None) -> Saving:
-        """Begin to save the store as it is now; batches and readers go on, and the file is written by `Saving.write`.
+        """Begin to save the store as it is now; batches and readers go on, and `Saving.write` writes the file.
 
-        What the save remembers of later changes, about 45 bytes for each changed entry, takes at most `undo_bytes_max`:
-        by default a quarter of the store's memory, or 256 MiB if that is more. Beyond it the save is interrupted. What
-        is dropped or cleared meanwhile is given back when the save ends. A second save at a time is SaveUnderWay.
+        Undo records of later changes, about 45 bytes for each changed entry, take at most `undo_bytes_max`: by default
+        a quarter of the store's memory, at least 256 MiB. Beyond it the save is interrupted. Memory that is dropped or
+        cleared meanwhile is freed when the save ends. A second save at the same time raises SaveUnderWay.
         """
         return Saving(self._native, *self._native.begin_save(undo_bytes_max))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything as it is now to a file that is complete or absent. Readers and batches go on meanwhile."""
+        """Save the store as it is now to a file, complete or not at all. Readers and batches go on meanwhile."""
         self.begin_save().write(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read back what `save` wrote; SnapshotDamaged or SnapshotNewer when that cannot be done."""
+        """Load a file of `save`; raises SnapshotDamaged or SnapshotNewer."""
         store = cls()
         with Path(path).open("rb", buffering=0) as file:
             store._native.load(file.fileno())
         return store
 
     def memory(self) -> MemoryUse:
-        """Return the bytes the engine holds, each counted where it was taken."""
+        """Return the bytes the engine holds, by purpose."""
         return MemoryUse(**self._native.memory())
 
     def longest_waits(self) -> Waits:
-        """Return how long readers had to wait for batches, at most, since the start or `forget_waits`."""
+        """Return the longest waits of readers for batches since the start or `forget_waits`."""
         return Waits(**self._native.longest_waits())
 
     def forget_waits(self) -> None:
-        """Begin to look for the longest waits anew."""
+        """Reset the longest waits."""
         self._native.forget_waits()
 
     def close(self) -> None:
-        """Give the memory back as soon as nobody is reading; Closed for whoever asks later."""
+        """Free the memory after the last running read; later calls raise Closed."""
         self._native = cast(Engine, _Gone())
 
     def check(self) -> None:
         """Test every invariant of every structure; RuntimeError names the first that does not hold. For tests."""
         self._native.check()
+
+
+def _prefix(board: str, window: str) -> str:
+    """Return the common prefix of the names of a window instance's scopes."""
+    return InstanceKey(board, window, "").text
 
 
 def _native_instance(key: InstanceKey, rules: Rules) -> _NativeInstance:

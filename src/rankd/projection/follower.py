@@ -1,8 +1,8 @@
-"""The ledger becomes ranks in this process: read, put into one order, applied to the engine.
+"""The follower reads the ledger, merges its partitions into one order and applies them to the engine.
 
     Ledger.read → Merging → Applier → EngineStore
 
-Whoever reads the same ledger comes to the same ranks, whatever was read in between.
+Every follower of the same ledger reaches the same ranks, however its reads were cut.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from rankd.domain.board import Board
-from rankd.ledger.event import EventSpan, Stretch
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
+from rankd.ledger.event import EventRun, EventSpan
 from rankd.ledger.port import Ledger, Part
+from rankd.ledger.vector import reaches
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.merging import Merging, Step
@@ -24,7 +26,7 @@ Store = TypeVar("Store", bound=RankStore)
 
 
 class Follower(Generic[Store]):
-    """Applies a ledger to an engine; used by one thread at a time."""
+    """Applies a ledger to an engine; one thread at a time uses it."""
 
     def __init__(
         self,
@@ -35,70 +37,86 @@ class Follower(Generic[Store]):
         *,
         ordinal: int = 0,
         controls: int = 0,
+        kept: BoardSelection = EVERY_BOARD,
     ) -> None:
-        """Continue where the store is; `ordinal` is its last one, `controls` the number of control events it has."""
+        """Continue at the store's positions; `ordinal` is the last applied, `controls` the number of control events.
+
+        Boards that are not kept have no rows.
+        """
         self.store = store
-        self.applier = Applier(store, state, catalogue, ledger.context)
-        self.apply: Callable[[Stretch], None] = self.applier.apply  # or what answers questions on the way
+        self.applier = Applier(store, state, catalogue, ledger.context, kept)
+        self.apply: Callable[[EventRun], None] = self.applier.apply  # AnsweringApplier replaces it
         self.controls = controls
-        self.events = 0  # applied, since the start
+        self.events = 0  # applied since the start
         self._ledger = ledger
         self._merging = Merging(ledger.partitions, ledger.context, ordinal)
         self._read = list(self.positions)
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """How far each partition is applied."""
+        """The sequence of the last applied event of each partition."""
         return tuple(self.store.position(partition).sequence for partition in range(self._ledger.partitions))
 
     @property
     def ordinal(self) -> int:
-        """The ordinal of the last event applied that has one."""
+        """The last ordinal applied."""
         return self._merging.ordinal
 
     @property
     def waiting(self) -> int:
-        """How many events were read and wait for those of other partitions."""
+        """The number of events that were read and wait for other partitions."""
         return self._merging.events
 
     def board(self, board_id: str) -> tuple[Board, BoardState]:
-        """Return a board as it is defined, and what became of it."""
+        """Return a board's current definition and its state."""
         live = self.applier.state.boards[board_id]
         return self.applier.catalogue.board(board_id, live.version), live
 
     def follow(self, events_max: int, upto: Sequence[int] | None = None) -> int:
-        """Read some more and apply what can be; return how many events were read or applied.
+        """Read more events and apply those that are ready; return how many were read or applied.
 
-        `upto` are the sequences to end at: those that some follower was at between two of its steps.
+        `upto` are the sequences to stop at, which some follower reached between two of its steps.
         """
         before = self.events
-        not_read = [one for one in range(self._ledger.partitions) if self._merging.is_at_barrier(one)]
+        not_read = [partition for partition in range(self._ledger.partitions) if self._merging.is_at_barrier(partition)]
         if upto is not None:
-            not_read += [one for one, sequence in enumerate(upto) if self._read[one] >= sequence]
+            not_read += [partition for partition, sequence in enumerate(upto) if self._read[partition] >= sequence]
         parts = self._ledger.read(self._read, events_max, not_read)
         if upto is not None:
-            parts = [_cut(part, upto[part.partition]) for part in parts if part.stretch.first <= upto[part.partition]]
+            parts = [_cut(part, upto[part.partition]) for part in parts if part.event_run.first <= upto[part.partition]]
         self.take(parts)
-        return max(self.events - before, sum(len(part.stretch) for part in parts))
+        return max(self.events - before, sum(len(part.event_run) for part in parts))
+
+    def follow_to_head(self, events_max: int, progress: Callable[[int, int], None]) -> None:
+        """Follow the ledger to its present head, in steps of `events_max`.
+
+        `progress` is called after each step with (events followed, events to follow).
+        """
+        heads = self._ledger.heads().sequences
+        while not reaches(self.positions, heads):
+            self.follow(events_max)
+            done = sum(self.positions)
+            progress(done, max(done, sum(heads)))
 
     def take(self, parts: Sequence[Part]) -> None:
-        """Apply what can be of events that were read, behind those that were read before."""
+        """Take events that follow those read before, and apply all that are ready."""
         for part in parts:
-            self._read[part.partition] = part.stretch.first + len(part.stretch) - 1
+            self._read[part.partition] = part.event_run.first + len(part.event_run) - 1
         self._merging.add(parts)
         for step in self._merging.steps():
             self._apply(step)
 
-    def apply_appended(self, runs: Iterable[Stretch]) -> None:
-        """Apply what the sole writer has just appended behind everything that was applied: it need not be read."""
+    def apply_appended(self, runs: Iterable[EventRun]) -> None:
+        """Apply runs that the sole writer has just appended, without reading them back from the ledger."""
         for run in runs:
             self.apply(run)
-            self.events += len(run)
-            self._read[run.partition] = run.first + len(run) - 1
+            count = len(run.score)
+            self.events += count
+            self._read[run.partition] = run.first + count - 1
 
     def _apply(self, step: Step) -> None:
-        self.apply(step.stretch)
-        self.events += len(step.stretch)
+        self.apply(step.event_run)
+        self.events += len(step.event_run)
         if step.barrier is not None:
             self.controls += 1
             for partition, sequence in enumerate(step.barrier[1:], start=1):
@@ -106,5 +124,5 @@ class Follower(Generic[Store]):
 
 
 def _cut(part: Part, upto: int) -> Part:
-    count = min(len(part.stretch), upto - part.stretch.first + 1)
-    return Part(part.partition, part.stretch.part(0, count), None if part.ordinals is None else part.ordinals[:count])
+    count = min(len(part.event_run), upto - part.event_run.first + 1)
+    return Part(part.partition, part.event_run.part(0, count), None if part.ordinals is None else part.ordinals[:count])

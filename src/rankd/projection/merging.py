@@ -1,8 +1,8 @@
-"""Partitions become one order: the order in which the projector applies what it has read.
+"""Merging puts the partitions into the one order in which the projector applies their events.
 
-Scores of different players do not depend on each other, so partitions may go ahead of each other, with two exceptions.
-A control event stands in every partition, and is applied when all of them have come to it. Events that reach a team
-board are applied in the order of their ordinals. So every projector that reads the same ledger ranks the same.
+Scores of different players are independent, so one partition may run ahead of another, with two exceptions. A control
+event is in every partition: it is a barrier, applied when all partitions have reached it. Events that reach a team
+board are applied in the order of their ordinals. So every projector of the same ledger computes the same ranks.
 """
 
 from __future__ import annotations
@@ -11,77 +11,77 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rankd.ledger.event import CONTROLS, Context, Stretch
+from rankd.ledger.event import CONTROLS, Context, EventRun
 from rankd.ledger.port import NOT_ORDERED, Part
 
 
 class Step(NamedTuple):
-    """What is applied next: events of one partition, or a control event, which all partitions have come to."""
+    """The next events to apply: of one partition, or a control event that all partitions have reached."""
 
-    stretch: Stretch
-    barrier: tuple[int, ...] | None = None  # where the control event stands in each partition
+    event_run: EventRun
+    barrier: tuple[int, ...] | None = None  # the control event's sequence in each partition
 
 
 class Merging:
-    """Holds what was read until its turn has come."""
+    """Holds events that were read until their turn."""
 
     def __init__(self, partitions: int, context_of: Callable[[int], Context], ordinal: int) -> None:
-        """`ordinal` is that of the last event applied that has one."""
+        """`ordinal` is the last one applied."""
         self._waiting: list[deque[Part]] = [deque() for _ in range(partitions)]
         self._context_of = context_of
         self.ordinal = ordinal
-        self.events = 0  # waiting
+        self.events = 0  # that wait
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Take what was read, behind what was read before."""
+        """Add events behind those read before."""
         for part in parts:
             self._waiting[part.partition].append(part)
-            self.events += len(part.stretch)
+            self.events += len(part.event_run)
 
     def is_at_barrier(self, partition: int) -> bool:
-        """Tell whether a partition waits for the others to come to a control event."""
+        """Return whether a partition waits for the others to reach a control event."""
         waiting = self._waiting[partition]
         return bool(waiting) and self._is_control(waiting[0])
 
     def steps(self) -> Iterator[Step]:
-        """Go through all that can be applied by now."""
+        """Yield all steps that are ready."""
         moved = True
         while moved:
             moved = False
             for waiting in self._waiting:
-                for stretch in self._take(waiting):
+                for event_run in self._take(waiting):
                     moved = True
-                    self.events -= len(stretch)
-                    yield Step(stretch)
+                    self.events -= len(event_run)
+                    yield Step(event_run)
             if all(waiting and self._is_control(waiting[0]) for waiting in self._waiting):
                 moved = True
                 firsts = [waiting.popleft() for waiting in self._waiting]
                 self.events -= len(firsts)
-                yield Step(firsts[0].stretch, tuple(part.stretch.first for part in firsts))
+                yield Step(firsts[0].event_run, tuple(part.event_run.first for part in firsts))
 
     def _is_control(self, part: Part) -> bool:
-        return self._context_of(part.stretch.context).kind in CONTROLS
+        return self._context_of(part.event_run.context).kind in CONTROLS
 
-    def _take(self, waiting: deque[Part]) -> Iterator[Stretch]:
+    def _take(self, waiting: deque[Part]) -> Iterator[EventRun]:
         while waiting and not self._is_control(waiting[0]):
             part = waiting[0]
             if part.ordinals is None:
                 waiting.popleft()
-                yield part.stretch
+                yield part.event_run
                 continue
             ready = self._ready(part.ordinals)
             if ready == 0:
                 return
             waiting.popleft()
             if ready == len(part.ordinals):
-                yield part.stretch
+                yield part.event_run
                 continue
-            done, rest = part.stretch.part(0, ready), part.stretch.part(ready, len(part.stretch))
+            done, rest = part.event_run.part(0, ready), part.event_run.part(ready, len(part.event_run))
             waiting.appendleft(Part(part.partition, rest, part.ordinals[ready:]))
             yield done
 
     def _ready(self, ordinals: Sequence[int]) -> int:
-        """Return how many of the first events may be applied."""
+        """Return how many events from the first on are ready."""
         for index, ordinal in enumerate(ordinals):
             if ordinal != NOT_ORDERED:
                 if ordinal != self.ordinal + 1:

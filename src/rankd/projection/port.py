@@ -5,22 +5,21 @@
 Promises (every adapter, checked by tests/contract):
 - A batch applies whole and once. Its `after` must equal the stored position of its partition: a batch that starts
   before it is a duplicate (DUP), one that starts after it leaves a gap (GAP), one of an older epoch is FENCED; none
-  of these changes anything, and the answer holds the stored position, from which the caller goes on.
+  of these changes anything, and the answer holds the stored position, from which the caller continues.
 - The result of a batch is that of its rows applied one after the other, whatever order the store works in.
 - A well-formed batch cannot fail: sums stop at the bounds. A malformed one raises MalformedBatch naming the first
-  bad row, and nothing is applied. What is malformed, and in which order it is looked for, stands at `Batch`.
+  bad row, and applies nothing. `UpdateBatch` lists what is malformed, in the order of the checks.
 - Order, keep rules and digest are those of domain/order.py and domain/digest.py, to the bit.
 - A read sees one instant of its instance. The position moves when its batch is complete, so what a read shows is at
   least as new as a position read before it.
-- An instance is in the store exactly while somebody stands in it: the row that brings the first player makes it, the
-  row that takes the last one out ends it. An instance nobody stands in reads as empty; a player who is not in an
-  instance is None. Nothing answers 0 for "absent".
-- Arguments of a read are checked before anything is looked up, in the order of the signature: one outside its limits
+- An instance is in the store exactly while it has an entry. An instance without entries reads as empty; a player who
+  is not in an instance is None. Nothing answers 0 for "absent".
+- A read checks its arguments first, in the order of the signature: one outside its limits
   raises InvalidValue naming it, a player that is not a str raises TypeError. An id that no player can have (empty, too
   long, not UTF-8) is not an error in a read: that player is absent.
 
 Not promised: that two reads see the same instant; that a read sees no part of the batch after its position; that an
-instance keeps its rules when it is empty; anything of what stands in a score column where its flag is not set.
+instance keeps its rules when it is empty; the value in a score column where its flag is not set.
 
 May be imported by: the applier, the API's reads, push, seasons, adapters. It imports no adapter.
 """
@@ -28,7 +27,7 @@ May be imported by: the applier, the API's reads, push, seasons, adapters. It im
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag, StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -56,12 +55,12 @@ class Op(IntEnum):
 
     APPLY = 0  # one event, by the instance's keep rule
     PUT = 1  # set score and tie field whatever the keep rule and the bounds: rebuilds, retractions, roll-ups
-    REMOVE = 2  # take the player out; score and tie are ignored
-    CLEAR = 3  # take everybody out; player, score and tie are ignored
+    REMOVE = 2  # remove the player; score and tie are ignored
+    CLEAR = 3  # remove all players; player, score and tie are ignored
 
 
 class Verdict(StrEnum):
-    """What became of a batch: FENCED is decided before DUP and GAP."""
+    """The outcome of a batch: the store checks FENCED before DUP and GAP."""
 
     APPLIED = "applied"
     DUP = "dup"
@@ -70,7 +69,7 @@ class Verdict(StrEnum):
 
 
 class Position(NamedTuple):
-    """How far a partition is applied: the highest writer's epoch seen and the sequence of the last event."""
+    """A partition's position: the highest writer epoch and the sequence of the last applied event."""
 
     epoch: int
     sequence: int
@@ -80,7 +79,7 @@ START = Position(epoch=0, sequence=0)
 
 
 @dataclass(slots=True)
-class Batch:
+class UpdateBatch:
     """Updates from the events `after` (exclusive) … `upto` (inclusive) of one partition, as columns.
 
     `instances` and `players` are tables the rows point into, so that an id used in five windows is looked up once.
@@ -88,23 +87,22 @@ class Batch:
     All columns have as many rows as `score`. Left out, `player` means that row i is about players[i], `instance`
     means instances[0], `tie` means 0 and `op` means APPLY.
 
-    An instance may be listed more than once, and a player too. Order and ties stay those of an instance as long as
-    somebody stands in it; keep and bounds are those of the entry a row points to, since a definition's bounds may
-    change between two events. Where ties are by `player` the tie field is kept as 0, also by PUT. `after == upto` moves
-    no position, so rows under it are not protected from being applied twice: that is for tests and for filling a store
-    nobody else writes to.
+    A table may list an instance or a player more than once. An instance keeps its order and ties while it has an
+    entry; keep and bounds are those of the table entry a row points to, since a definition's bounds may change between
+    two events. Where ties are by `player` the tie field is kept as 0, also by PUT. `after == upto` moves no position,
+    so its rows could be applied twice: that is for tests and for filling a store that has no other writer.
 
-    A batch is malformed when one of these is found, looked for in this order, whatever its position would be:
+    A batch is malformed for one of these reasons, checked in this order, whatever its position is:
     1. the batch as a whole (row None): partition, epoch, after or upto is not in 0 … SEQUENCE_MAX, upto < after; more
        than BATCH_ROWS_MAX rows, instances or players; a column that is not one contiguous dimension of its item type,
        or has another length; an instance that is no (InstanceKey, Rules) pair, whose key is more than
        INSTANCE_BYTES_MAX bytes of UTF-8, or whose bounds are not 64-bit integers with score_min ≤ score_max;
     2. the first bad row: an unknown op, an instance or a player that its table does not have, an id that is not a str
-       of 1 … PLAYER_BYTES_MAX bytes of UTF-8, a tie outside 0 … TIE_FIELD_MAX. What an op ignores is not looked at;
-    3. an id in `players` that no row looks at and that nobody can have (row None).
-    Only a batch that would be applied is compared with the store: it is malformed too (row None) when its rows point to
-    an instance by another order or ties than those of the players standing in it, or than another row does. A
-    duplicate from before a board was made anew is just a duplicate.
+       of 1 … PLAYER_BYTES_MAX bytes of UTF-8, a tie outside 0 … TIE_FIELD_MAX. What an op ignores is not checked;
+    3. an invalid id in `players` that no row uses (row None).
+    Only a batch at the stored position is compared with the store: it is malformed too (row None) when its rows give an
+    instance another order or ties than its entries have, or than another row gives. A duplicate from before a board was
+    defined anew is only a duplicate.
     """
 
     instances: Sequence[tuple[InstanceKey, Rules]]
@@ -118,22 +116,22 @@ class Batch:
     epoch: int = 0
     after: int = 0
     upto: int = 0
-    ranks: Ranking | None = None  # also answer ranks before and after the whole batch, counted this way
+    ranks: Ranking | None = None  # also return ranks before and after the whole batch, by this ranking
 
 
 class RowFlag(IntFlag):
-    """What `Applied.flags` says of a row."""
+    """The bits of a row in `Applied.flags`."""
 
     WAS_PRESENT = 1  # the player had a score just before this row
     IS_PRESENT = 2  # the player has a score just after this row
-    SET = 4  # what is kept, score or tie field, differs afterwards (for REMOVE: the player was there)
+    SET = 4  # the row changed the kept score or tie field, or removed the player
 
 
 RANK_ABSENT = -1  # in rank columns only; Change turns it into None
 
 
-class Change(NamedTuple):
-    """What one row did: kept scores around the row, ranks around the whole batch."""
+class RowChange(NamedTuple):
+    """What one row changed: kept scores before and after the row, ranks before and after the whole batch."""
 
     changed: bool
     old_score: int | None
@@ -143,17 +141,17 @@ class Change(NamedTuple):
 
 
 Table = tuple[tuple[InstanceKey, Rules], ...]
-One = Change | Verdict  # what one row did; the verdict where nothing was applied
+One = RowChange | Verdict  # what one row changed, or the verdict if the batch was not applied
 _NO_FLAGS = memoryview(b"")
 _NO_SCORES = memoryview(b"").cast("q")
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The answer to a batch: the verdict, the position now stored and, when applied, a column a question.
+    """The answer to a batch: the verdict, the stored position and, if applied, columns with one item a row.
 
-    `rank_before` and `rank_after` are None unless the batch was applied and asked for ranks. A CLEAR row answers flags
-    0 or, when somebody was there, SET, and RANK_ABSENT for both ranks. Unless applied, a batch has no rows here.
+    `rank_before` and `rank_after` are None unless the batch was applied and asked for ranks. A CLEAR row has
+    RANK_ABSENT for both ranks, and SET if it removed an entry. A batch that was not applied has no rows here.
     """
 
     verdict: Verdict
@@ -161,17 +159,16 @@ class Applied:
     flags: memoryview = _NO_FLAGS  # uint8, RowFlag
     old_score: memoryview = _NO_SCORES  # int64, meaningful where WAS_PRESENT
     new_score: memoryview = _NO_SCORES  # int64, meaningful where IS_PRESENT
-    rank_before: memoryview | None = None  # int64, RANK_ABSENT for a player who was not there
+    rank_before: memoryview | None = None  # int64, RANK_ABSENT for an absent player
     rank_after: memoryview | None = None  # int64
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.flags)
 
-    def row(self, index: int) -> Change:
+    def row(self, index: int) -> RowChange:
         """Return what one row did."""
         flags = self.flags[index]
-        return Change(
+        return RowChange(
             changed=bool(flags & RowFlag.SET),
             old_score=self.old_score[index] if flags & RowFlag.WAS_PRESENT else None,
             new_score=self.new_score[index] if flags & RowFlag.IS_PRESENT else None,
@@ -187,11 +184,11 @@ def _present(ranks: memoryview | None, index: int) -> int | None:
     return rank
 
 
-Bounds = tuple[int, int]  # of a rank that is an estimate: the first and the last place that the true one can be
+Bounds = tuple[int, int]  # of an estimated rank: the lowest and the highest that the true rank can be
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One line of a page."""
+class RankedEntry(msgspec.Struct, frozen=True, gc=False):
+    """One entry of a page."""
 
     rank: int
     player: str
@@ -199,47 +196,47 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     tie: int
 
 
-class Standing(Entry, frozen=True, gc=False, repr_omit_defaults=True):
-    """Where a player stands: `better` players have a strictly better score, `total` are in the instance."""
+class RankedStanding(RankedEntry, frozen=True, gc=False, repr_omit_defaults=True):
+    """A player's standing: `better` players have a strictly better score, `total` are in the instance."""
 
     better: int
     total: int
     bounds: Bounds | None = None  # `better` is then an estimate too
 
 
-class Friend(Entry, frozen=True, gc=False, repr_omit_defaults=True):
-    """One line of a friends' board: `rank` within the group, `global_rank` in the instance, counted the same way."""
+class RankedFriend(RankedEntry, frozen=True, gc=False, repr_omit_defaults=True):
+    """One entry of a friends' board: `rank` in the group and `global_rank` in the instance, by the same ranking."""
 
     global_rank: int
     bounds: Bounds | None = None  # of the global rank
 
 
-class Page(msgspec.Struct, frozen=True):
-    """Entries in standing order, and how many stand in the whole instance."""
+class RankedPage(msgspec.Struct, frozen=True):
+    """Entries in standing order, and the number in the whole instance."""
 
-    entries: list[Entry]
+    entries: list[RankedEntry]
     total: int
-    is_cut: bool = False  # some of those asked for are left out: they stand there, and nobody knows exactly where
+    is_cut: bool = False  # some requested entries are left out, since their exact ranks are unknown
 
 
-class Around(msgspec.Struct, frozen=True):
-    """A player with those just above and just below, all in standing order."""
+class RankedAround(msgspec.Struct, frozen=True):
+    """A player with the neighbours above and below, all in standing order."""
 
-    above: list[Entry]
-    player: Standing
-    below: list[Entry]
-    is_cut: bool = False  # as of a page
+    above: list[RankedEntry]
+    player: RankedStanding
+    below: list[RankedEntry]
+    is_cut: bool = False  # as in RankedPage
 
 
-class Place(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
-    """Where a score would stand, and how many stand there without it."""
+class RankedPlace(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
+    """The rank a score would have, and the number of entries without it."""
 
     rank: int
     total: int
     bounds: Bounds | None = None
 
 
-class Bucket(msgspec.Struct, frozen=True, gc=False):
+class RankedBucket(msgspec.Struct, frozen=True, gc=False):
     """How many players have a score from `low` to `high`, both included."""
 
     low: int
@@ -248,32 +245,32 @@ class Bucket(msgspec.Struct, frozen=True, gc=False):
 
 
 class RankReads(Protocol):
-    """What can be asked of ranks, from any thread; `players` are at most READ_PLAYERS_MAX a call."""
+    """Reads of ranks, from any thread; `players` are at most READ_PLAYERS_MAX a call."""
 
     def captured(self, instance: InstanceKey, player: str) -> int | None:
-        """Return the player's place at the instance's last capture; None when there was none or it is forgotten."""
+        """Return the player's place at the instance's last capture; None without one."""
 
     def total(self, instance: InstanceKey) -> int:
-        """Return how many players stand in the instance."""
+        """Return the number of players in the instance."""
 
     def score(self, instance: InstanceKey, player: str) -> Kept | None:
         """Return a player's kept score and tie field."""
 
     def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
-        """Return many kept scores of one instant, in request order."""
+        """Return the kept scores of many players at one instant, in request order."""
 
-    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
-        """Return where a player stands."""
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> RankedStanding | None:
+        """Return a player's standing."""
 
     def ranks(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
-    ) -> list[Standing | None]:
-        """Return where many players stand at one instant, in request order, None for those who are absent."""
+    ) -> list[RankedStanding | None]:
+        """Return the standings of many players at one instant, in request order; None for an absent player."""
 
-    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> RankedPage:
         """Return the places `first` … `last` (from 1, both included; at most READ_ENTRIES_MAX), cut at the end.
 
-        A `last` before `first` asks for nothing and gets an empty page.
+        A `last` before `first` returns an empty page.
         """
 
     def following(
@@ -282,16 +279,16 @@ class RankReads(Protocol):
         after: tuple[Kept, str] | None,
         limit: int,
         ranking: Ranking = Ranking.ORDINAL,
-    ) -> Page:
-        """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there.
+    ) -> RankedPage:
+        """Return at most `limit` entries behind the sort key of `after`, which need not be in the instance.
 
-        Going on from each page's last entry, a player whose standing does not change is seen exactly once. The id in
-        `after` may be one that nobody can have, such as "", as long as it is UTF-8.
+        A caller that continues from each page's last entry reads a player whose standing does not change exactly once.
+        The id in `after` may be an invalid one, such as "", as long as it is UTF-8.
         """
 
     def around(
         self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
-    ) -> Around | None:
+    ) -> RankedAround | None:
         """Return a player with up to `above` and `below` neighbours; None when the player is absent.
 
         Each number is at most READ_ENTRIES_MAX.
@@ -299,13 +296,15 @@ class RankReads(Protocol):
 
     def friends(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
-    ) -> list[Friend]:
+    ) -> list[RankedFriend]:
         """Return those of `players` who are in the instance, in standing order, each once."""
 
-    def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
+    def rank_of_score(
+        self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> RankedPlace:
         """Return where a new player with this score and tie field would stand, last by id.
 
-        `tie` is the tie field of now, such as `Board.tie_field(now)`: nobody else knows what time it is.
+        The caller passes the tie field of now, such as `Board.tie_field(now)`: the store has no clock.
         """
 
     def count(self, instance: InstanceKey, low: int, high: int) -> int:
@@ -315,10 +314,10 @@ class RankReads(Protocol):
         """Return, for each q (parts per million, 0 … QUANTILE_PPM_MAX), the smallest kept score s such that at least
         max(1, ceil(q × total / 1,000,000)) players have a score ≤ s; None when the instance is empty.
 
-        At most QUANTILES_MAX are asked at once. Smaller scores come first whatever the board's order is.
+        A call asks for at most QUANTILES_MAX. Smaller scores come first whatever the board's order is.
         """
 
-    def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
+    def histogram(self, instance: InstanceKey, buckets: int) -> list[RankedBucket]:
         """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each.
 
         The width is ceil((highest − lowest + 1) / buckets); ranges that would start above the highest score are
@@ -329,34 +328,49 @@ class RankReads(Protocol):
         """Return the digest of domain/digest.py; 0 when the instance is empty."""
 
 
+class WindowSum(NamedTuple):
+    """All instances of one window instance together, hidden ones of teams included."""
+
+    instances: int
+    entries: int
+    digest: int  # the sum of theirs, mod 2^128
+
+
+class Dropped(NamedTuple):
+    """The outcome of dropping a window instance."""
+
+    entries: int
+    is_all: bool  # the store has no instance of it left
+
+
 class KeptReads(Protocol):
-    """What the applier asks of ranks on its way."""
+    """The reads that the applier needs."""
+
+    def scopes(self, board: str, window: str, player: str | None = None) -> Iterator[str]:
+        """Yield the scopes of a window instance that have an entry, or those that hold this player."""
 
     def total(self, instance: InstanceKey) -> int:
-        """Return how many players stand in the instance."""
+        """Return the number of players in the instance."""
 
     def score(self, instance: InstanceKey, player: str) -> Kept | None:
         """Return a player's kept score and tie field."""
 
     def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
-        """Return many kept scores of one instant, in request order."""
+        """Return the kept scores of many players at one instant, in request order."""
 
-    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> RankedPage:
         """Return the places `first` … `last`."""
 
     def following(
         self, instance: InstanceKey, after: tuple[Kept, str] | None, limit: int, ranking: Ranking = Ranking.ORDINAL
-    ) -> Page:
-        """Return at most `limit` entries that stand behind a sort key."""
+    ) -> RankedPage:
+        """Return at most `limit` entries behind a sort key."""
 
 
 class RankWriter(KeptReads, Protocol):
-    """The narrow side of a rank store that the applier writes to; each batch says which events of which partition.
+    """The part of a rank store that the applier writes to; `RankStore` says what each method promises."""
 
-    `RankStore` says what each method promises.
-    """
-
-    def apply(self, batch: Batch) -> Applied:
+    def apply(self, batch: UpdateBatch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
 
     def apply_one(
@@ -373,10 +387,13 @@ class RankWriter(KeptReads, Protocol):
         """Apply one event."""
 
     def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out."""
+        """Drop an instance."""
+
+    def drop_window(self, board: str, window: str, instances_max: int | None = None) -> Dropped:
+        """Drop all or some instances of a window instance; a store may always drop all."""
 
     def capture(self, instance: InstanceKey) -> None:
-        """Remember every player's place as it is now."""
+        """Capture every player's current place."""
 
     def forget_capture(self, instance: InstanceKey) -> None:
         """Forget the captured places of an instance."""
@@ -385,11 +402,11 @@ class RankWriter(KeptReads, Protocol):
 class RankStore(RankReads, Protocol):
     """Every method may be called from any thread. `players` are at most READ_PLAYERS_MAX a call."""
 
-    def apply(self, batch: Batch) -> Applied:
+    def apply(self, batch: UpdateBatch) -> Applied:
         """Apply a batch and move its partition's position, both or neither.
 
         The stored epoch becomes the batch's when that is higher and the batch is applied. `after == upto` with no
-        rows only claims the epoch; `after < upto` with no rows moves an idle store on.
+        rows only claims the epoch; `after < upto` with no rows only moves the position.
         """
 
     def apply_one(
@@ -403,25 +420,40 @@ class RankStore(RankReads, Protocol):
         ranks: Ranking,
         partition: int = 0,
     ) -> One:
-        """Apply event `at` of a partition, one row for each entry of a table, and say what the first row did."""
+        """Apply event `at` of a partition, one row for each entry of a table, and return what the first row did."""
 
     def position(self, partition: int = 0) -> Position:
-        """Return how far this partition is applied; START when nothing was."""
+        """Return this partition's position; START before its first batch."""
 
     def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in which somebody stands, in no particular order.
+        """Yield the instances that have an entry, in no particular order.
 
-        None is seen twice, and one in which somebody stands all the while is seen, whatever is written meanwhile.
+        Yields none twice, and every one that has an entry all the while, whatever is written meanwhile.
         """
 
     def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out and give its memory back; False when it is not in the store. No position moves."""
+        """Drop an instance and free its memory; False when the store does not have it. No position moves."""
+
+    def drop_window(self, board: str, window: str, instances_max: int | None = None) -> Dropped:
+        """Drop the instances of a window instance, all or at most `instances_max` scopes. No position moves.
+
+        A store may drop all of them whatever `instances_max` is.
+        """
+
+    def scopes(self, board: str, window: str, player: str | None = None) -> Iterator[str]:
+        """Yield the scopes of a window instance that have an entry, or those that hold this player.
+
+        In no particular order. Yields each exactly once if nothing is written meanwhile.
+        """
+
+    def window_sum(self, board: str, window: str) -> WindowSum:
+        """Add up the instances of a window instance; of one instant if nothing is written meanwhile."""
 
     def capture(self, instance: InstanceKey) -> None:
-        """Remember every player's ordinal place as it is now, instead of what was remembered before. No position moves.
+        """Capture every player's current ordinal place, replacing the last capture. No position moves.
 
-        A place lasts until the next capture, `forget_capture`, or the row or drop that takes the player out of the
-        instance: who comes back has none. APPLY and PUT leave it.
+        A place lasts until the next capture, `forget_capture`, or the row or drop that removes the player: a player who
+        returns has none. APPLY and PUT keep it.
         """
 
     def forget_capture(self, instance: InstanceKey) -> None:
@@ -430,34 +462,9 @@ class RankStore(RankReads, Protocol):
 
 def walk(
     store: KeptReads, instance: InstanceKey, chunk: int = 1_000, ranking: Ranking = Ranking.ORDINAL
-) -> Iterator[Entry]:
-    """Go through a whole instance in standing order, a chunk at a time, while it may be changing."""
+) -> Iterator[RankedEntry]:
+    """Yield a whole instance in standing order, reading a chunk at a time while it may change."""
     after: tuple[Kept, str] | None = None
     while entries := store.following(instance, after, chunk, ranking).entries:
         yield from entries
         after = Kept(entries[-1].score, entries[-1].tie), entries[-1].player
-
-
-def batch_of_rows(
-    instance: tuple[InstanceKey, Rules],
-    rows: Iterable[tuple[str, int] | tuple[str, int, int]],
-    *,
-    partition: int = 0,
-    epoch: int = 0,
-    after: int = 0,
-    upto: int = 0,
-    ranks: Ranking | None = None,
-) -> Batch:
-    """Make a batch for one instance from (player, score[, tie]) rows: for tests, examples and small loads."""
-    listed = [(*row, 0)[:3] for row in rows]
-    return Batch(
-        instances=[instance],
-        players=[player for player, _, _ in listed],
-        score=array("q", [score for _, score, _ in listed]),
-        tie=array("q", [tie for _, _, tie in listed]),
-        partition=partition,
-        epoch=epoch,
-        after=after,
-        upto=upto,
-        ranks=ranks,
-    )

@@ -1,9 +1,9 @@
-"""The reference rank store: slow and obviously right, and what every other adapter is compared with.
+"""The reference rank store: slow and obviously right; tests compare every other adapter with it.
 
     RankStore.apply → a dictionary an instance → sorted() at every read
 
-Nothing is remembered but what players have: each read sorts its whole instance by domain/order.py and counts. It is
-for tests and for reading; a board of a few thousand players is a large one here.
+It holds only kept scores: each read sorts its whole instance by domain/order.py and counts. It is for tests, for
+`verify` and for readers of the code; a few thousand players are a large board here.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ from rankd.projection.port import (
     RANK_ABSENT,
     START,
     Applied,
-    Around,
-    Batch,
-    Bucket,
-    Entry,
-    Friend,
+    Dropped,
     One,
     Op,
-    Page,
-    Place,
     Position,
+    RankedAround,
+    RankedBucket,
+    RankedEntry,
+    RankedFriend,
+    RankedPage,
+    RankedPlace,
+    RankedStanding,
     RowFlag,
-    Standing,
     Table,
+    UpdateBatch,
     Verdict,
+    WindowSum,
 )
 
 
 @dataclass(slots=True)
 class _Instance:
-    rules: Rules  # for its order and ties; each row brings the keep rule and bounds it goes by
+    rules: Rules  # for its order and ties; each row brings its own keep rule and bounds
     kept: dict[str, Kept] = field(default_factory=dict)
-    captured: dict[str, int] = field(default_factory=dict)  # of players who were there all the time since
+    captured: dict[str, int] = field(default_factory=dict)  # only of players who stayed since
 
 
 class ReferenceStore:
     """A rank store of plain dictionaries; see port.py for what it promises."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._lock = Lock()
         self._instances: dict[InstanceKey, _Instance] = {}
         self._positions: dict[int, Position] = {}
 
     # Writing
 
-    def apply(self, batch: Batch) -> Applied:
+    def apply(self, batch: UpdateBatch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
         columns = arguments.check_batch(batch)
         arguments.check_rows(batch, columns)
@@ -106,7 +107,7 @@ class ReferenceStore:
         ranks: Ranking,
         partition: int = 0,
     ) -> One:
-        """Apply one event, a row for each entry of a table, and say what the first row did."""
+        """Apply one event, one row for each entry of a table, and return what the first row did."""
         applied = self.apply(
             arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
         )
@@ -154,23 +155,45 @@ class ReferenceStore:
         return memoryview(ranks)
 
     def position(self, partition: int = 0) -> Position:
-        """Return how far this partition is applied; START when nothing was."""
+        """Return this partition's position; START before its first batch."""
         arguments.check_partition(partition)
         with self._lock:
             return self._positions.get(partition, START)
 
     def instances(self) -> Iterator[InstanceKey]:
-        """Go through the instances in which somebody stands, in no particular order."""
+        """Yield the instances that have an entry, in no particular order."""
         with self._lock:
             return iter(list(self._instances))
 
     def drop(self, instance: InstanceKey) -> bool:
-        """Take a whole instance out; False when it is not in the store."""
+        """Drop an instance; False when the store does not have it."""
         with self._lock:
             return self._instances.pop(instance, None) is not None
 
+    def drop_window(self, board: str, window: str, _instances_max: int | None = None) -> Dropped:
+        """Drop all instances of a window instance."""
+        with self._lock:
+            dropped = [self._instances.pop(key) for key in self._window(board, window)]
+            return Dropped(sum(len(instance.kept) for instance in dropped), is_all=True)
+
+    def scopes(self, board: str, window: str, player: str | None = None) -> Iterator[str]:
+        """Yield the scopes of a window instance that have an entry, or those that hold this player."""
+        with self._lock:
+            keys = self._window(board, window)
+            return iter([key.scope for key in keys if player is None or player in self._instances[key].kept])
+
+    def window_sum(self, board: str, window: str) -> WindowSum:
+        """Add up the instances of a window instance."""
+        with self._lock:
+            keys = self._window(board, window)
+        digest = sum(self.digest(key) for key in keys) % 2**128
+        return WindowSum(len(keys), sum(self.total(key) for key in keys), digest)
+
+    def _window(self, board: str, window: str) -> list[InstanceKey]:
+        return [key for key in self._instances if key.board == board and key.window == window]
+
     def capture(self, instance: InstanceKey) -> None:
-        """Remember every player's place as it is now, instead of what was remembered before."""
+        """Capture every player's current place, replacing the last capture."""
         with self._lock:
             if instance in self._instances:
                 entries = self._entries(instance, Ranking.ORDINAL)
@@ -185,7 +208,7 @@ class ReferenceStore:
     # Reading
 
     def total(self, instance: InstanceKey) -> int:
-        """Return how many players stand in the instance."""
+        """Return the number of players in the instance."""
         with self._lock:
             return len(self._kept(instance))
 
@@ -196,13 +219,13 @@ class ReferenceStore:
             return self._kept(instance).get(player)
 
     def scores(self, instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
-        """Return many kept scores of one instant, in request order."""
+        """Return the kept scores of many players at one instant, in request order."""
         arguments.check_players(players)
         with self._lock:
             return [self._kept(instance).get(player) for player in players]
 
-    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> Standing | None:
-        """Return where a player stands."""
+    def rank(self, instance: InstanceKey, player: str, ranking: Ranking = Ranking.ORDINAL) -> RankedStanding | None:
+        """Return a player's standing."""
         arguments.check_ranking(ranking)
         arguments.check_player(player)
         with self._lock:
@@ -210,21 +233,21 @@ class ReferenceStore:
 
     def ranks(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
-    ) -> list[Standing | None]:
-        """Return where many players stand at one instant, in request order, None for those who are absent."""
+    ) -> list[RankedStanding | None]:
+        """Return the standings of many players at one instant, in request order; None for an absent player."""
         arguments.check_ranking(ranking)
         arguments.check_players(players)
         with self._lock:
             standings = self._standings(instance, ranking)
         return [standings.get(player) for player in players]
 
-    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> Page:
+    def range(self, instance: InstanceKey, first: int, last: int, ranking: Ranking = Ranking.ORDINAL) -> RankedPage:
         """Return the places `first` … `last` (from 1, both included), cut at the end."""
         arguments.check_ranking(ranking)
         count = arguments.places(first, last)
         with self._lock:
             entries = self._entries(instance, ranking)
-        return Page(entries[first - 1 : first - 1 + count], len(entries))
+        return RankedPage(entries[first - 1 : first - 1 + count], len(entries))
 
     def following(
         self,
@@ -232,8 +255,8 @@ class ReferenceStore:
         after: tuple[Kept, str] | None,
         limit: int,
         ranking: Ranking = Ranking.ORDINAL,
-    ) -> Page:
-        """Return at most `limit` entries that stand behind the sort key of `after`, whether or not it is there."""
+    ) -> RankedPage:
+        """Return at most `limit` entries behind the sort key of `after`, which need not be in the instance."""
         arguments.check_ranking(ranking)
         arguments.check_after(after)
         arguments.check_limit(limit)
@@ -241,11 +264,11 @@ class ReferenceStore:
             entries = self._entries(instance, ranking)
             rules = self._rules(instance)
         behind = [entry for entry in entries if after is None or _entry_key(rules, entry) > sort_key(rules, *after)]
-        return Page(behind[:limit], len(entries))
+        return RankedPage(behind[:limit], len(entries))
 
     def around(
         self, instance: InstanceKey, player: str, above: int, below: int, ranking: Ranking = Ranking.ORDINAL
-    ) -> Around | None:
+    ) -> RankedAround | None:
         """Return a player with up to `above` and `below` neighbours; None when the player is absent."""
         arguments.check_ranking(ranking)
         arguments.check_player(player)
@@ -256,11 +279,11 @@ class ReferenceStore:
         if standing is None:
             return None
         place = [entry.player for entry in entries].index(player)
-        return Around(entries[max(0, place - above) : place], standing, entries[place + 1 : place + 1 + below])
+        return RankedAround(entries[max(0, place - above) : place], standing, entries[place + 1 : place + 1 + below])
 
     def friends(
         self, instance: InstanceKey, players: Sequence[str], ranking: Ranking = Ranking.ORDINAL
-    ) -> list[Friend]:
+    ) -> list[RankedFriend]:
         """Return those of `players` who are in the instance, in standing order, each once."""
         arguments.check_ranking(ranking)
         arguments.check_players(players)
@@ -269,30 +292,32 @@ class ReferenceStore:
             group = [entry for entry in self._entries(instance, ranking) if entry.player in wanted]
         ranks = _count([entry.score for entry in group], ranking)
         return [
-            Friend(rank, entry.player, entry.score, entry.tie, entry.rank)
+            RankedFriend(rank, entry.player, entry.score, entry.tie, entry.rank)
             for rank, entry in zip(ranks, group, strict=True)
         ]
 
-    def rank_of_score(self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL) -> Place:
+    def rank_of_score(
+        self, instance: InstanceKey, score: int, tie: int, ranking: Ranking = Ranking.ORDINAL
+    ) -> RankedPlace:
         """Return where a new player with this score and tie field would stand, last by id."""
         arguments.check_ranking(ranking)
         arguments.check_score("score", score)
         arguments.check_tie(tie)
         with self._lock:
-            everybody = list(self._kept(instance).values())
+            kept_scores = list(self._kept(instance).values())
             rules = self._rules(instance)
         wanted = score_key(rules, score)
-        better = [kept.score for kept in everybody if score_key(rules, kept.score) < wanted]
+        better = [kept.score for kept in kept_scores if score_key(rules, kept.score) < wanted]
         match ranking:
             case Ranking.ORDINAL:
-                # Last by id: everybody with the same score and tie field stands before.
-                level = [k for k in everybody if k.score == score and tie_key(rules, k.tie) <= tie_key(rules, tie)]
+                # Last by id: all players with the same score and tie field come first.
+                level = [k for k in kept_scores if k.score == score and tie_key(rules, k.tie) <= tie_key(rules, tie)]
                 rank = 1 + len(better) + len(level)
             case Ranking.COMPETITION:
                 rank = 1 + len(better)
             case Ranking.DENSE:
                 rank = 1 + len(set(better))
-        return Place(rank, len(everybody))
+        return RankedPlace(rank, len(kept_scores))
 
     def count(self, instance: InstanceKey, low: int, high: int) -> int:
         """Return how many players have low ≤ score ≤ high; none when low > high."""
@@ -308,7 +333,7 @@ class ReferenceStore:
             return None
         return [scores[max(1, _ceil_div(q * len(scores), QUANTILE_PPM_MAX)) - 1] for q in ppm]
 
-    def histogram(self, instance: InstanceKey, buckets: int) -> list[Bucket]:
+    def histogram(self, instance: InstanceKey, buckets: int) -> list[RankedBucket]:
         """Cut lowest … highest score into at most `buckets` equal ranges and count the players in each."""
         arguments.check_buckets(buckets)
         scores = self._scores(instance)
@@ -319,7 +344,7 @@ class ReferenceStore:
         answer = []
         for low in range(lowest, highest + 1, width):
             high = min(low + width - 1, highest)
-            answer.append(Bucket(low, high, sum(low <= score <= high for score in scores)))
+            answer.append(RankedBucket(low, high, sum(low <= score <= high for score in scores)))
         return answer
 
     def captured(self, instance: InstanceKey, player: str) -> int | None:
@@ -331,10 +356,10 @@ class ReferenceStore:
     def digest(self, instance: InstanceKey) -> int:
         """Return the digest of domain/digest.py; 0 when the instance is empty."""
         with self._lock:
-            everybody = list(self._kept(instance).items())
-        return digest((player, kept.score, kept.tie) for player, kept in everybody)
+            kept_scores = list(self._kept(instance).items())
+        return digest((player, kept.score, kept.tie) for player, kept in kept_scores)
 
-    # What the reads are made of; all but _scores are called with the lock held
+    # Parts of the reads; callers of all but _scores hold the lock
 
     def _kept(self, key: InstanceKey) -> dict[str, Kept]:
         return self._instances[key].kept if key in self._instances else {}
@@ -346,18 +371,20 @@ class ReferenceStore:
         with self._lock:
             return [kept.score for kept in self._kept(key).values()]
 
-    def _entries(self, key: InstanceKey, ranking: Ranking) -> list[Entry]:
-        """Everybody in standing order."""
+    def _entries(self, key: InstanceKey, ranking: Ranking) -> list[RankedEntry]:
+        """Return all entries in standing order."""
         rules = self._rules(key)
         ordered = sorted(self._kept(key).items(), key=lambda item: sort_key(rules, item[1], item[0]))
         ranks = _count([kept.score for _, kept in ordered], ranking)
-        return [Entry(rank, player, kept.score, kept.tie) for rank, (player, kept) in zip(ranks, ordered, strict=True)]
+        return [
+            RankedEntry(rank, player, kept.score, kept.tie) for rank, (player, kept) in zip(ranks, ordered, strict=True)
+        ]
 
-    def _standings(self, key: InstanceKey, ranking: Ranking) -> dict[str, Standing]:
+    def _standings(self, key: InstanceKey, ranking: Ranking) -> dict[str, RankedStanding]:
         entries = self._entries(key, ranking)
         better = [rank - 1 for rank in _count([entry.score for entry in entries], Ranking.COMPETITION)]
         return {
-            entry.player: Standing(entry.rank, entry.player, entry.score, entry.tie, ahead, len(entries))
+            entry.player: RankedStanding(entry.rank, entry.player, entry.score, entry.tie, ahead, len(entries))
             for entry, ahead in zip(entries, better, strict=True)
         }
 
@@ -372,7 +399,7 @@ class _Row:
     tie: int
 
 
-def _rows(batch: Batch, columns: arguments.Columns) -> list[_Row]:
+def _rows(batch: UpdateBatch, columns: arguments.BatchColumns) -> list[_Row]:
     rows = []
     for op, instance, player, score, tie in arguments.rows_of(columns):
         key, rules = batch.instances[instance]
@@ -381,7 +408,7 @@ def _rows(batch: Batch, columns: arguments.Columns) -> list[_Row]:
 
 
 def _count(scores: list[int], ranking: Ranking) -> list[int]:
-    """Return the rank at each place, given the scores in standing order."""
+    """Return the rank at each place of scores in standing order."""
     ranks = []
     competition = dense = 0
     previous: int | None = None
@@ -392,7 +419,7 @@ def _count(scores: list[int], ranking: Ranking) -> list[int]:
     return ranks
 
 
-def _entry_key(rules: Rules, entry: Entry) -> tuple[int, int, bytes]:
+def _entry_key(rules: Rules, entry: RankedEntry) -> tuple[int, int, bytes]:
     return sort_key(rules, Kept(entry.score, entry.tie), entry.player)
 
 

@@ -1,227 +1,337 @@
-"""Scores become rows: every window, every scope, every board that is fed; then roll-ups, then teams.
+"""Scores become rows for every window, scope and fed board; then for roll-ups, then for teams.
 
     1. kept     one row for each (window, scope) by its own keep rule; on a team board within the team
-    2. roll-ups what a row of a part changed is added to the longer windows made of it
-    3. teams    what a row of a player changed is added to the team it counts for
+    2. roll-ups the change of a part's row is added to the longer windows made of it
+    3. teams    the change of a player's row is added to the player's team
 
-Each step needs what the one before it did, row by row, so each is a batch; the position moves with the last one. All of
-it has the result of applying the events one after the other.
+Each step needs the changes of the step before, so each is a batch of columns; the position moves with the last one.
+The result equals that of applying the events one after the other. In steps 2 and 3 the store itself adds changes to
+totals (`Keep.SUM`) while no total can leave the bounds; `totals.py` does the others row by row. `teams.py` has the
+averages and the bests of teams.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
-from rankd._columns import extent
+from rankd._columns import (
+    MetadataIndex,
+    changes,
+    distinct,
+    divided,
+    expand,
+    extent,
+    instances_with_metadata,
+    record_metadata_events,
+)
 from rankd.domain.board import Board
-from rankd.domain.order import Ties
-from rankd.domain.rollup import rolled_up
-from rankd.domain.score import clamped
-from rankd.domain.team import Contributions, TeamBy
-from rankd.ledger.event import EventSpan, Scored, Stretch
-from rankd.projection.placement import Placement, Reached, Target, team_scope
-from rankd.projection.port import Applied, Batch, Op, RankWriter
-from rankd.projection.rows import Change, Rows, send
-from rankd.projection.shares import count_part
+from rankd.domain.instance import InstanceKey
+from rankd.domain.order import Keep, Rules, Ties
+from rankd.domain.team import TeamBy
+from rankd.ledger.event import NO_DETAIL, Detail, EventRun, Scored, event_id
+from rankd.projection.placement import Placement, PlanColumns, RowTarget, StepPlan
+from rankd.projection.port import RankWriter
+from rankd.projection.rows import KeptChange, Rows
+from rankd.projection.step_rows import StepRows
+from rankd.projection.teams import (
+    average_rows,
+    best_rows,
+    is_ranked_by_event,
+    only_rises,
+    team_average_plan,
+    team_best_plan,
+    team_rising_plan,
+    team_sum_plan,
+)
+from rankd.projection.totals import Running, ScoreMove, add_to_total, apply_teams, record_metadata
 
 
-class Move(NamedTuple):
-    """One row about a player: where it counts and what it came from."""
+class PlacedRun:
+    """Consecutive scores of one context, grouped by placement and attributes."""
 
-    row: int
-    reached: Reached
-    target: Target
-    scope: str
-    team: str | None
-    event: Scored
+    def __init__(self, run: EventRun, placements: Sequence[Placement], place: Sequence[int] | None) -> None:
+        """`place` is the index of each event's placement; None when all share one."""
+        self.run = run
+        self.reached = placements[0].reached  # all placements have the same boards in the same order
+        self.rows_max = len(run) * max(placement.rows_max for placement in placements)
+        self.has_roll_ups = any(reached.roll_ups for placement in placements for reached in placement.reached)
+        details, detail_index = _details_of(run)
+        if place is None:
+            pairs: Iterable[tuple[int, int]] = ((0, index) for index in range(len(details)))
+            self.group: array[int] | memoryview = detail_index
+        else:
+            both = list(zip(place, detail_index, strict=True))
+            numbers = {pair: number for number, pair in enumerate(dict.fromkeys(both))}
+            pairs, self.group = numbers, array("I", map(numbers.__getitem__, both))
+        grouped = [(placements[index], details[number]) for index, number in pairs]
+        for placement in placements:
+            placement.make_room(len(details))
+        self.plans = [placement.plan(detail) for placement, detail in grouped]
+        self.has_metadata = any(detail.has_metadata for detail in details)
+        self._metadata_groups = bytes(detail.has_metadata for _, detail in grouped)
+        self._placement = placements[0] if place is None else None
+
+    @property
+    def boards(self) -> list[Board]:
+        """The boards that the events reach."""
+        return [reached.board for reached in self.reached]
+
+    def kept_rows(self) -> StepRows:
+        """Return the rows of the first step."""
+        run, plans = self.run, self.plans
+        targets, table, instance = self._table()
+        offsets = array("I", [0])
+        for plan in plans:
+            offsets.append(offsets[-1] + len(plan.targets))
+        boards = self.boards
+        *columns, is_used = expand(
+            self.group,
+            offsets,
+            b"".join(plan.boards for plan in plans),
+            instance,
+            run.score,
+            [_ranked_column(board, run) for board in boards],
+            [_tie_column(board, run) for board in boards],
+            array("q", [board.score_min for board in boards]),
+            array("q", [board.score_max for board in boards]),
+        )
+        for plan, start, end in zip(plans, offsets, offsets[1:], strict=False):
+            plan.note(is_used[start:end])
+        return StepRows(targets, table, columns, run.players)
+
+    def _table(self) -> tuple[Sequence[RowTarget], Sequence[tuple[InstanceKey, Rules]], bytes]:
+        """Return the targets, their table, and the table index of each target of each plan."""
+        placement = self._placement
+        table = None if placement is None else placement.table_for(sum(len(plan.targets) for plan in self.plans))
+        if placement is not None and table is not None:
+            return placement.targets, table, b"".join(plan.numbers for plan in self.plans)
+        numbers: dict[str, int] = {}
+        targets: list[RowTarget] = []
+        instance = array("I")
+        for target in chain.from_iterable(plan.targets for plan in self.plans):
+            number = numbers.setdefault(target.key.text, len(targets))
+            if number == len(targets):
+                targets.append(target)
+            instance.append(number)
+        return targets, [(target.key, target.rules) for target in targets], instance.tobytes()
+
+    def step_plan(self, kept: StepRows, of: Callable[[Sequence[RowTarget]], StepPlan]) -> StepPlan:
+        """Return the plan of a later step for the targets of the first."""
+        placement = self._placement
+        if placement is not None and kept.targets is placement.targets:
+            return placement.step_plan(of)
+        return of(kept.targets)
+
+    def record_metadata(self, rows: StepRows) -> None:
+        """Record the event of each kept score in instances where an event has metadata."""
+        if not self.has_metadata and not any(reached.state.metadata for reached in self.reached):
+            return
+        applied = rows.applied
+        if applied is None:
+            raise AssertionError("record metadata after the rows were applied")
+        run = self.run
+        has_metadata = bytes(map(self._metadata_groups.__getitem__, self.group))
+        new = set(instances_with_metadata(rows.instance, rows.event, applied.flags, has_metadata))
+        tables: list[MetadataIndex | None] = [
+            None  # readers never see contributions
+            if target.team is not None
+            else target.reached.state.metadata_index_of(target.key.text, is_new=number in new)
+            for number, target in enumerate(rows.targets)
+        ]
+        first = event_id(run.partition, run.first)
+        names = rows.names if isinstance(rows.names, list) else list(rows.names)
+        record_metadata_events(
+            tables, rows.instance, rows.event, rows.subject, applied.flags, has_metadata, names, first
+        )
+
+    def move(self, rows: StepRows, row: int) -> ScoreMove:
+        """Return one row of a step with its event and target."""
+        run, index, target = self.run, rows.event[row], rows.targets[rows.instance[row]]
+        detail = (None if run.detail is None else run.detail[index]) or NO_DETAIL
+        event = Scored(
+            run.first + index,
+            run.at[index],
+            run.players[index],
+            run.score[index],
+            run.tiebreak[index],
+            detail,
+            run.partition,
+        )
+        return ScoreMove(row, target.reached, target.target, target.scope, target.team, event)
 
 
-def can_apply_plain(placement: Placement, stretch: Stretch) -> bool:
-    """Tell whether every event of a stretch has the same rows, so that whole columns can be applied."""
-    if stretch.detail is not None:
-        return False
-    return placement.is_plain(*extent(stretch.score))
-
-
-def apply_plain(store: RankWriter, placement: Placement, stretch: Stretch) -> Applied:
-    """Apply a stretch as whole columns, the rows of the first instance first."""
-    count = len(stretch)
-    instances = placement.plain_instances
-    tie: array[int] = array("q")
-    for reached in placement.reached:
-        tie.extend(_tie_column(reached.board, stretch) * len(reached.plain_rows))
-    instance, player = array("I"), _first_numbers(count) * len(instances)
-    for index in range(len(instances)):
-        instance.extend(array("I", [index]) * count)
-    batch = Batch(
-        instances=instances,
-        players=stretch.players,
-        score=stretch.score * len(instances),
-        tie=tie,
-        instance=instance,
-        player=player,
-        partition=stretch.partition,
-        after=stretch.first - 1,
-        upto=stretch.first + count - 1,
-    )
-    return send(store, batch)
-
-
-@lru_cache(maxsize=8)
-def _first_numbers(count: int) -> array[int]:
-    return array("I", range(count))
-
-
-def _tie_column(board: Board, stretch: Stretch) -> array[int]:
-    match board.ties:
-        case Ties.VALUE:
-            return stretch.tiebreak
-        case Ties.PLAYER:
-            return array("q", bytes(8 * len(stretch)))
-    first, resolution_ms = stretch.at[0], board.tie_resolution_ms
-    if extent(stretch.at) == (first, first):
-        return array("q", [first // resolution_ms]) * len(stretch)
-    return array("q", [at // resolution_ms for at in stretch.at])
-
-
-def apply_each(store: RankWriter, placed: Iterable[tuple[Placement, Scored]], span: EventSpan) -> None:
-    """Apply events that differ in where they count."""
-    kept = Rows()
-    moves = [
-        move
-        for placement, event in placed
-        for reached in placement.reached
-        for move in _kept_moves(kept, reached, event)
-    ]
-    needs_more = any(move.team is not None or move.target.window.name in move.reached.roll_ups for move in moves)
-    if not needs_more:
+def apply_scores(store: RankWriter, placed: PlacedRun) -> None:
+    """Apply consecutive scores of one context, one batch for each step."""
+    span, kept = placed.run.span, placed.kept_rows()
+    has_teams = any(board.team is not None for board in placed.boards)
+    if not placed.has_roll_ups and not has_teams:
         kept.apply(store, span)
-        note_metadata(kept, moves)
+        placed.record_metadata(kept)
         return
     kept.apply(store, span.start)
-    totals = Rows()
-    roll_moves = list(_roll_up_moves(store, totals, kept, moves))
-    totals.apply(store, span.start)
-    changes = [(move, kept.change(move.row)) for move in moves] + [
-        (move, totals.change(move.row)) for move in roll_moves
+    placed.record_metadata(kept)
+    steps = [kept]
+    row_by_row: list[tuple[ScoreMove, KeptChange]] = []
+    if placed.has_roll_ups:
+        totals, odd = _total_rows(store, placed, kept, placed.step_plan(kept, roll_up_plan))
+        if any(board.team is not None and board.team.by is TeamBy.BEST for board in placed.boards):
+            # A team's best is read from the store, so after each change.
+            for one in odd:
+                apply_teams(store, _roll_up_each(store, placed, kept, [one]), span.start)
+        else:
+            row_by_row = _roll_up_each(store, placed, kept, odd)
+        steps.append(totals)
+    if has_teams:
+        for rows in steps:
+            for plan in (placed.step_plan(rows, team_sum_plan), placed.step_plan(rows, team_rising_plan)):
+                if plan.targets:
+                    _, odd = _total_rows(store, placed, rows, plan)
+                    row_by_row += [(placed.move(rows, row), rows.change(row)) for row, _ in odd]
+            for make_plan, make_rows in ((team_average_plan, average_rows), (team_best_plan, best_rows)):
+                plan = placed.step_plan(rows, make_plan)
+                if plan.targets:
+                    teams = make_rows(store, rows, plan)
+                    teams.apply(store, span.start)
+                    placed.record_metadata(teams)
+            row_by_row += _changes_to_each(placed, rows)
+    apply_teams(store, row_by_row, span)
+
+
+# Steps 2 and 3 in columns
+
+
+def roll_up_plan(targets: Sequence[RowTarget]) -> StepPlan:
+    """Return the roll-ups that windows count in."""
+    plan = StepPlan(Keep.SUM, as_kept=False)
+    for target in targets:
+        wholes = target.reached.roll_ups.get(target.target.window.name, ())
+        plan.add(RowTarget(target.board, target.reached, whole, target.scope, target.team) for whole in wholes)
+    return plan
+
+
+def _total_rows(
+    store: RankWriter, placed: PlacedRun, rows: StepRows, plan: StepPlan
+) -> tuple[StepRows, list[tuple[int, RowTarget]]]:
+    """Add the changes of rows to totals; return the totals' rows, and (row, total) of those the store cannot add."""
+    is_folded = plan.subjects is not None and not plan.as_kept
+    *columns, subject, _, raised, lowered, is_small = _changes_of(rows, plan, plan.columns, is_folded=is_folded)
+    odd: list[tuple[int, RowTarget]] = []
+    full = set()
+    if not plan.as_kept:
+        ups, downs = memoryview(raised).cast("q"), memoryview(lowered).cast("q")
+        full = {
+            number
+            for number, total in enumerate(plan.targets)
+            if not (is_small and _has_room(store, total, ups[number], -downs[number]))
+        }
+    if full:
+        each, _, _, _, _, source = _changes_of(rows, plan, plan.columns, is_folded=False)[:6]
+        pairs = zip(memoryview(source).cast("I"), memoryview(each).cast("I"), strict=True)
+        odd = [(row, plan.targets[number]) for row, number in pairs if number in full]
+        *columns, subject, _, _, _, _ = _changes_of(rows, plan, plan.without(full), is_folded=is_folded)
+    names = placed.run.players if plan.subjects is None else plan.names
+    totals = StepRows(plan.targets, plan.table, columns, names, memoryview(subject).cast("I"))
+    totals.apply(store, placed.run.span.start)
+    placed.record_metadata(totals)
+    return totals, odd
+
+
+def _changes_of(
+    rows: StepRows, plan: StepPlan, columns: PlanColumns, *, is_folded: bool
+) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bool]:
+    return changes(*rows.changed, *columns, len(plan.targets), plan.as_kept, is_folded)
+
+
+def _has_room(store: RankWriter, total: RowTarget, up: int, down: int) -> bool:
+    """Return whether no total of an instance can leave the bounds, even if one player had all the changes.
+
+    Where no part was ever below 0, a sum of parts does not fall below the least possible part.
+    """
+    state, rules, text = total.reached.state, total.rules, total.key.text
+    if state.wide.get(text) or state.uncounted.get(text):
+        return False
+    if up == down == 0:
+        return True
+    # A total that is not in `wide` may be outside the current bounds: it was within those of its time.
+    lowest, highest = _extremes(store, total.key)
+    is_above = total.reached.is_never_negative or lowest - down >= rules.score_min
+    return is_above and highest + up <= rules.score_max
+
+
+def _extremes(store: RankWriter, key: InstanceKey) -> tuple[int, int]:
+    """Return the least and the greatest total of an instance, with the 0 that a new total starts from."""
+    count = store.total(key)
+    if count == 0:
+        return 0, 0
+    first, last = store.range(key, 1, 1).entries[0].score, store.range(key, count, count).entries[0].score
+    return min(first, last, 0), max(first, last, 0)
+
+
+# Row by row
+
+
+def _roll_up_each(
+    store: RankWriter, placed: PlacedRun, kept: StepRows, odd: list[tuple[int, RowTarget]]
+) -> list[tuple[ScoreMove, KeptChange]]:
+    if not odd:
+        return []
+    rows, running, moves = Rows(), Running(), []
+    for row, whole in odd:
+        part = placed.move(kept, row)
+        number = add_to_total(store, rows, running, part, whole.target, change=kept.change(row))
+        moves.append(part._replace(row=number, target=whole.target))
+    rows.apply(store, placed.run.span.start)
+    record_metadata(rows, moves)
+    return [(move, rows.change(move.row)) for move in moves]
+
+
+def _changes_to_each(placed: PlacedRun, rows: StepRows) -> list[tuple[ScoreMove, KeptChange]]:
+    """Return the changes that concern teams which are ranked event by event."""
+    if not any(is_ranked_by_event(board) for board in placed.boards):
+        return []
+    by_event = {
+        number
+        for number, target in enumerate(rows.targets)
+        if target.team is not None and is_ranked_by_event(target.reached.board) and not only_rises(target)
+    }
+    return [
+        (placed.move(rows, row), change)
+        for row, number in enumerate(rows.instance)
+        if number in by_event and (change := rows.change(row)).changed
     ]
-    note_metadata(kept, moves)
-    note_metadata(totals, roll_moves)
-    apply_teams(store, changes, span)
 
 
-def _kept_moves(rows: Rows, reached: Reached, event: Scored) -> Iterable[Move]:
-    board = reached.board
-    attributes = event.detail.attributes_for(board.id)
-    if not board.score_min <= event.score <= board.score_max:
-        return
-    team = None
-    if board.team is not None:
-        team = attributes.get(board.team.attribute)
-        if team is None:
-            return
-    for name in board.scopes:
-        if name in attributes:
-            reached.state.scope_values.setdefault(name, set()).add(attributes[name])
-    score = event.score if board.decay is None else event.detail.keys[board.id]
-    tie = board.tie_field(event.at, event.tiebreak)
-    for scope in board.scopes_of(attributes):
-        for target in reached.kept:
-            key = target.key(scope if team is None else team_scope(scope, team))
-            if team is not None:
-                target.key(scope)
-            row = rows.add(key, target.player_rules, event.player, score, tie)
-            yield Move(row, reached, target, scope, team, event)
+# Columns of a run
 
 
-def _roll_up_moves(store: RankWriter, rows: Rows, kept: Rows, moves: Iterable[Move]) -> Iterable[Move]:
-    running: dict[tuple[str, str], int] = {}
-    for move in moves:
-        for whole in move.reached.roll_ups.get(move.target.window.name, ()):
-            change = kept.change(move.row)
-            if change.changed:
-                row = add_to_total(store, rows, running, move, whole, change=change)
-                yield Move(row, move.reached, whole, move.scope, move.team, move.event)
+def _details_of(run: EventRun) -> tuple[list[Detail], memoryview]:
+    """Return the distinct details, and the index of each event's detail."""
+    if run.detail is None:
+        return [NO_DETAIL], memoryview(bytes(4 * len(run))).cast("I")
+    details, index = distinct(run.detail)
+    return [detail or NO_DETAIL for detail in details], memoryview(index).cast("I")
 
 
-def add_to_total(
-    store: RankWriter,
-    rows: Rows,
-    running: dict[tuple[str, str], int],
-    move: Move,
-    whole: Target,
-    *,
-    change: Change,
-) -> int:
-    """Add a row for what one part's change makes of a total, and return its number."""
-    board, player = whole.board, move.event.player
-    key = whole.key(move.scope if move.team is None else team_scope(move.scope, move.team))
-    wide = move.reached.state.wide.setdefault(key.text, {})
-    total = running.get((key.text, player))
-    if total is None:
-        total = wide.get(player)
-    if total is None:
-        held = store.score(key, player)
-        total = None if held is None else held.score
-    counted = count_part(move.reached.state, key.text, move.target.instance, player)
-    total = rolled_up(total or 0, change.before if counted else None, change.after)
-    running[key.text, player] = total
-    shown = clamped(total, board.score_min, board.score_max)
-    if shown == total:
-        wide.pop(player, None)
-    else:
-        wide[player] = total
-    tie = board.tie_field(move.event.at, move.event.tiebreak)
-    return rows.add(key, whole.player_rules, player, shown, tie)
+def _ranked_column(board: Board, run: EventRun) -> array[int]:
+    """Return the values to rank: the scores, or the keys of decaying scores."""
+    if board.decay is None:
+        return run.score
+    keys = board.decay.keys(run.score, run.at)
+    for index, detail in enumerate(run.detail or ()):
+        if detail is not None and board.id in detail.keys:
+            keys[index] = detail.keys[board.id]
+    return keys
 
 
-def apply_teams(store: RankWriter, changes: Iterable[tuple[Move, Change]], span: EventSpan) -> None:
-    """Apply to the teams what changed for their players, and move the position."""
-    rows = Rows()
-    moves = []
-    for move, change in changes:
-        if move.team is None or not change.changed:
-            continue
-        row = _add_team_row(store, rows, move, move.team, change)
-        moves.append(move._replace(row=row, team=None, event=move.event._replace(player=move.team)))
-    rows.apply(store, span)
-    note_metadata(rows, moves)
-
-
-def _add_team_row(store: RankWriter, rows: Rows, move: Move, team: str, change: Change) -> int:
-    board, target = move.target.board, move.target
-    key = target.key(move.scope)
-    tie = board.tie_field(move.event.at, move.event.tiebreak)
-    held = move.reached.state.teams.setdefault(key.text, {})
-    contributions = held.get(team, Contributions()).replaced(change.before, change.after)
-    if contributions.players == 0:
-        held.pop(team, None)
-        return rows.add(key, target.rules, team, op=Op.REMOVE)
-    held[team] = contributions
-    if board.team is not None and board.team.by is TeamBy.BEST:
-        best = store.range(target.key(team_scope(move.scope, team)), 1, 1).entries
-        if not best:  # all players of the team leave with this event
-            return rows.add(key, target.rules, team, op=Op.REMOVE)
-        return rows.add(key, target.rules, team, best[0].score, best[0].tie if board.ties is Ties.VALUE else tie)
-    by = TeamBy.SUM if board.team is None else board.team.by
-    score = contributions.score(by, board.score_min, board.score_max)
-    return rows.add(key, target.rules, team, score or 0, tie)
-
-
-def note_metadata(rows: Rows, moves: Iterable[Move]) -> None:
-    """Remember which event a kept score came with, where some event came with metadata; what is hidden needs none."""
-    for move in moves:
-        if move.team is not None:
-            continue
-        noted = move.reached.state.metadata
-        text = move.target.key(move.scope).text
-        if not move.event.detail.has_metadata and text not in noted:
-            continue
-        if rows.change(move.row).changed:
-            if move.event.detail.has_metadata:
-                noted.setdefault(text, {})[move.event.player] = move.event.id
-            else:
-                noted[text].pop(move.event.player, None)
+def _tie_column(board: Board, run: EventRun) -> array[int]:
+    match board.ties:
+        case Ties.VALUE:
+            return run.tiebreak
+        case Ties.PLAYER:
+            return array("q", bytes(8 * len(run)))
+    first, resolution_ms = run.at[0], board.tie_resolution_ms
+    if extent(run.at) == (first, first):
+        return array("q", [first // resolution_ms]) * len(run)
+    return array("q", divided(run.at, resolution_ms))

@@ -1,9 +1,9 @@
-"""What a roll-up's total is made of: which parts count in it, where that is not all of them.
+"""The parts that count in a roll-up's total, recorded only where they are not all parts in the store.
 
-A total is the sum of its parts' kept scores, and nothing is remembered of that as long as it is so. Two things make it
-otherwise. A roll-up that was reset, or declared while its parts had scores, starts empty: those parts do not count in
-it until an event sets them (`uncounted`, by player), which nothing does where they are final (`uncounted_parts`). And a
-part that left the store still counts in the total (`lost`).
+A total is normally the sum of its parts' kept scores, with nothing to record. There are two exceptions. A roll-up that
+was reset, or declared while its parts had scores, starts empty: those parts do not count until an event sets them
+(`uncounted`, by player), which cannot happen to closed parts (`uncounted_parts`). And a part that has left the store
+still counts in the total (`lost`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK = 10_000
 
 
 def wholes_of(board: Board, part: Window, instance: str) -> Iterator[tuple[Window, str]]:
-    """Go through the roll-ups that an instance of a part adds to, each with the name of its own instance."""
+    """Yield the roll-ups that a part's instance adds to, each with the name of its instance."""
     start = part.span(instance).start
     for name, keep in board.keep.items():
         if isinstance(keep, RollUp) and start is not None and board.all_windows[keep.part].name == part.name:
@@ -31,22 +31,22 @@ def wholes_of(board: Board, part: Window, instance: str) -> Iterator[tuple[Windo
 
 
 def parts_of(board: Board, state: BoardState, whole: Window, instance: str) -> Iterator[tuple[Window, str]]:
-    """Go through the parts of a roll-up that are in the store, each with the name of its own instance."""
+    """Yield the parts of a roll-up that are in the store, each with the name of its instance."""
     keep = board.keep[whole.name]
     if not isinstance(keep, RollUp):
         return
     part, span = board.all_windows[keep.part], whole.span(instance)
-    for found in list(state.windows):
-        if board.window_of(found) is part:
-            start = part.span(found).start
+    for name in list(state.windows):
+        if board.window_of(name) is part:
+            start = part.span(name).start
             if start is not None and span.holds(start):
-                yield part, found
+                yield part, name
 
 
 def take_out_parts(store: RankWriter, board: Board, state: BoardState, whole: Window, instance: str) -> None:
-    """Note that a roll-up starts empty: what its parts have now does not count in it."""
+    """Record that a roll-up starts empty: the current scores of its parts do not count."""
     for _, part in parts_of(board, state, whole, instance):
-        for scope in state.windows[part]:
+        for scope in store.scopes(board.id, part):
             if part in state.closed:
                 state.uncounted_parts.setdefault(InstanceKey(board.id, instance, scope).text, set()).add(part)
                 continue
@@ -57,11 +57,11 @@ def take_out_parts(store: RankWriter, board: Board, state: BoardState, whole: Wi
 
 
 def note_lost_part(store: RankWriter, board: Board, state: BoardState, part: str) -> None:
-    """Note whose totals a part counts in that is about to leave the store."""
+    """Record whose totals hold a part that is about to leave the store."""
     for _, whole in wholes_of(board, board.window_of(part), part):
         if whole not in state.windows or whole in state.closed:
             continue
-        for scope in state.windows[part]:
+        for scope in store.scopes(board.id, part):
             text = InstanceKey(board.id, whole, scope).text
             uncounted = state.uncounted.get(text, {}).pop(part, set())
             if part in state.uncounted_parts.get(text, ()):
@@ -71,7 +71,7 @@ def note_lost_part(store: RankWriter, board: Board, state: BoardState, part: str
 
 
 def count_part(state: BoardState, whole: str, part: str, player: str) -> bool:
-    """Count a part in a total from now on; tell whether it did before."""
+    """Count a part in a total from now on; return whether it counted before."""
     uncounted = state.uncounted.get(whole, {}).get(part)
     if uncounted is None or player not in uncounted:
         return True
@@ -80,7 +80,7 @@ def count_part(state: BoardState, whole: str, part: str, player: str) -> bool:
 
 
 def has_other_part(store: RankWriter, state: BoardState, whole: str, others: list[InstanceKey], player: str) -> bool:
-    """Tell whether a player's total holds another part than the one that is taken out of it."""
+    """Return whether a player's total holds another part than the one being withdrawn."""
     if player in state.lost.get(whole, ()):
         return True
     uncounted, parts = state.uncounted.get(whole, {}), state.uncounted_parts.get(whole, ())
@@ -92,8 +92,14 @@ def has_other_part(store: RankWriter, state: BoardState, whole: str, others: lis
     )
 
 
-def forget_player(state: BoardState, whole: str, player: str) -> None:
-    """Forget what is noted of a player's total: the player left the board."""
-    for players in state.uncounted.get(whole, {}).values():
-        players.discard(player)
-    state.lost.get(whole, set()).discard(player)
+def forget_player(state: BoardState, player: str) -> None:
+    """Forget everything about a player who left the board."""
+    for parts in state.uncounted.values():
+        for players in parts.values():
+            players.discard(player)
+    for lost in state.lost.values():
+        lost.discard(player)
+    for totals in state.wide.values():
+        totals.pop(player, None)
+    for events in state.metadata.values():
+        events.remove(player)

@@ -1,63 +1,98 @@
-"""What the applier remembers beside the ranks: it follows from the events alone, and is saved with snapshots."""
+"""The applier's state beside the ranks: derived from events alone and saved with snapshots."""
 
 from __future__ import annotations
 
+from secrets import token_bytes
+
 import msgspec
 
-from rankd.domain.team import Contributions
+from rankd._columns import MetadataIndex, TeamTotals
+from rankd._numbers import Texts
+
+TABLE_KEY_BYTES = 16
 
 
 class BoardState(msgspec.Struct):
-    """What became of one board. Instances are named by `InstanceKey.text`, window instances by their own name."""
+    """The state of one board. Instances are keyed by `InstanceKey.text`, window instances by their own name."""
 
     version: int
-    born: int  # the version it was defined with, anew after it was deleted
+    born: int  # its first version since it was defined, or defined again after a delete
     defined_at: int
-    windows: dict[str, set[str]] = {}  # window instances that may be in the store, with their scopes
+    windows: set[str] = set()  # window instances that may be in the store
     closed: set[str] = set()  # window instances that are final
     retired: set[str] = set()  # window instances that left the store
-    scope_values: dict[str, set[str]] = {}  # seen, by attribute
-    midnight: int | None = None  # the last local midnight at which places were remembered
-    captured: set[str] = set()  # instances whose places were remembered then
+    scope_values: dict[str, Texts] = {}  # by attribute
+    midnight: int | None = None  # the last local midnight with a capture of places
+    captured: set[str] = set()  # instances captured then
     wide: dict[str, dict[str, int]] = {}  # roll-up totals outside the bounds, by instance and player
     uncounted: dict[str, dict[str, set[str]]] = {}  # players by roll-up and part, see shares.py
     uncounted_parts: dict[str, set[str]] = {}  # whole parts by roll-up, see shares.py
     lost: dict[str, set[str]] = {}  # players by roll-up, see shares.py
-    teams: dict[str, dict[str, Contributions]] = {}  # what teams hold, by instance and team
-    metadata: dict[str, dict[str, int]] = {}  # id of the event a kept score came with, by instance and player
+    teams: dict[str, TeamTotals] = {}  # by instance of teams ranked by average
+    metadata: dict[str, MetadataIndex] = {}  # by instance: the event of each kept score
 
-    def forget_instance(self, text: str) -> None:
-        """Drop what is remembered of an instance that is empty."""
-        self.wide.pop(text, None)
-        self.uncounted.pop(text, None)
-        self.uncounted_parts.pop(text, None)
-        self.lost.pop(text, None)
-        self.teams.pop(text, None)
-        self.metadata.pop(text, None)
+    def metadata_index_of(self, text: str, *, is_new: bool) -> MetadataIndex | None:
+        """Return the metadata index of an instance; None where no event has metadata, unless `is_new`."""
+        index = self.metadata.get(text)
+        if index is None and is_new:
+            # One key for all instances of a board, so that a player id is hashed once.
+            key = next(iter(self.metadata.values())).key if self.metadata else token_bytes(TABLE_KEY_BYTES)
+            index = self.metadata[text] = MetadataIndex(key)
+        return index
+
+    def team_totals_of(self, text: str) -> TeamTotals:
+        """Return what the players of each team have in an instance."""
+        totals = self.teams.get(text)
+        if totals is None:
+            # One key for all instances of a board, so that a team's name is hashed once.
+            key = next(iter(self.teams.values())).key if self.teams else token_bytes(TABLE_KEY_BYTES)
+            totals = self.teams[text] = TeamTotals(key)
+        return totals
+
+    def forget_metadata(self, text: str, player: str) -> None:
+        """Forget the metadata of a player's score."""
+        index = self.metadata.get(text)
+        if index is not None:
+            index.remove(player)
+
+    def forget_window(self, prefix: str) -> None:
+        """Drop the state of instances whose texts begin with `prefix`: they are empty."""
+        held: dict[str, object]
+        for held in (self.wide, self.uncounted, self.uncounted_parts, self.lost, self.teams, self.metadata):  # type: ignore[assignment]
+            for text in [text for text in held if text.startswith(prefix)]:
+                del held[text]
+
+
+def note_scope_value(live: BoardState, attribute: str, value: str) -> None:
+    """Record a value of an attribute on a board."""
+    values = live.scope_values.get(attribute)
+    if values is None:
+        values = live.scope_values[attribute] = Texts()
+    values.add(value)
 
 
 class State(msgspec.Struct, dict=True):
-    """All boards that are defined, by id, and the version that each id had last, deleted ones included."""
+    """All defined boards by id, and the last version of each id, deleted boards included."""
 
     boards: dict[str, BoardState] = {}
     versions: dict[str, int] = {}
-    generation: int = 0  # counts the window instances that came and went
+    leaving: list[tuple[str, str]] = []  # (board, window instance) removed and still in the store
+    generation: int = 0  # counts changes of boards and windows
 
     def __post_init__(self) -> None:
-        """Nobody has subscribed; who has is not saved."""
-        self._subscribers: list[dict[str, None]] = []
+        self._subscribers: list[dict[str, None]] = []  # not saved
 
     def subscribe(self) -> dict[str, None]:
-        """Return a set of ids that boards are put into when their windows or definitions change; all are at first.
+        """Return a set of the boards whose windows or definitions change from now on; at first it holds all.
 
-        The subscriber takes them out by `popitem`, in any thread.
+        The subscriber takes ids out by `popitem`, in any thread.
         """
         changed = dict.fromkeys(self.boards)
         self._subscribers.append(changed)
         return changed
 
     def note_change(self, board_id: str) -> None:
-        """Windows of a board have come or gone, or it was defined or deleted."""
+        """Record that a board was defined or deleted, or that its windows changed."""
         for changed in self._subscribers:
             changed[board_id] = None
-        self.generation += 1  # last: whoever sees it finds the board among the changed
+        self.generation += 1  # last: a reader of the new generation finds the board among the changed

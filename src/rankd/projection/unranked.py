@@ -1,30 +1,38 @@
-"""A store for appliers that only follow definitions."""
+"""A rank store without ranks, for appliers that only follow definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
-from rankd.projection.port import Applied, Batch, One, Page, Position, Table, Verdict
+from rankd.projection.port import Applied, Dropped, One, Position, RankedPage, Table, UpdateBatch, Verdict
 
 
 class UnrankedStore:
-    """Whatever it is sent is taken, and nobody stands anywhere."""
+    """Accepts every batch and stays empty."""
 
-    def apply(self, batch: Batch) -> Applied:
-        """Take a batch."""
+    def apply(self, batch: UpdateBatch) -> Applied:
+        """Accept a batch."""
         return Applied(Verdict.APPLIED, Position(0, batch.upto))
 
     def drop(self, _instance: InstanceKey) -> bool:
-        """Nothing is there."""
+        """Return False: the store has no instance."""
         return False
 
+    def drop_window(self, _board: str, _window: str, _instances_max: int | None = None) -> Dropped:
+        """Return that nothing is left."""
+        return Dropped(0, is_all=True)
+
+    def scopes(self, _board: str, _window: str, _player: str | None = None) -> Iterator[str]:
+        """Return no scopes."""
+        return iter(())
+
     def capture(self, _instance: InstanceKey) -> None:
-        """Nothing is there."""
+        """Do nothing."""
 
     def forget_capture(self, _instance: InstanceKey) -> None:
-        """Nothing is there."""
+        """Do nothing."""
 
     def apply_one(
         self,
@@ -37,27 +45,27 @@ class UnrankedStore:
         ranks: Ranking,
         partition: int = 0,
     ) -> One:
-        """Refuse: nobody sends it scores."""
+        """Refuse: an applier of definitions sends no scores."""
         raise AssertionError(f"event {at} of partition {partition} is ranked nowhere by {ranks}")
 
     def total(self, _instance: InstanceKey) -> int:
-        """Nobody."""
+        """Return 0."""
         return 0
 
     def score(self, _instance: InstanceKey, _player: str) -> Kept | None:
-        """Nobody has any."""
+        """Return None: every player is absent."""
         return None
 
     def scores(self, _instance: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
-        """Nobody has any."""
+        """Return None for each player."""
         return [None] * len(players)
 
-    def range(self, _instance: InstanceKey, _first: int, _last: int, _ranking: Ranking = Ranking.ORDINAL) -> Page:
-        """Nobody is there."""
-        return Page([], 0)
+    def range(self, _instance: InstanceKey, _first: int, _last: int, _ranking: Ranking = Ranking.ORDINAL) -> RankedPage:
+        """Return an empty page."""
+        return RankedPage([], 0)
 
     def following(
         self, _instance: InstanceKey, _after: tuple[Kept, str] | None, _limit: int, _ranking: Ranking = Ranking.ORDINAL
-    ) -> Page:
-        """Nobody is there."""
-        return Page([], 0)
+    ) -> RankedPage:
+        """Return an empty page."""
+        return RankedPage([], 0)

@@ -1,4 +1,4 @@
-"""Proof that what is ranked is what the ledger says: every event again, by the reference rules, into another store."""
+"""Verification: replay the ledger into the reference store and compare its ranks with the engine's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rankd.projection.port import RankStore
 from rankd.projection.reference import ReferenceStore
 from rankd.projection.state import State
 
-VERIFY_EVENTS = 50_000  # read at once
+VERIFY_EVENTS = 50_000  # in one read
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was compared."""
+    """The counts of what was compared."""
 
     events: int
     instances: int
@@ -27,12 +27,12 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def digests(store: RankStore) -> dict[str, tuple[int, int]]:
-    """Return digest and total of every instance in which somebody stands."""
-    found = {}
+    """Return digest and total of every instance that has an entry."""
+    digests_by_key = {}
     for key in store.instances():
         if total := store.total(key):
-            found[key.text] = (store.digest(key), total)
-    return found
+            digests_by_key[key.text] = (store.digest(key), total)
+    return digests_by_key
 
 
 def verify(
@@ -41,11 +41,12 @@ def verify(
     upto: Sequence[int],
     progress: Callable[[int], None],
 ) -> Report:
-    """Compare what a follower had ranked at its positions with what the events up to there make of an empty store."""
+    """Compare a follower's digests at its positions with those of a replay up to there."""
     follower = Follower(ledger, ReferenceStore(), State(), Catalogue())
     while follower.positions != tuple(upto):
         follower.follow(VERIFY_EVENTS, upto)
         progress(follower.events)
+    follower.applier.let_go_all()
     _compare(ranked, digests(follower.store))
     return Report(sum(upto), len(ranked), sum(total for _, total in ranked.values()))
 

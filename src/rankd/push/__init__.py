@@ -1,1 +1,1 @@
-"""Live: applied changes become conflated, resumable messages."""
+"""Live topics: applied changes become conflated, resumable messages."""

@@ -1,4 +1,4 @@
-"""The last messages of a topic, for those who were away or are slow: bounded for each topic, and for all together."""
+"""The last messages of a topic, for watchers that reconnect or read slowly; bounded per topic and per hub."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ HISTORY_BYTES_MAX = 256 * 1024  # of one topic
 HISTORIES_BYTES_MAX = 64 * 1024 * 1024  # of all
 
 
-class Room:
-    """How much all histories of a hub take."""
+class HistoryBudget:
+    """The bytes that all histories of a hub hold."""
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
-        """Nothing is kept yet."""
         self.bytes = 0
 
 
-class History:
-    """Messages in the order of their offsets; the newest is always there."""
+class MessageHistory:
+    """Messages in the order of their offsets; the newest is never dropped."""
 
-    __slots__ = ("_bytes", "_complete_from", "_messages", "_room")
+    __slots__ = ("_budget", "_bytes", "_complete_from", "_messages")
 
-    def __init__(self, offset: int, room: Room) -> None:
-        """Nothing came about before `offset` that somebody could go on from."""
-        self._complete_from = offset  # every message behind this offset is here
+    def __init__(self, offset: int, budget: HistoryBudget) -> None:
+        """A watcher cannot resume from before `offset`."""
+        self._complete_from = offset  # the history has every message after this offset
         self._messages: deque[Message] = deque()
         self._bytes = 0
-        self._room = room
+        self._budget = budget
 
     def add(self, message: Message) -> None:
-        """Keep a message, and let the oldest go where there is no room."""
+        """Append a message, and drop the oldest ones beyond the limits."""
         messages = self._messages
         messages.append(message)
         self._count(message.size_bytes)
         while len(messages) > 1 and (
             len(messages) > HISTORY_MESSAGES_MAX
             or self._bytes > HISTORY_BYTES_MAX
-            or self._room.bytes > HISTORIES_BYTES_MAX
+            or self._budget.bytes > HISTORIES_BYTES_MAX
         ):
             dropped = messages.popleft()
             self._count(-dropped.size_bytes)
@@ -49,10 +48,10 @@ class History:
 
     def _count(self, size_bytes: int) -> None:
         self._bytes += size_bytes
-        self._room.bytes += size_bytes
+        self._budget.bytes += size_bytes
 
     def after(self, offset: int) -> list[Message] | None:
-        """Return what somebody has missed who has seen everything up to an offset; None for too long ago."""
+        """Return the messages after an offset; None where some of them were dropped."""
         if offset < self._complete_from:
             return None
         newer = []
@@ -64,6 +63,6 @@ class History:
         return newer
 
     def forget(self) -> None:
-        """Give the room back."""
+        """Return its bytes to the budget."""
         self._count(-self._bytes)
         self._messages.clear()

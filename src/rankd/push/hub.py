@@ -1,9 +1,9 @@
-"""The hub: looks at watched topics at an interval, and wakes those who watch what has changed.
+"""The hub polls the watched topics at an interval and wakes the watchers of those that changed.
 
-    commits → fingerprints of watched instances, once an interval → Watched.look → watchers, in slices
+    commits → fingerprints of watched instances, once an interval → WatchedTopic.read → watchers, in slices
 
-Nothing is computed for topics nobody watches. What a topic's watchers were told is kept for a while after the last of
-them has left, so that somebody who comes back is told what was missed.
+The hub computes nothing for topics without watchers. It keeps a topic's messages for a while after its last watcher has
+left, so that a client that reconnects receives the messages it missed.
 """
 
 from __future__ import annotations
@@ -18,71 +18,70 @@ from typing import Protocol, TypeVar
 
 from rankd.boards import Boards
 from rankd.errors import NotFound, Overloaded, RankdError, RanksUnavailable, Refused, Unavailable
-from rankd.push.history import Room
-from rankd.push.topics import Kind, Topic
-from rankd.push.watched import Glance, Watched, Watcher
-from rankd.reads.meaning import Meant
+from rankd.push.history import HistoryBudget
+from rankd.push.topics import Topic, TopicKind
+from rankd.push.watched import TopicFingerprint, WatchedTopic, Watcher
+from rankd.reads.instance_ref import InstanceRef
 
 TOPICS_MAX = 50_000  # watched or kept
 IDLE_TOPICS_MAX = 2_000  # kept
 IDLE_S = 60.0  # how long an unwatched topic is kept
-SLICE_GLANCES = 5_000  # asked about at once, where ranks are in another process
-LOOKS_AT_ONCE = 8  # of those that changed there; others read too
-SLICE_TOPICS = 32  # looked at before others may run
-SLICE_WATCHERS = 64  # woken before others may run
+FINGERPRINTS_PER_CALL = 5_000  # where another process has the ranks
+REFRESHES_CONCURRENT_MAX = 8  # of changed topics there, so that other reads get their share
+SLICE_TOPICS = 32  # polled before other tasks of the event loop may run
+SLICE_WATCHERS = 64  # woken before other tasks may run
 _log = logging.getLogger("rankd")
 Result = TypeVar("Result")
 
 
 class InThread(Protocol):
-    """Runs what would hold the event loop up."""
+    """Runs blocking work outside of the event loop."""
 
     def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]:
-        """Return what it returns."""
-        ...
+        """Return the result of `work`."""
 
 
-class Ends(Protocol):
-    """What is said to the watchers of a topic that is no more."""
+class TopicEnd(Protocol):
+    """Makes the last message to the watchers of a topic that cannot be read any more."""
 
     def __call__(self, problem: RankdError) -> object:
-        """Return what stands in the last message."""
-        ...
+        """Return the data of the message."""
 
 
 class Hub:
-    """Everything that is watched; used on the event loop."""
+    """All watched topics; used on the event loop."""
 
     def __init__(
-        self, boards: Boards, interval_ms: int, in_thread: InThread, here_or_in_thread: InThread, ends: Ends
+        self, boards: Boards, interval_ms: int, in_thread: InThread, here_or_in_thread: InThread, ends: TopicEnd
     ) -> None:
-        """`in_thread` runs what would hold the event loop up, `here_or_in_thread` what may turn out to."""
+        """`in_thread` runs work that blocks, `here_or_in_thread` work that only may block."""
         self._boards = boards
         self._interval_s = interval_ms / 1_000
         self._in_thread = in_thread
         self._here_or_in_thread = here_or_in_thread
         self._ends = ends
-        self._topics: dict[Topic, Watched] = {}
-        self._idle: OrderedDict[Topic, Watched] = OrderedDict()  # those of them that nobody watches, by when that began
-        self._room = Room()
+        self._topics: dict[Topic, WatchedTopic] = {}
+        # Topics without watchers, in the order in which the last one left.
+        self._idle: OrderedDict[Topic, WatchedTopic] = OrderedDict()
+        self._budget = HistoryBudget()
         self.epoch = secrets.token_hex(4)
         self.offset = 0
         self.messages = 0
 
     @property
     def topics(self) -> int:
-        """How many topics are watched or kept."""
+        """How many topics are watched or kept after their last watcher left."""
         return len(self._topics)
 
     def _next_offset(self) -> int:
         self.offset += 1
         return self.offset
 
-    async def watch(self, topic: Topic, watcher: Watcher) -> Watched:
-        """Let somebody watch a topic, and see it as it is now; raises what the matching read would."""
+    async def watch(self, topic: Topic, watcher: Watcher) -> WatchedTopic:
+        """Add a watcher and refresh the topic; raises what the matching read would."""
         watched = self._topics.get(topic) or self._begin(topic)
         is_alone = not watched.watchers
-        # Before anything is waited for: whoever comes meanwhile must find the same.
+        # Before the first await: a second watcher that arrives meanwhile must find the same object.
         watched.watchers.add(watcher)
         self._idle.pop(watched.topic, None)
         try:
@@ -90,21 +89,21 @@ class Hub:
         except BaseException:
             self.unwatch(watched, watcher)
             raise
-        if is_alone:  # what was missed is told at once; others would be told more often than the interval allows
+        if is_alone:  # other watchers would get messages more often than the interval allows
             watched.publish()
         return watched
 
-    def _begin(self, topic: Topic) -> Watched:
+    def _begin(self, topic: Topic) -> WatchedTopic:
         if len(self._topics) >= TOPICS_MAX:
             self._forget_idle(0)
         if len(self._topics) >= TOPICS_MAX:
-            raise Overloaded("more is being watched than the server takes; try again later")
-        watched = Watched(topic, self._boards, self._next_offset, self._room)
+            raise Overloaded("the server watches as many topics as it takes; try again later")
+        watched = WatchedTopic(topic, self._boards, self._next_offset, self._budget)
         self._topics[watched.topic] = watched
         return watched
 
-    def unwatch(self, watched: Watched, watcher: Watcher) -> None:
-        """Let somebody watch a topic no more."""
+    def unwatch(self, watched: WatchedTopic, watcher: Watcher) -> None:
+        """Remove a watcher."""
         watched.watchers.discard(watcher)
         if watched.watchers or self._topics.get(watched.topic) is not watched:
             return
@@ -116,97 +115,100 @@ class Hub:
         self._forget_idle(IDLE_TOPICS_MAX)
 
     async def run(self) -> None:
-        """Look at what is watched, again and again."""
+        """Poll until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
-                await self.look()
+                await self.poll()
             except Exception:
-                _log.exception("live topics could not be looked at")
+                _log.exception("polling live topics failed")
             await asyncio.sleep(max(0.0, began + self._interval_s - loop.time()))
 
-    async def look(self) -> None:
-        """Look at everything that is watched, once, and wake whoever has to be told."""
+    async def poll(self) -> None:
+        """Refresh each watched topic once, and wake the watchers of those that changed."""
         while self._idle and self._oldest_idle_s() > IDLE_S:
             self._forget(next(iter(self._idle.values())))
         if self._boards.remote is not None:
-            await self._look_far()
+            await self._poll_remote()
         else:
-            await self._look_here()
+            await self._poll_local()
 
-    async def _look_here(self) -> None:
+    async def _poll_local(self) -> None:
         fault: Exception | None = None
-        for some in self._slices(SLICE_TOPICS):
-            for watched in some:
+        for topics in self._slices(SLICE_TOPICS):
+            for watched in topics:
                 try:
-                    await self._look_at(watched)
-                except Exception as problem:  # the others are looked at all the same
+                    await self._poll_topic(watched)
+                except Exception as problem:  # the other topics are polled all the same
                     fault = problem
             await asyncio.sleep(0)
         if fault is not None:
             raise fault
 
-    async def _look_far(self) -> None:
-        """Look at everything whose ranks are in another process: one question for all, then at what has changed."""
+    async def _poll_remote(self) -> None:
+        """Fetch the fingerprints of many topics in one call, then read those that changed."""
         faults: list[BaseException] = []
-        for some in self._slices(SLICE_GLANCES):
-            seen = await self._in_thread(lambda some=some: self._glance(some))  # type: ignore[misc]
+        for topics in self._slices(FINGERPRINTS_PER_CALL):
+            fingerprints = await self._in_thread(lambda topics=topics: self._fingerprints(topics))  # type: ignore[misc]
             changed = []
-            for watched in some:
-                glance = seen[watched.topic]
-                if isinstance(glance, Glance) and watched.is_as_before(glance, until_settled=True):
-                    if watched.publish():  # what somebody saw who came since the last look
+            for watched in topics:
+                current = fingerprints[watched.topic]
+                if isinstance(current, TopicFingerprint) and watched.is_unchanged(current, until_settled=True):
+                    if watched.publish():  # a watcher that came since the last poll has refreshed it
                         await self._wake(watched)
-                elif not isinstance(glance, Unavailable):  # of those, the next look will tell
-                    changed.append((watched, glance if isinstance(glance, Glance) else None))
-            for start in range(0, len(changed), LOOKS_AT_ONCE):
-                looks = [self._look_at(watched, glance) for watched, glance in changed[start : start + LOOKS_AT_ONCE]]
-                results = await asyncio.gather(*looks, return_exceptions=True)
+                elif not isinstance(current, Unavailable):  # those wait for the next poll
+                    changed.append((watched, current if isinstance(current, TopicFingerprint) else None))
+            for start in range(0, len(changed), REFRESHES_CONCURRENT_MAX):
+                some = changed[start : start + REFRESHES_CONCURRENT_MAX]
+                polls = [self._poll_topic(watched, current) for watched, current in some]
+                results = await asyncio.gather(*polls, return_exceptions=True)
                 faults += [result for result in results if result is not None]
         if faults:
             raise faults[-1]
 
-    def _glance(self, some: list[Watched]) -> dict[Topic, Glance | RankdError]:
-        """Return what topics are about, with fingerprints; the error where that cannot be told. In a thread."""
-        found: dict[Topic, Glance | RankdError] = {}
-        meant: dict[Topic, Meant] = {}
-        for watched in some:
+    def _fingerprints(self, topics: list[WatchedTopic]) -> dict[Topic, TopicFingerprint | RankdError]:
+        """Return each topic's fingerprint, or the error of resolving it. Runs in a thread."""
+        fingerprints: dict[Topic, TopicFingerprint | RankdError] = {}
+        refs: dict[Topic, InstanceRef] = {}
+        for watched in topics:
             try:
-                meant[watched.topic] = watched.meant()
+                refs[watched.topic] = watched.resolve()
             except RankdError as problem:
-                found[watched.topic] = problem
-        away = RanksUnavailable("it cannot be told at present whether anything changed")
-        for topic, fingerprint in zip(meant, self._boards.fingerprints_in(list(meant.values())), strict=True):
-            found[topic] = away if fingerprint is None else Glance(meant[topic], fingerprint)
-        return found
+                fingerprints[watched.topic] = problem
+        unavailable = RanksUnavailable("the ranks cannot be read at present; try again in a moment")
+        for topic, fingerprint in zip(refs, self._boards.fingerprints_in(list(refs.values())), strict=True):
+            fingerprints[topic] = unavailable if fingerprint is None else TopicFingerprint(refs[topic], fingerprint)
+        return fingerprints
 
-    def _slices(self, count: int) -> Iterator[list[Watched]]:
-        """Go through what is watched, so many topics at a time; whatever is forgotten meanwhile is left out."""
+    def _slices(self, count: int) -> Iterator[list[WatchedTopic]]:
+        """Iterate over the watched topics, `count` at a time; those forgotten meanwhile are left out."""
         topics = iter(list(self._topics))
         while some := list(islice(topics, count)):
-            found = [self._topics.get(topic) for topic in some]
-            yield [watched for watched in found if watched is not None and watched.watchers]
+            slice_ = [self._topics.get(topic) for topic in some]
+            yield [watched for watched in slice_ if watched is not None and watched.watchers]
 
-    async def _look_at(self, watched: Watched, seen: Glance | None = None) -> None:
+    async def _poll_topic(self, watched: WatchedTopic, fingerprint: TopicFingerprint | None = None) -> None:
         try:
-            await self._refresh(watched, until_settled=True, seen=seen)
-            is_news = watched.publish()
-        except Unavailable:  # the next look will tell
+            await self._refresh(watched, until_settled=True, fingerprint=fingerprint)
+            is_changed = watched.publish()
+        except Unavailable:  # until the next poll
             return
         except (NotFound, Refused) as problem:
-            is_news = watched.end(self._ends(problem))
-        if is_news:
+            is_changed = watched.end(self._ends(problem))
+        if is_changed:
             await self._wake(watched)
 
-    async def _refresh(self, watched: Watched, *, until_settled: bool = False, seen: Glance | None = None) -> None:
-        # Friends are up to a thousand, and their lists are on disk; and ranks may be in another process.
+    async def _refresh(
+        self, watched: WatchedTopic, *, until_settled: bool = False, fingerprint: TopicFingerprint | None = None
+    ) -> None:
+        # A player may have a thousand friends, and the registry has them on disk; ranks may be in another process.
         topic = watched.topic
-        is_long = topic.kind is Kind.FRIENDS or topic.only_mutual or self._boards.remote is not None
+        is_long = topic.kind is TopicKind.FRIENDS or topic.only_mutual or self._boards.remote is not None
         run = self._in_thread if is_long else self._here_or_in_thread
-        watched.take(await run(lambda: watched.look(until_settled=until_settled, seen=seen)))
+        watched.update(await run(lambda: watched.read(until_settled=until_settled, fingerprint=fingerprint)))
 
-    async def _wake(self, watched: Watched) -> None:
+    async def _wake(self, watched: WatchedTopic) -> None:
         self.messages += 1
         watchers = iter(list(watched.watchers))
         while some := list(islice(watchers, SLICE_WATCHERS)):
@@ -221,7 +223,7 @@ class Hub:
         while len(self._idle) > kept_max:
             self._forget(next(iter(self._idle.values())))
 
-    def _forget(self, watched: Watched) -> None:
+    def _forget(self, watched: WatchedTopic) -> None:
         del self._idle[watched.topic]
         del self._topics[watched.topic]
         watched.forget()

@@ -1,4 +1,4 @@
-"""What watchers are told: a snapshot first, then what changed, each encoded once however many watch."""
+"""Messages to watchers: a snapshot first, then changes; each is encoded once for all watchers."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any
 
 import msgspec
 
-NO_OFFSET = 0  # of a message that nobody can go on from: whoever comes back with it begins anew
+NO_OFFSET = 0  # of a message that a client cannot resume from
 _OVERHEAD_BYTES = 256
 _encode = msgspec.json.Encoder().encode
 
 
 class Type(StrEnum):
-    """The kinds of message."""
+    """The type of a message."""
 
     SNAPSHOT = "snapshot"  # the body of the matching read
-    CHANGE = "change"  # what is different from the message before
-    RESET = "reset"  # forget what you have: a snapshot follows
+    CHANGE = "change"  # the difference to the message before
+    RESET = "reset"  # drop the state: a snapshot follows
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is different: entries that are new or other than they were, and players who left."""
+    """New and changed entries, and players who left."""
 
     set: Sequence[Any]
     gone: Sequence[str]
     total: int
     position: str
-    passed: Sequence[str] = ()  # of a player's topic: neighbours who were ahead
-    overtaken_by: Sequence[str] = ()  # and those who were behind
+    passed: Sequence[str] = ()  # of a player's topic: neighbours who were ahead and are behind now
+    overtaken_by: Sequence[str] = ()  # neighbours who were behind and are ahead now
 
 
 _decode_change = msgspec.json.Decoder(Change).decode
 
 
 class Message:
-    """One message of a topic; its frames are made when the first watcher needs them."""
+    """One message of a topic; a frame is encoded when the first watcher needs it."""
 
     __slots__ = ("_data", "_sse", "_text", "offset", "topic", "type")
 
     def __init__(self, topic: str, kind: Type, offset: int, data: object) -> None:
-        """`data` is encoded at once: what it holds may change."""
+        """`data` is encoded at once, since the caller may change it."""
         self.topic = topic
         self.type = kind
         self.offset = offset
@@ -52,53 +52,53 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes to keep it, both frames made."""
+        """About how many bytes the message takes with both frames."""
         return 3 * len(self._data) + _OVERHEAD_BYTES
 
     def change(self) -> Change:
-        """Return what it says, of a change; entries as they are written."""
+        """Decode the data of a change."""
         return _decode_change(self._data)
 
     def sse(self, epoch: str) -> bytes:
-        """Return it as a server-sent event."""
+        """Return the message as a server-sent event."""
         if self._sse is None:
             self._sse = self.sse_at(epoch, self.offset)
         return self._sse
 
     def sse_at(self, epoch: str, offset: int) -> bytes:
-        """Return it as a server-sent event from which a client goes on at another offset."""
-        # The topic stands in it, since a stream may carry several; JSON has no line feeds of its own.
+        """Return the message as a server-sent event whose id resumes from another offset."""
+        # The data names the topic, since a stream may carry several.
         rest = b"}" if self._data == b"{}" else b"," + self._data[1:]
         head = f"id: {epoch}-{offset}\nevent: {self.type}\ndata: ".encode()
         return b"".join((head, b'{"topic":', _encode(self.topic), rest, b"\n\n"))
 
     def text(self, epoch: str) -> str:
-        """Return it as the text of a WebSocket frame."""
+        """Return the message as the text of a WebSocket frame."""
         if self._text is None:
             frame = {"type": self.type, "topic": self.topic, "id": f"{epoch}-{self.offset}"}
             self._text = _encode({**frame, "data": msgspec.Raw(self._data)}).decode()
         return self._text
 
 
-def events(batch: Sequence[Message], epoch: str, seen: int) -> bytes:
-    """Return messages, in the order of their offsets, as server-sent events to somebody who has seen all up to `seen`.
+def encode_events(batch: Sequence[Message], epoch: str, sent_upto: int) -> bytes:
+    """Return messages, in the order of their offsets, as server-sent events to a client that has all up to `sent_upto`.
 
-    A stream of several topics is resumed from one id, which must not pass over what was not sent yet: another topic's
-    snapshot, or changes that are told in one. So only the last event of a batch moves the id.
+    A stream of several topics resumes from one id, which must not skip messages that were not sent yet: another topic's
+    snapshot, or conflated changes. So only the last event of a batch moves the id.
     """
     *others, last = batch
-    return b"".join([*(message.sse_at(epoch, seen) for message in others), last.sse(epoch)])
+    return b"".join([*(message.sse_at(epoch, sent_upto) for message in others), last.sse(epoch)])
 
 
-def conflated(messages: Sequence[Message]) -> list[Message]:
-    """Return consecutive messages of a topic in as few as can be: nothing older than a reset, and one change."""
+def conflate(messages: Sequence[Message]) -> list[Message]:
+    """Merge consecutive messages of a topic: drop those before the last reset, and merge the changes into one."""
     first = max((index for index, message in enumerate(messages) if message.type is Type.RESET), default=0)
     kept = [message for message in messages[first:] if message.type is not Type.CHANGE]
     changes = [message for message in messages[first:] if message.type is Type.CHANGE]
-    return [*kept, _merged(changes)] if len(changes) > 1 else [*kept, *changes]
+    return [*kept, _merge(changes)] if len(changes) > 1 else [*kept, *changes]
 
 
-def _merged(messages: Sequence[Message]) -> Message:
+def _merge(messages: Sequence[Message]) -> Message:
     entries: dict[str, Any] = {}
     gone: dict[str, None] = {}
     passed: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def _merged(messages: Sequence[Message]) -> Message:
     return Message(messages[-1].topic, Type.CHANGE, messages[-1].offset, merged)
 
 
-def difference(before: Mapping[str, Any], now: Sequence[Any]) -> set[str]:
-    """Return the players whose entries are new or other than they were, and those who left."""
+def changed_players(before: Mapping[str, Any], now: Sequence[Any]) -> set[str]:
+    """Return the players whose entries are new or changed, and those who left."""
     changed = {entry.player for entry in now if before.get(entry.player) != entry}
     return changed | (before.keys() - {entry.player for entry in now})

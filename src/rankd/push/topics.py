@@ -1,6 +1,6 @@
-"""What can be watched: `top:arcade@weekly@country:BR`, `player:arcade:alice`, `friends:arcade:alice`.
+"""Topics: `top:arcade@weekly@country:BR`, `player:arcade:alice`, `friends:arcade:alice`.
 
-The last field is the rest of the text, so any player id, and any scope, can stand there.
+The last field is the rest of the text, so it may be any player id or scope.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TOPIC_BYTES_MAX = 512
 _EXAMPLES = "top:arcade, top:arcade@weekly@country:BR, player:arcade:alice or friends:arcade:alice"
 
 
-class Kind(StrEnum):
-    """What a topic is about."""
+class TopicKind(StrEnum):
+    """What a topic shows."""
 
     TOP = "top"  # the first entries of an instance
     PLAYER = "player"  # one player's standing
@@ -26,23 +26,23 @@ class Kind(StrEnum):
 
 
 class Topic(NamedTuple):
-    """One thing to watch."""
+    """A topic that a client can watch."""
 
-    kind: Kind
+    kind: TopicKind
     board: str
     window: str | None = None
     scope: str | None = None
     player: str = ""
-    only_mutual: bool = False  # it names nobody but the player and mutual friends: whoever watches may see no others
+    only_mutual: bool = False  # show only the player and mutual friends: the watcher may see no others
 
     @property
     def text(self) -> str:
-        """Its name, as it was written.
+        """Its name, as clients write it.
 
         >>> parse_topic("top:arcade@weekly@country:BR").text, parse_topic("top:arcade@@country:BR").text
         ('top:arcade@weekly@country:BR', 'top:arcade@@country:BR')
         """
-        if self.kind is not Kind.TOP:
+        if self.kind is not TopicKind.TOP:
             return f"{self.kind}:{self.board}:{self.player}"
         if self.scope is not None:
             return f"{self.kind}:{self.board}@{self.window or ''}@{self.scope}"
@@ -50,20 +50,20 @@ class Topic(NamedTuple):
 
 
 def parse_topic(text: object) -> Topic:
-    """Read a topic; which boards, windows and scopes there are is found out when it is watched."""
+    """Parse a topic; `Hub.watch` checks that its board, window and scope exist."""
     if not isinstance(text, str) or len(text.encode(errors="replace")) > TOPIC_BYTES_MAX:
         raise InvalidValue("topic", f"must be text of at most {TOPIC_BYTES_MAX} bytes such as {_EXAMPLES}")
     kind, separator, rest = text.partition(":")
-    if not separator or kind not in list(Kind):
+    if not separator or kind not in list(TopicKind):
         raise InvalidValue("topic", f"must be such as {_EXAMPLES}; got {quote(text)}")
-    if kind == Kind.TOP:
+    if kind == TopicKind.TOP:
         board, *where = rest.split("@", 2)
         if where and not where[-1]:
             raise InvalidValue("topic", f"must name a window or a scope behind its @; got {quote(text)}")
         window, scope = (*where, None, None)[:2]
-        # Between two @, nothing is the board's first window.
-        return Topic(Kind.TOP, check_board_id(board, "topic"), window or None, scope)
+        # An empty window between two @ is the board's first.
+        return Topic(TopicKind.TOP, check_board_id(board, "topic"), window or None, scope)
     board, separator, player = rest.partition(":")
     if not separator:
         raise InvalidValue("topic", f"must name a player, such as {kind}:arcade:alice; got {quote(text)}")
-    return Topic(Kind(kind), check_board_id(board, "topic"), player=check_player(player, "topic"))
+    return Topic(TopicKind(kind), check_board_id(board, "topic"), player=check_player(player, "topic"))

@@ -1,4 +1,4 @@
-"""What a topic shows: the body of the matching read, and its entries one by one."""
+"""The view of a topic: the body of the matching read, and its entries."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from msgspec import UNSET
 
 from rankd.boards import Boards
 from rankd.errors import Freshness
-from rankd.push.topics import Kind, Topic
+from rankd.push.topics import Topic, TopicKind
 from rankd.reads.answers import Answer, Entry, Page, Standing
-from rankd.reads.meaning import Meant
+from rankd.reads.instance_ref import InstanceRef
 
 ENTRIES = 10  # of a top topic
-NEIGHBOURS = 10  # on each side of a player, among whom passing and being overtaken are told
+NEIGHBOURS = 10  # on each side of a player, for `passed` and `overtaken_by`
 
 
-class Absent(Answer, frozen=True, kw_only=True):
-    """A player who does not stand there, and may yet."""
+class AbsentPlayer(Answer, frozen=True, kw_only=True):
+    """A player without an entry in the instance; a later score may add one."""
 
     player: str
     rank: None = None
 
 
 class View(NamedTuple):
-    """What is shown at one moment."""
+    """What a topic shows at one moment."""
 
     snapshot: Any  # the body of the matching read
-    entries: Sequence[Any]  # those of the snapshot
+    entries: Sequence[Any]  # of the snapshot
     ahead: frozenset[str] = frozenset()  # of a player's topic: neighbours
     behind: frozenset[str] = frozenset()
 
     @property
     def instance(self) -> tuple[str, str]:
-        """The window and the scope it is about."""
+        """The window and the scope."""
         return self.snapshot.window, self.snapshot.scope
 
 
-def view_of(boards: Boards, topic: Topic, meant: Meant) -> View:
-    """Read what a topic shows now."""
+def view_of(boards: Boards, topic: Topic, ref: InstanceRef) -> View:
+    """Read the view of a topic."""
     match topic.kind:
-        case Kind.TOP:
-            page = boards.top_in(meant, ENTRIES)
+        case TopicKind.TOP:
+            page = boards.top_in(ref, ENTRIES)
             return View(page, page.entries)
-        case Kind.FRIENDS:
+        case TopicKind.FRIENDS:
             read = boards.mutual_friends_of if topic.only_mutual else boards.friends_of
             group = read(topic.board, topic.player)
             return View(group, group.entries)
-        case Kind.PLAYER:
-            return _player(boards, topic, meant)
+        case TopicKind.PLAYER:
+            return _player(boards, topic, ref)
 
 
-def _player(boards: Boards, topic: Topic, meant: Meant) -> View:
-    around = boards.around_in(meant, topic.player, NEIGHBOURS, NEIGHBOURS)
-    standing = boards.rank_in(meant, topic.player)
+def _player(boards: Boards, topic: Topic, ref: InstanceRef) -> View:
+    around = boards.around_in(ref, topic.player, NEIGHBOURS, NEIGHBOURS)
+    standing = boards.rank_in(ref, topic.player)
     if isinstance(standing, Freshness):
-        return View(_absent(boards.top_in(meant, 1), topic.player), ())
+        return View(_absent(boards.top_in(ref, 1), topic.player), ())
     if isinstance(around, Freshness):
         return View(standing, (_entry(standing),))
     ahead, behind = _players(around.above), _players(around.below)
@@ -67,7 +67,7 @@ def _player(boards: Boards, topic: Topic, meant: Meant) -> View:
 
 
 def _entry(standing: Standing) -> Entry:
-    """Return the line of a page for somebody; of the same moment as the standing, which another read would not be."""
+    """Return the standing as an entry; a second read could be of another moment."""
     return Entry(
         standing.rank,
         standing.player,
@@ -87,8 +87,8 @@ def _players(entries: Sequence[Entry]) -> frozenset[str]:
     return frozenset(entry.player for entry in entries)
 
 
-def _absent(page: Page, player: str) -> Absent:
-    return Absent(
+def _absent(page: Page, player: str) -> AbsentPlayer:
+    return AbsentPlayer(
         board=page.board,
         window=page.window,
         scope=page.scope,

@@ -1,1 +1,1 @@
-"""Ranks come out: what a read means, and its answer."""
+"""Reads: resolve the instance, ask the rank store, answer."""

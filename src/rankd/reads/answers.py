@@ -1,4 +1,4 @@
-"""What reads answer with. Every answer says which instance it is about, how many stand there and how fresh it is."""
+"""The answers of reads. Each one names its instance, the number of entries there and how fresh it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a page."""
+    """One player on a page."""
 
     rank: int
     player: str
@@ -17,27 +17,27 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     avatar_url: str | None = None
     country: str | None = None
     metadata: dict[str, object] | None = None
-    rank_min: int | None = None  # of a rank that is an estimate: between which places the true one is
+    rank_min: int | None = None  # of an estimated rank: the bounds of the true one
     rank_max: int | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What every answer says of itself."""
+class Answer(msgspec.Struct, frozen=True):
+    """The fields of every answer; the only ones that are given by position."""
 
     board: str
-    window: str  # the instance meant, such as weekly:2026-W18
+    window: str  # the instance, such as weekly:2026-W18
     scope: str
     total: int
     position: str
     as_of: int
     stale: bool = False
-    exact: bool = True  # whether every place is exact, and nobody is left out for not having such a place
+    exact: bool = True  # every place is exact, and no entry is left out for having no exact place
 
 
 class Page(Answer, frozen=True, kw_only=True):
     """Entries in standing order; `next` is the cursor of the page after this one, None at the end.
 
-    Every entry has an exact place. A page that is not `exact` ends, though others stand behind, where exact places do.
+    Every entry has an exact place. A page that is not `exact` ends where exact places do, though more entries follow.
     """
 
     entries: list[Entry]
@@ -45,7 +45,7 @@ class Page(Answer, frozen=True, kw_only=True):
 
 
 class Standing(Answer, frozen=True, kw_only=True):
-    """Where one player stands; an estimate (`exact` is false) says between which places."""
+    """A player's standing; of an estimate (`exact` is false), with the bounds of the true rank."""
 
     rank: int
     rank_min: int | msgspec.UnsetType = msgspec.UNSET
@@ -64,7 +64,7 @@ class Standing(Answer, frozen=True, kw_only=True):
 
 
 class Around(Answer, frozen=True, kw_only=True):
-    """A player with those just above and just below; without them where the player's place is an estimate."""
+    """A player with the neighbours above and below; without neighbours where the player's place is an estimate."""
 
     above: list[Entry]
     player: Entry
@@ -72,14 +72,14 @@ class Around(Answer, frozen=True, kw_only=True):
 
 
 class Ranks(Answer, frozen=True, kw_only=True):
-    """Where several players stand, in the order they were asked for, and those who do not."""
+    """The standings of several players, in the order of the request, and the players without one."""
 
     entries: list[Entry]
     missing: list[str]
 
 
 class Friend(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a friends' board: the rank within the group, which is exact, and the one among all."""
+    """One entry of a friends' board: the exact rank within the group, and the global one."""
 
     rank: int
     player: str
@@ -91,7 +91,7 @@ class Friend(msgspec.Struct, frozen=True, omit_defaults=True):
     avatar_url: str | None = None
     country: str | None = None
     metadata: dict[str, object] | None = None
-    global_rank_min: int | None = None  # of a global rank that is an estimate: between which places the true one is
+    global_rank_min: int | None = None  # of an estimated global rank: the bounds of the true one
     global_rank_max: int | None = None
 
 
@@ -102,7 +102,7 @@ class Friends(Answer, frozen=True, kw_only=True):
 
 
 class Place(Answer, frozen=True, kw_only=True):
-    """Where a score would stand; an estimate (`exact` is false) says between which places."""
+    """The rank that a score would have; of an estimate (`exact` is false), with the bounds of the true rank."""
 
     rank: int
     rank_min: int | msgspec.UnsetType = msgspec.UNSET
@@ -110,7 +110,7 @@ class Place(Answer, frozen=True, kw_only=True):
 
 
 class Bucket(msgspec.Struct, frozen=True, rename={"low": "from", "high": "to"}):
-    """How many players have a score from `low` to `high`, both included."""
+    """How many players have a score from `low` to `high`, both inclusive."""
 
     low: int
     high: int
@@ -118,7 +118,7 @@ class Bucket(msgspec.Struct, frozen=True, rename={"low": "from", "high": "to"}):
 
 
 class Distribution(Answer, frozen=True, kw_only=True):
-    """How the scores are spread: equal ranges, and the scores that parts of the players do not exceed."""
+    """A histogram of the scores over equal ranges, and their quantiles."""
 
     buckets: list[Bucket]
     quantiles: dict[str, int]

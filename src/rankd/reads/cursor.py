@@ -1,4 +1,4 @@
-"""Cursors: the instance and the last entry's sort key, so that going on misses nobody who stays where they are."""
+"""Cursors: the instance and the last entry's sort key, so that the next page skips no player who stays in place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_cursor(instance: InstanceKey, kept: Kept, player: str) -> str:
 
 
 def read_cursor(value: object) -> Cursor:
-    """Read a cursor back; it must be one that an answer gave out."""
+    """Parse a cursor; it must be the `next` of an answer."""
     if isinstance(value, str) and len(value) <= CURSOR_CHARACTERS_MAX and value.isascii():
         try:
             packed = urlsafe_b64decode(value + "=" * (-len(value) % 4))

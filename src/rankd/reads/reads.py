@@ -1,4 +1,4 @@
-"""The reading side of the boards as games call it: by the names of boards, windows and scopes."""
+"""The reads of the library, by the names of boards, windows and scopes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rankd.domain.definition import TITLE_BYTES_MAX, definition_of
 from rankd.domain.fields import read_integer
 from rankd.domain.text import check_text
 from rankd.errors import Freshness, InvalidValue
-from rankd.projection.directory import CURSOR_SEPARATOR, BoardPage
+from rankd.projection.directory import CURSOR_SEPARATOR, DirectoryPage
 from rankd.reads import answers
 from rankd.reads.cursor import read_cursor
-from rankd.reads.meaning import Where
+from rankd.reads.instance_ref import ReadOptions
 from rankd.reads.standings import Standings
 
 BOARDS_LIMIT_MAX = 1_000
@@ -28,7 +28,7 @@ class Reads(Standings):
         return definition_of(self.board(board))
 
     def definitions(self, search: str | None = None) -> Iterator[dict[str, object]]:
-        """Go through the definitions of all boards, each with its `id`; or of those whose id or title begins so."""
+        """Iterate over the definitions of all boards, each with its `id`; `search` is a prefix of the id or title."""
         cursor = None
         while True:
             page = self.boards_page(BOARDS_LIMIT_MAX, cursor=cursor, search=search)
@@ -38,24 +38,24 @@ class Reads(Standings):
                 return
 
     def list(self, search: str | None = None) -> Sequence[str]:
-        """Return the ids of all boards, or of those whose id or title begins with a text, whatever the case."""
+        """Return the ids of all boards, or of those whose id or title begins with `search`, ignoring case."""
         if search is None:
             return self._applier.directory.ids()
         return [str(definition["id"]) for definition in self.definitions(search)]
 
-    def boards_page(self, limit: int = 100, *, cursor: str | None = None, search: str | None = None) -> BoardPage:
-        """Return some of the boards: those behind a cursor, whose id or title begins with a text.
+    def boards_page(self, limit: int = 100, *, cursor: str | None = None, search: str | None = None) -> DirectoryPage:
+        """Return a page of boards, after a cursor, whose id or title begins with `search`: by id first, then by title.
 
-        By id first, then by title. A page may have fewer boards than `limit` and a `next` all the same.
+        A page may have fewer boards than `limit` and a `next` all the same.
         """
-        most = read_integer("limit", limit, 1, BOARDS_LIMIT_MAX)
-        start = "" if search is None else check_text("search", search, TITLE_BYTES_MAX, bytes_min=0)
+        count = read_integer("limit", limit, 1, BOARDS_LIMIT_MAX)
+        prefix = "" if search is None else check_text("search", search, TITLE_BYTES_MAX, bytes_min=0)
         if cursor is not None:
             try:
                 check_board_id(check_text("cursor", cursor, CURSOR_BYTES_MAX).partition(CURSOR_SEPARATOR)[0])
             except InvalidValue:
                 raise InvalidValue("cursor", "must be the `next` of an earlier page, unchanged") from None
-        return self._applier.directory.page(most, cursor, start)
+        return self._applier.directory.page(count, cursor, prefix)
 
     def top(
         self,
@@ -64,52 +64,46 @@ class Reads(Standings):
         *,
         offset: int = 0,
         cursor: str | None = None,
-        **where: Unpack[Where],
+        **where: Unpack[ReadOptions],
     ) -> answers.Page:
-        """Return the first entries, those behind an offset, or those behind an earlier page."""
+        """Return the first entries, those after an offset, or those after an earlier page."""
         if cursor is None:
-            return self.top_in(self.meant(board, **where), limit, offset)
+            return self.top_in(self.resolve(board, **where), limit, offset)
         if offset != 0:
-            raise InvalidValue("offset", "must be left out where a cursor says how to go on")
+            raise InvalidValue("offset", "must be left out beside a cursor")
         after = read_cursor(cursor)
-        return self.following_in(self.meant_by_cursor(board, after.instance, where), after, limit)
+        return self.following_in(self.resolve_cursor(board, after.instance, where), after, limit)
 
-    def range(self, board: str, first: int, last: int, **where: Unpack[Where]) -> answers.Page:
-        """Return the entries from one place to another, both included."""
-        return self.range_in(self.meant(board, **where), first, last)
+    def range(self, board: str, first: int, last: int, **where: Unpack[ReadOptions]) -> answers.Page:
+        """Return the entries from one place to another, both inclusive."""
+        return self.range_in(self.resolve(board, **where), first, last)
 
-    def rank(self, board: str, player: str, **where: Unpack[Where]) -> answers.Standing | None:
-        """Return where a player stands; None for somebody who does not."""
-        found = self.rank_in(self.meant(board, **where), player)
-        return None if isinstance(found, Freshness) else found
+    def rank(self, board: str, player: str, **where: Unpack[ReadOptions]) -> answers.Standing | None:
+        """Return a player's standing; None for a player without one."""
+        standing = self.rank_in(self.resolve(board, **where), player)
+        return None if isinstance(standing, Freshness) else standing
 
     def around(
-        self, board: str, player: str, above: int = 5, below: int = 5, **where: Unpack[Where]
+        self, board: str, player: str, above: int = 5, below: int = 5, **where: Unpack[ReadOptions]
     ) -> answers.Around | None:
-        """Return a player with those just above and just below; None for somebody who does not stand there."""
-        found = self.around_in(self.meant(board, **where), player, above, below)
-        return None if isinstance(found, Freshness) else found
+        """Return a player with the neighbours above and below; None for a player without a standing."""
+        around = self.around_in(self.resolve(board, **where), player, above, below)
+        return None if isinstance(around, Freshness) else around
 
-    def ranks(self, board: str, players: Sequence[str], **where: Unpack[Where]) -> answers.Ranks:
-        """Return where several players stand, in the order asked, each once."""
-        return self.ranks_in(self.meant(board, **where), players)
+    def ranks(self, board: str, players: Sequence[str], **where: Unpack[ReadOptions]) -> answers.Ranks:
+        """Return the standings of several players, in the order of the request, each once."""
+        return self.ranks_in(self.resolve(board, **where), players)
 
-    def friends(self, board: str, players: Sequence[str], **where: Unpack[Where]) -> answers.Friends:
-        """Return those of a group who stand there, in standing order."""
-        return self.friends_in(self.meant(board, **where), players)
+    def friends(self, board: str, players: Sequence[str], **where: Unpack[ReadOptions]) -> answers.Friends:
+        """Return the players of a group who have a standing, in standing order."""
+        return self.friends_in(self.resolve(board, **where), players)
 
-    def rank_of_score(self, board: str, score: int, *, tiebreak: int = 0, **where: Unpack[Where]) -> answers.Place:
-        """Return where a new player would stand who sent this score now."""
-        return self.rank_of_score_in(self.meant(board, **where), score, tiebreak)
+    def rank_of_score(
+        self, board: str, score: int, *, tiebreak: int = 0, **where: Unpack[ReadOptions]
+    ) -> answers.Place:
+        """Return the rank of a new player who sends this score now."""
+        return self.rank_of_score_in(self.resolve(board, **where), score, tiebreak)
 
-    def distribution(
-        self,
-        board: str,
-        buckets: int = 50,
-        *,
-        window: str | None = None,
-        scope: str | None = None,
-        at_least: str | None = None,
-    ) -> answers.Distribution:
-        """Return how the scores are spread."""
-        return self.distribution_in(self.meant(board, window, scope, at_least=at_least), buckets)
+    def distribution(self, board: str, buckets: int = 50, **where: Unpack[ReadOptions]) -> answers.Distribution:
+        """Return a histogram and quantiles of the scores; they do not depend on `ranking`."""
+        return self.distribution_in(self.resolve(board, **where), buckets)

@@ -1,9 +1,8 @@
-"""Every read of one instance: the rank store is asked, profiles and metadata are joined in."""
+"""Every read of one instance: asks the rank store, then joins profiles and metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -18,10 +17,12 @@ from rankd.projection import port
 from rankd.projection.applier import Applier
 from rankd.reads import answers
 from rankd.reads.cursor import Cursor, write_cursor
+from rankd.reads.instance_ref import InstanceRef, InstanceResolver, check_since
 from rankd.reads.joined import Joined
-from rankd.reads.looking import Look, Looking
-from rankd.reads.meaning import Meaning, Meant, check_since
+from rankd.reads.rank_source import RankSource, ReadSession
 from rankd.settings import Settings
+
+Fingerprint = tuple[object, ...]  # to compare and to hash
 
 LIMIT_MAX = 1_000
 NEIGHBOURS_MAX = 100
@@ -38,8 +39,8 @@ QUANTILES = {
 }
 
 
-class Standings(Meaning):
-    """Reads of what names were found to mean; may be called from any thread."""
+class Standings(InstanceResolver):
+    """Reads of resolved instances; may be called from any thread."""
 
     def __init__(
         self,
@@ -49,120 +50,133 @@ class Standings(Meaning):
         joined: Joined,
         settings: Settings,
         *,
-        looking: Looking,
+        rank_source: RankSource,
         is_due: Callable[[int], bool],
         roll_over: Callable[[], None],
         ledger_time: Callable[[], int],
     ) -> None:
-        """`ledger_time` is when the last commit was, by the ledger; the rest is Meaning's."""
-        super().__init__(applier, find_board, clock, settings, looking=looking, is_due=is_due, roll_over=roll_over)
+        """`ledger_time` is the ledger's time of the last commit; the rest as for InstanceResolver."""
+        super().__init__(
+            applier, find_board, clock, settings, rank_source=rank_source, is_due=is_due, roll_over=roll_over
+        )
         self._joined = joined
         self._ledger_time = ledger_time
 
-    def top_in(self, meant: Meant, limit: int = 10, offset: int = 0) -> answers.Page:
-        """Return the first entries, or those behind an offset."""
-        asked = read_integer("limit", limit, 1, LIMIT_MAX)
+    def top_in(self, ref: InstanceRef, limit: int = 10, offset: int = 0) -> answers.Page:
+        """Return the first entries, or those after an offset."""
+        count = read_integer("limit", limit, 1, LIMIT_MAX)
         skipped = read_integer("offset", offset, 0, OFFSET_MAX)
-        look = self._look(meant.key)
-        # One more than asked for tells whether there is a next page.
-        found = look.store.range(meant.key, skipped + 1, skipped + asked + 1, meant.ranking)
-        return self._page(meant, found, asked, look)
+        session = self._open(ref.key)
+        # One more entry tells whether there is a next page.
+        page = session.store.range(ref.key, skipped + 1, skipped + count + 1, ref.ranking)
+        return self._page(ref, page, count, session)
 
-    def following_in(self, meant: Meant, after: Cursor, limit: int = 10) -> answers.Page:
-        """Return the entries behind an earlier page."""
-        asked = read_integer("limit", limit, 1, LIMIT_MAX)
+    def following_in(self, ref: InstanceRef, after: Cursor, limit: int = 10) -> answers.Page:
+        """Return the entries after an earlier page."""
+        count = read_integer("limit", limit, 1, LIMIT_MAX)
         last = (Kept(after.score, after.tie), after.player)
-        look = self._look(meant.key)
-        return self._page(meant, look.store.following(meant.key, last, asked + 1, meant.ranking), asked, look)
+        session = self._open(ref.key)
+        return self._page(ref, session.store.following(ref.key, last, count + 1, ref.ranking), count, session)
 
-    def range_in(self, meant: Meant, first: int, last: int, names: tuple[str, str] = ("first", "last")) -> answers.Page:
-        """Return the entries from one place to another, both included; `names` are what the caller calls them."""
+    def range_in(
+        self, ref: InstanceRef, first: int, last: int, names: tuple[str, str] = ("first", "last")
+    ) -> answers.Page:
+        """Return the entries from one place to another, both inclusive; `names` are the fields in an error."""
         low = read_integer(names[0], first, 1, OFFSET_MAX)
         high = read_integer(names[1], last, low, low + LIMIT_MAX - 1)
-        look = self._look(meant.key)
-        found = look.store.range(meant.key, low, high + 1, meant.ranking)
-        return self._page(meant, found, high - low + 1, look)
+        session = self._open(ref.key)
+        page = session.store.range(ref.key, low, high + 1, ref.ranking)
+        return self._page(ref, page, high - low + 1, session)
 
-    def rank_in(self, meant: Meant, player: str) -> answers.Standing | Freshness:
-        """Return where a player stands; for somebody who does not, how fresh that is."""
-        who = check_player(player)
-        board, _, key, ranking, now, since = meant
-        look = self._look(meant.key)
-        found = look.store.rank(key, who, ranking)
+    def rank_in(self, ref: InstanceRef, player: str) -> answers.Standing | Freshness:
+        """Return a player's standing; for a player without one, the freshness of that answer."""
+        check_player(player)
+        board, _, key, ranking, now, since = ref
+        session = self._open(key)
+        ranked = session.store.rank(key, player, ranking)
         if since is not None:
-            check_since(look, since)
-        if found is None:
-            return Freshness(look.position, now, look.is_stale)
-        profile, metadata = self._joined.one(board, key, who, look.noted)
-        return answers.Standing(
+            check_since(session, since)
+        if ranked is None:
+            return Freshness(session.position, now, session.is_stale)
+        standing = answers.Standing(  # CPython passes up to 15 keywords without a dict, five times as fast
             board=board.id,
             window=key.window,
             scope=key.scope,
-            total=found.total,
-            position=look.position,
+            total=ranked.total,
+            position=session.position,
             as_of=now,
-            stale=look.is_stale,
-            exact=look.is_exact,
-            rank=found.rank,
-            rank_min=msgspec.UNSET if found.bounds is None else found.bounds[0],
-            rank_max=msgspec.UNSET if found.bounds is None else found.bounds[1],
-            player=who,
-            score=board.shown_score(found.score, now),
-            reached_at=board.reached_at(found.tie),
-            tiebreak=board.tiebreak(found.tie),
-            percentile=percentile(found.better, found.total),
-            top_percent=top_percent(found.better, found.total),
-            rank_change=self._rank_change(meant, who, found, look),
+            stale=session.is_stale,
+            exact=session.is_exact,
+            rank=ranked.rank,
+            player=player,
+            score=board.shown_score(ranked.score, now),
+            reached_at=board.reached_at(ranked.tie),
+            percentile=percentile(ranked.better, ranked.total),
+            top_percent=top_percent(ranked.better, ranked.total),
+            rank_change=self._rank_change(ref, player, ranked, session),
+        )
+        profile, metadata = self._joined.player(board, key, player, session.metadata_events)
+        tiebreak = board.tiebreak(ranked.tie)
+        if profile is None and metadata is None and tiebreak is None and ranked.bounds is None:  # most boards
+            return standing
+        return msgspec.structs.replace(
+            standing,
+            rank_min=msgspec.UNSET if ranked.bounds is None else ranked.bounds[0],
+            rank_max=msgspec.UNSET if ranked.bounds is None else ranked.bounds[1],
+            tiebreak=tiebreak,
             name=None if profile is None else profile.name,
             avatar_url=None if profile is None else profile.avatar_url,
             country=None if profile is None else profile.country,
             metadata=metadata,
         )
 
-    def around_in(self, meant: Meant, player: str, above: int = 5, below: int = 5) -> answers.Around | Freshness:
-        """Return a player with those just above and just below; for somebody who is absent, how fresh that is."""
+    def around_in(self, ref: InstanceRef, player: str, above: int = 5, below: int = 5) -> answers.Around | Freshness:
+        """Return a player with the neighbours above and below; for an absent player, the freshness of that answer."""
         up = read_integer("above", above, 0, NEIGHBOURS_MAX)
         down = read_integer("below", below, 0, NEIGHBOURS_MAX)
-        who = check_player(player)
-        look = self._look(meant.key)
-        found = look.store.around(meant.key, who, up, down, meant.ranking)
-        if found is None:
-            if meant.since is not None:
-                check_since(look, meant.since)
-            return Freshness(look.position, meant.now, look.is_stale)
-        middle = port.Entry(found.player.rank, who, found.player.score, found.player.tie)
-        entries = self._entries(meant, [*found.above, middle, *found.below], look)
-        entries[len(found.above)] = _bounded(entries[len(found.above)], found.player)
+        check_player(player)
+        session = self._open(ref.key)
+        around = session.store.around(ref.key, player, up, down, ref.ranking)
+        if around is None:
+            if ref.since is not None:
+                check_since(session, ref.since)
+            return Freshness(session.position, ref.now, session.is_stale)
+        middle = port.RankedEntry(around.player.rank, player, around.player.score, around.player.tie)
+        entries = self._entries(ref, [*around.above, middle, *around.below], session)
+        index = len(around.above)
         return answers.Around(
-            **self._about(meant, found.player.total, look),
-            above=entries[: len(found.above)],
-            player=entries[len(found.above)],
-            below=entries[len(found.above) + 1 :],
+            *self._about(ref, around.player.total, session),
+            above=entries[:index],
+            player=_with_bounds(entries[index], around.player),
+            below=entries[index + 1 :],
         )
 
-    def ranks_in(self, meant: Meant, players: Sequence[str]) -> answers.Ranks:
-        """Return where several players stand, in the order asked, each once."""
-        asked = check_players(players)
-        look = self._look(meant.key)
-        found = look.store.ranks(meant.key, asked, meant.ranking)
-        standing = [one for one in found if one is not None]
-        total = standing[0].total if standing else look.store.total(meant.key)
-        listed = [port.Entry(one.rank, one.player, one.score, one.tie) for one in standing]
-        entries = self._entries(meant, listed, look)
-        if not look.is_exact:
-            entries = [_bounded(entry, one) for entry, one in zip(entries, standing, strict=True)]
-        missing = [player for player, one in zip(asked, found, strict=True) if one is None]
-        return answers.Ranks(**self._about(meant, total, look), entries=entries, missing=missing)
+    def ranks_in(self, ref: InstanceRef, players: Sequence[str]) -> answers.Ranks:
+        """Return the standings of several players, in the order of the request, each once."""
+        ids = check_players(players)
+        session = self._open(ref.key)
+        ranked = session.store.ranks(ref.key, ids, ref.ranking)
+        standings = [standing for standing in ranked if standing is not None]
+        total = standings[0].total if standings else session.store.total(ref.key)
+        listed = [
+            port.RankedEntry(standing.rank, standing.player, standing.score, standing.tie) for standing in standings
+        ]
+        entries = self._entries(ref, listed, session)
+        if not session.is_exact:
+            entries = [_with_bounds(entry, standing) for entry, standing in zip(entries, standings, strict=True)]
+        missing = [player for player, standing in zip(ids, ranked, strict=True) if standing is None]
+        return answers.Ranks(*self._about(ref, total, session), entries=entries, missing=missing)
 
-    def friends_in(self, meant: Meant, players: Sequence[str]) -> answers.Friends:
-        """Return those of a group who stand there, in standing order."""
-        return self._group(meant, check_players(players))
+    def friends_in(self, ref: InstanceRef, players: Sequence[str]) -> answers.Friends:
+        """Return the players of a group who have a standing, in standing order."""
+        return self._group(ref, check_players(players))
 
-    def _group(self, meant: Meant, asked: list[str]) -> answers.Friends:
-        look = self._look(meant.key)
-        total = look.store.total(meant.key)
-        found = look.store.friends(meant.key, asked, meant.ranking)
-        entries = self._entries(meant, [port.Entry(one.rank, one.player, one.score, one.tie) for one in found], look)
+    def _group(self, ref: InstanceRef, players: list[str]) -> answers.Friends:
+        session = self._open(ref.key)
+        total = session.store.total(ref.key)
+        friends = session.store.friends(ref.key, players, ref.ranking)
+        ranked = [port.RankedEntry(friend.rank, friend.player, friend.score, friend.tie) for friend in friends]
+        entries = self._entries(ref, ranked, session)
         listed = [
             answers.Friend(
                 entry.rank,
@@ -177,126 +191,117 @@ class Standings(Meaning):
                 entry.metadata,
                 *(friend.bounds or (None, None)),
             )
-            for entry, friend in zip(entries, found, strict=True)
+            for entry, friend in zip(entries, friends, strict=True)
         ]
-        return answers.Friends(**self._about(meant, total, look), entries=listed)
+        return answers.Friends(*self._about(ref, total, session), entries=listed)
 
-    def rank_of_score_in(self, meant: Meant, score: int, tiebreak: int = 0) -> answers.Place:
-        """Return where a new player would stand who sent this score now."""
-        sent = meant.board.check_score(score)
-        at = max(meant.now, self._ledger_time())
-        tie = meant.board.tie_field(at, check_tiebreak(tiebreak))
-        look = self._look(meant.key)
-        ranked = meant.board.ranked_score(sent, at)
-        place = look.store.rank_of_score(meant.key, ranked, tie, meant.ranking)
+    def rank_of_score_in(self, ref: InstanceRef, score: int, tiebreak: int = 0) -> answers.Place:
+        """Return the rank of a new player who sends this score now."""
+        sent = ref.board.check_score(score)
+        at = max(ref.now, self._ledger_time())
+        tie = ref.board.tie_field(at, check_tiebreak(tiebreak))
+        session = self._open(ref.key)
+        ranked = ref.board.ranked_score(sent, at)
+        place = session.store.rank_of_score(ref.key, ranked, tie, ref.ranking)
         return answers.Place(
-            **self._about(meant, place.total, look),
+            *self._about(ref, place.total, session),
             rank=place.rank,
             rank_min=msgspec.UNSET if place.bounds is None else place.bounds[0],
             rank_max=msgspec.UNSET if place.bounds is None else place.bounds[1],
         )
 
-    def distribution_in(self, meant: Meant, buckets: int = 50) -> answers.Distribution:
-        """Return how the scores are spread."""
-        asked = read_integer("buckets", buckets, 1, port.HISTOGRAM_BUCKETS_MAX)
-        look = self._look(meant.key)
-        found = look.store.histogram(meant.key, asked)
-        scores = look.store.quantiles(meant.key, list(QUANTILES.values())) or []
-        shown = meant.board.shown_score
+    def distribution_in(self, ref: InstanceRef, buckets: int = 50) -> answers.Distribution:
+        """Return a histogram and quantiles of the scores."""
+        count = read_integer("buckets", buckets, 1, port.HISTOGRAM_BUCKETS_MAX)
+        session = self._open(ref.key)
+        histogram = session.store.histogram(ref.key, count)
+        scores = session.store.quantiles(ref.key, list(QUANTILES.values())) or []
+        shown = ref.board.shown_score
         return answers.Distribution(
-            **self._about(meant, sum(bucket.count for bucket in found), look),
+            *self._about(ref, sum(bucket.count for bucket in histogram), session),
             buckets=[
-                answers.Bucket(shown(bucket.low, meant.now), shown(bucket.high, meant.now), bucket.count)
-                for bucket in found
+                answers.Bucket(shown(bucket.low, ref.now), shown(bucket.high, ref.now), bucket.count)
+                for bucket in histogram
             ],
-            quantiles={name: shown(score, meant.now) for name, score in zip(QUANTILES, scores, strict=False)},
+            quantiles={name: shown(score, ref.now) for name, score in zip(QUANTILES, scores, strict=False)},
         )
 
-    def fingerprint_in(self, meant: Meant) -> str:
-        """Return what stays the same while reads of an instance answer the same; within one process.
+    def fingerprint_in(self, ref: InstanceRef) -> Fingerprint:
+        """Return a fingerprint that stays the same while reads of an instance answer the same; within one process.
 
-        Beside the scores, answers show names, what events other than scores have done, how many places somebody has
-        climbed since midnight, while the window lasts, and whether they are stale.
+        Beside scores, answers depend on profiles, on events other than scores, on the rank changes since midnight while
+        the window lasts, and on staleness.
         """
-        look = self._look(meant.key)
-        digest = look.store.digest(meant.key)
-        fingerprint = self._fingerprint(meant, digest, look.position)
-        return f"{fingerprint}-stale" if look.is_stale else fingerprint
+        key = ref.key
+        session = self._open(key)
+        fingerprint = self._fingerprint(ref, session.store.digest(key), session.position)
+        return (*fingerprint, "stale") if session.is_stale else fingerprint
 
-    def fingerprints_in(self, meant: Sequence[Meant]) -> Sequence[str | None]:
-        """Return the fingerprints of many, asked for at once; None where one cannot be had at present."""
-        found = self._looking.digests({one.key for one in meant})
-        return [None if one.key not in found else self._fingerprint(one, *found[one.key]) for one in meant]
+    def fingerprints_in(self, refs: Sequence[InstanceRef]) -> Sequence[Fingerprint | None]:
+        """Return the fingerprints of many instances in one call; None where one is unavailable."""
+        digests = self._rank_source.digests({ref.key for ref in refs})
+        return [None if ref.key not in digests else self._fingerprint(ref, *digests[ref.key]) for ref in refs]
 
-    def _fingerprint(self, meant: Meant, digest: int, position: str) -> str:
-        key, live = meant.key, self._state.boards.get(meant.board.id)
-        seen, is_over = "0", False
+    def _fingerprint(self, ref: InstanceRef, digest: int, position: str) -> Fingerprint:
+        key, live = ref.key, self._state.boards.get(ref.board.id)
+        metadata_position, is_over = None, False
         if live is not None:
-            if key.text in live.metadata:  # which may change while the scores come back to what they were
-                seen = position
+            if key.text in live.metadata:  # metadata may change while the scores return to earlier values
+                metadata_position = position
             if key.text in live.captured:
-                is_over = not meant.window.span(key.window).holds(meant.now)
-        changes, others = self._joined.changes, self._applier.others
-        return f"{key.window}-{digest:x}-{changes:x}-{others:x}-{seen}-{is_over:d}"
+                is_over = not ref.window.span(key.window).holds(ref.now)
+        return key.window, digest, self._joined.changes, self._applier.others, metadata_position, is_over
 
-    def is_final(self, meant: Meant) -> bool:
-        """Tell whether an instance takes no more events; somebody may still be removed from it."""
-        live = self._state.boards.get(meant.board.id)
-        return live is not None and meant.key.window in live.closed
+    def is_final(self, ref: InstanceRef) -> bool:
+        """Tell whether an instance takes no more events; a player may still be removed from it."""
+        live = self._state.boards.get(ref.board.id)
+        return live is not None and ref.key.window in live.closed
 
-    # What several of them need
+    def _about(
+        self, ref: InstanceRef, total: int, session: ReadSession, *, is_exact: bool | None = None
+    ) -> tuple[str, str, str, int, str, int, bool, bool]:
+        """Return the fields of every answer, in their order."""
+        if ref.since is not None:
+            check_since(session, ref.since)
+        key, exact = ref.key, session.is_exact if is_exact is None else is_exact
+        return ref.board.id, key.window, key.scope, total, session.position, ref.now, session.is_stale, exact
 
-    def _about(self, meant: Meant, total: int, look: Look) -> dict[str, Any]:
-        if meant.since is not None:
-            check_since(look, meant.since)
-        return {
-            "board": meant.board.id,
-            "window": meant.key.window,
-            "scope": meant.key.scope,
-            "total": total,
-            "position": look.position,
-            "as_of": meant.now,
-            "stale": look.is_stale,
-            "exact": look.is_exact,
-        }
-
-    def _page(self, meant: Meant, page: port.Page, asked: int, look: Look) -> answers.Page:
-        following, entries = None, page.entries[:asked]
-        if len(page.entries) > asked or (page.is_cut and len(entries) == asked):
+    def _page(self, ref: InstanceRef, page: port.RankedPage, count: int, session: ReadSession) -> answers.Page:
+        following, entries = None, page.entries[:count]
+        if len(page.entries) > count or (page.is_cut and len(entries) == count):
             last = entries[-1]
-            following = write_cursor(meant.key, Kept(last.score, last.tie), last.player)
-        # One more was looked for than asked for: what is asked for may be exact though that one is not.
-        is_exact = not page.is_cut or len(entries) == asked
-        return answers.Page(
-            **{**self._about(meant, page.total, look), "exact": is_exact},
-            entries=self._entries(meant, entries, look),
-            next=following,
-        )
+            following = write_cursor(ref.key, Kept(last.score, last.tie), last.player)
+        # The store was asked for one entry more: the page may be exact though that entry is not.
+        is_exact = not page.is_cut or len(entries) == count
+        about = self._about(ref, page.total, session, is_exact=is_exact)
+        return answers.Page(*about, entries=self._entries(ref, entries, session), next=following)
 
-    def _entries(self, meant: Meant, entries: list[port.Entry], look: Look) -> list[answers.Entry]:
-        return self._joined.entries(meant.board, meant.key, meant.now, entries, look.noted)
+    def _entries(self, ref: InstanceRef, entries: list[port.RankedEntry], session: ReadSession) -> list[answers.Entry]:
+        return self._joined.entries(ref.board, ref.key, ref.now, entries, session.metadata_events)
 
-    def _rank_change(self, meant: Meant, player: str, found: port.Standing, look: Look) -> int | None:
-        live = self._state.boards.get(meant.board.id)
-        if live is None or meant.key.text not in live.captured or found.bounds is not None:
+    def _rank_change(
+        self, ref: InstanceRef, player: str, ranked: port.RankedStanding, session: ReadSession
+    ) -> int | None:
+        live = self._state.boards.get(ref.board.id)
+        if live is None or ref.key.text not in live.captured or ranked.bounds is not None:
             return None
-        before = look.store.captured(meant.key, player)
-        if before is None or not meant.window.span(meant.key.window).holds(meant.now):
+        before = session.store.captured(ref.key, player)
+        if before is None or not ref.window.span(ref.key.window).holds(ref.now):
             return None
-        now = found.rank if meant.ranking is Ranking.ORDINAL else None
+        now = ranked.rank if ref.ranking is Ranking.ORDINAL else None
         if now is None:
-            ordinal = look.store.rank(meant.key, player)
+            ordinal = session.store.rank(ref.key, player)
             if ordinal is None:
                 return None
             now = ordinal.rank
         return before - now
 
 
-def _bounded(entry: answers.Entry, found: port.Standing) -> answers.Entry:
-    """Return an entry that says, of a rank that is an estimate, between which places the true one is."""
-    if found.bounds is None:
+def _with_bounds(entry: answers.Entry, standing: port.RankedStanding) -> answers.Entry:
+    """Add the bounds of the true rank to an entry with an estimated one."""
+    if standing.bounds is None:
         return entry
-    return msgspec.structs.replace(entry, rank_min=found.bounds[0], rank_max=found.bounds[1])
+    return msgspec.structs.replace(entry, rank_min=standing.bounds[0], rank_max=standing.bounds[1])
 
 
 def check_players(players: object) -> list[str]:
@@ -304,6 +309,6 @@ def check_players(players: object) -> list[str]:
     if isinstance(players, str) or not isinstance(players, Sequence):
         raise InvalidValue("players", f"must be a list of ids; got {type(players).__name__}")
     if len(players) > PLAYERS_MAX:
-        raise InvalidValue("players", f"must be at most {PLAYERS_MAX}; got {len(players)}: ask in parts")
+        raise InvalidValue("players", f"must be at most {PLAYERS_MAX}; got {len(players)}: split the request")
     checked = [check_player(player, f"players[{index}]") for index, player in enumerate(players)]
     return list(dict.fromkeys(checked))

@@ -1,1 +1,1 @@
-"""Stage 7 of a score's path: windows are closed, kept and let go."""
+"""Stage 7 of a score's path: windows are closed, archived and retired."""

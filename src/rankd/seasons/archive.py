@@ -1,10 +1,11 @@
-"""Final standings in files: written when a window is final, before it leaves the rank store.
+"""Archives: the final standings of a window in a file, written before the window leaves the rank store.
 
     archive/<board>/<window instance>.jsonl.gz
 
-The first line says what the file is about: board, definition, window, scopes with their totals and digests. Each line
-after it is an entry, scope by scope in standing order. The file is complete or absent, and names players by id: erasing
-somebody rewrites the files they stand in.
+The first line says what the file is about: board, definition, window, and how many instances and entries there are in
+all its scopes, with the sum of their digests. Each line after it is an entry, scope by scope in standing order. It is
+one file however many scopes there are, complete or absent, and names players by id: erasing a player rewrites the files
+that name them.
 """
 
 from __future__ import annotations
@@ -23,22 +24,14 @@ from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotDamaged
 from rankd.folder import FOLDER_MODE, private_opener
 from rankd.projection.checkpoints import sync_folder
-from rankd.projection.placement import visible_scopes
-from rankd.projection.port import RankStore, walk
+from rankd.projection.placement import is_team_scope
+from rankd.projection.port import RankStore, WindowSum, walk
 from rankd.projection.state import BoardState
 
-FORMAT = 1
+FORMAT = 2
 _LEVEL = 5
 _CHUNK = 1_000
-_LINES = 10_000
-
-
-class ArchivedScope(msgspec.Struct, frozen=True):
-    """One scope of an archived window."""
-
-    scope: str
-    total: int
-    digest: str  # hexadecimal
+_LINES = 500  # of one part: a millisecond's work
 
 
 class ArchiveHead(msgspec.Struct, frozen=True):
@@ -49,7 +42,9 @@ class ArchiveHead(msgspec.Struct, frozen=True):
     version: int
     window: str
     definition: dict[str, object]
-    scopes: list[ArchivedScope]
+    instances: int  # these three: of all scopes, including the contributions of teams' players
+    entries: int
+    digest: str  # hexadecimal
 
 
 class ArchivedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,24 +62,25 @@ class Archive:
     """The archives of a data folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is made until there is something to keep."""
+        """The first archive creates the folder."""
         self._folder = folder
-        self._kept: dict[Path, list[ArchivedScope]] = {}
+        self._kept: dict[Path, WindowSum] = {}
 
     def path(self, board_id: str, born: int, instance: str) -> Path:
-        """Return where the final standings of a window instance are or will be.
+        """Return the file of a window instance.
 
-        `born` tells a board from one of the same id that was deleted before.
+        `born` distinguishes a board from a deleted one of the same id.
         """
         return self._folder / board_id / f"{instance.replace(':', '_')}.v{born}.jsonl.gz"
 
     def is_kept(self, store: RankStore, board: Board, live: BoardState, instance: str) -> bool:
-        """Tell whether the final standings of a window instance are in a file as they are now."""
+        """Return whether the file of a window instance is up to date."""
         path = self.path(board.id, live.born, instance)
         if path not in self._kept and path.exists():
             with suppress(SnapshotDamaged):  # it is written again
-                self._kept[path] = read_archive(path)[0].scopes
-        return self._kept.get(path) == _scopes(store, board, live, instance)
+                head, _ = read_archive(path)
+                self._kept[path] = WindowSum(head.instances, head.entries, int(head.digest, 16))
+        return self._kept.get(path) == store.window_sum(board.id, instance)
 
     def keep(
         self,
@@ -94,14 +90,14 @@ class Archive:
         instance: str,
         between: Callable[[], None] | None = None,
     ) -> Path:
-        """Write the final standings of a window instance, unless they are there as they are now.
+        """Write the final standings of a window instance, unless the file is up to date.
 
-        A player may be removed from a window that is final: then its file is written again. `between` is called now and
-        then while it is written; what it raises ends that, and leaves no file.
+        A player may be removed from a final window: then its file is written again. `between` is called regularly while
+        writing; an exception from it leaves no file.
         """
         path = self.path(board.id, live.born, instance)
-        while not self.is_kept(store, board, live, instance):  # again, if somebody was removed meanwhile
-            scopes = _scopes(store, board, live, instance)
+        while not self.is_kept(store, board, live, instance):  # again, if a player was removed meanwhile
+            whole = store.window_sum(board.id, instance)
             for folder in (self._folder, path.parent):
                 folder.mkdir(FOLDER_MODE, exist_ok=True)
             draft = path.with_suffix(".draft")
@@ -110,49 +106,53 @@ class Archive:
                     open(draft, "wb", opener=private_opener) as file,
                     gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL) as packed,
                 ):
-                    for lines in _lines(store, board, live, instance, scopes):
+                    for lines in _lines(store, board, live, instance, whole):
                         packed.write(lines)
                         if between is not None:
                             between()
                     packed.close()
                     file.flush()
                     os.fsync(file.fileno())
-                if scopes == _scopes(store, board, live, instance):
+                if whole == store.window_sum(board.id, instance):
                     draft.replace(path)
-                    self._kept[path] = scopes
+                    self._kept[path] = whole
             finally:
                 draft.unlink(missing_ok=True)
             sync_folder(path.parent)
         return path
 
 
-def _scopes(store: RankStore, board: Board, live: BoardState, instance: str) -> list[ArchivedScope]:
-    keys = [InstanceKey(board.id, instance, scope) for scope in visible_scopes(live.windows.get(instance, set()))]
-    return [ArchivedScope(key.scope, store.total(key), f"{store.digest(key):032x}") for key in keys]
-
-
-def _lines(
-    store: RankStore, board: Board, live: BoardState, instance: str, scopes: list[ArchivedScope]
-) -> Iterator[bytes]:
-    head = ArchiveHead(FORMAT, board.id, live.version, instance, definition_of(board), scopes)
+def _lines(store: RankStore, board: Board, live: BoardState, instance: str, whole: WindowSum) -> Iterator[bytes]:
+    """Yield the lines of a file in parts; a part may hold several small scopes."""
+    head = ArchiveHead(
+        FORMAT,
+        board.id,
+        live.version,
+        instance,
+        definition_of(board),
+        whole.instances,
+        whole.entries,
+        f"{whole.digest:032x}",
+    )
     yield msgspec.json.encode(head) + b"\n"
-    encoder = msgspec.json.Encoder()
-    for one in scopes:
-        key = InstanceKey(board.id, instance, one.scope)
-        lines = bytearray()
-        for count, entry in enumerate(walk(store, key, _CHUNK), start=1):
+    encode = msgspec.json.Encoder().encode
+    lines: list[bytes] = []
+    for scope in store.scopes(board.id, instance):
+        if is_team_scope(scope):
+            continue
+        for entry in walk(store, InstanceKey(board.id, instance, scope), _CHUNK):
             archived = ArchivedEntry(
-                key.scope, entry.rank, entry.player, entry.score, board.reached_at(entry.tie), board.tiebreak(entry.tie)
+                scope, entry.rank, entry.player, entry.score, board.reached_at(entry.tie), board.tiebreak(entry.tie)
             )
-            lines += encoder.encode(archived) + b"\n"
-            if count % _LINES == 0:
-                yield bytes(lines)
+            lines.append(encode(archived))
+            if len(lines) == _LINES:
+                yield b"\n".join(lines) + b"\n"
                 lines.clear()
-        yield bytes(lines)
+    yield b"".join(line + b"\n" for line in lines)
 
 
 def read_archive(path: Path) -> tuple[ArchiveHead, Iterator[ArchivedEntry]]:
-    """Read final standings back; SnapshotDamaged when the file is not whole."""
+    """Read an archive; SnapshotDamaged when the file is damaged."""
     decode = msgspec.json.Decoder(ArchivedEntry).decode
 
     def entries() -> Iterator[ArchivedEntry]:

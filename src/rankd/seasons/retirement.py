@@ -1,4 +1,4 @@
-"""When final windows leave the ranks: archived as soon as they are final, gone when their retention is over."""
+"""Retirement of final windows: archived as soon as they are final, removed when their retention is over."""
 
 from __future__ import annotations
 
@@ -6,36 +6,34 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from rankd.ledger.event import Kind
+from rankd.ledger.event import EventKind
 from rankd.projection.applier import Applier
 from rankd.projection.port import RankStore
 from rankd.projection.state import BoardState
-from rankd.seasons.archiving import Archiving
-from rankd.seasons.due import Due
+from rankd.seasons.archiving import ArchiveStep
+from rankd.seasons.schedule import Due
 
 
 class Retirement:
-    """Has windows archived, and says which may leave; it looks at boards that have changed, and at those whose time has
-    come.
-    """
+    """Archives final windows and returns those to retire; it checks only boards that changed or have one due."""
 
-    def __init__(self, applier: Applier, store: RankStore, archiving: Archiving) -> None:
-        """`store` is what the applier writes to."""
+    def __init__(self, applier: Applier, store: RankStore, archiving: ArchiveStep) -> None:
+        """`store` is the applier's."""
         self._applier = applier
         self._store = store
         self.archiving = archiving
-        self._changed = applier.state.subscribe()  # boards of which a window may have become final
-        self._leaving: list[tuple[int, str]] = []  # a heap: when a final window leaves, and its board
+        self._changed = applier.state.subscribe()  # boards to check
+        self._leaving: list[tuple[int, str]] = []  # a heap: end of a final window's retention, and its board
         self._waiting: set[str] = set()  # boards with a window that is not archived yet
         self._lock = threading.Lock()
-        self._finished = 0  # files, when those were looked at
+        self._finished = 0  # archived files at the last check of `_waiting`
 
-    def look_at_all(self) -> None:
-        """Look at every board the next time."""
+    def check_all(self) -> None:
+        """Check every board the next time."""
         self._changed.update(dict.fromkeys(list(self._applier.state.boards)))
 
     def due(self, now: int) -> list[Due]:
-        """Return the windows whose time in the ranks is over and that are archived; have the others archived."""
+        """Return the archived windows whose retention is over, and queue the archiving of others."""
         with self._lock:
             return self._due(now)
 
@@ -45,13 +43,13 @@ class Retirement:
         if self._finished != self.archiving.finished:
             self._finished = self.archiving.finished
             self._changed.update(dict.fromkeys(self._waiting))
-        found: list[Due] = []
+        events: list[Due] = []
         while self._changed:
             board_id, _ = self._changed.popitem()
-            found += self._of(board_id, now)
-        for board_id in {one.board for one in found}:
-            self._changed[board_id] = None  # until they are gone
-        return sorted(found, key=lambda one: (one.board, one.instance or ""))
+            events += self._of(board_id, now)
+        for board_id in {due.board for due in events}:
+            self._changed[board_id] = None  # until their windows are removed
+        return sorted(events, key=lambda due: (due.board, due.instance or ""))
 
     def _of(self, board_id: str, now: int) -> list[Due]:
         board, live = self._applier.directory.boards.get(board_id), self._applier.state.boards.get(board_id)
@@ -59,18 +57,18 @@ class Retirement:
         due: list[Due] = []
         if board is None or live is None:  # deleted
             return due
-        for instance in [one for one in list(live.windows) if one in live.closed]:
+        for instance in [window for window in list(live.windows) if window in live.closed]:
             gone_at = board.gone_at(board.window_of(instance), instance)
             if gone_at is None:
                 continue
             if not self.archiving.has(self._store, board, live, instance, self._is_of(live, board_id)):
                 self._waiting.add(board_id)
             elif gone_at <= now:
-                due.append(Due(now, board_id, Kind.RETIRE, instance))
+                due.append(Due(now, board_id, EventKind.RETIRE, instance))
             if gone_at > now:
                 heappush(self._leaving, (gone_at, board_id))
         return due
 
     def _is_of(self, live: BoardState, board_id: str) -> Callable[[], bool]:
-        """Return what tells whether a board is still there, and not another of the same id."""
+        """Return a check that the board is still the same, not deleted or redefined."""
         return lambda: self._applier.state.boards.get(board_id) is live

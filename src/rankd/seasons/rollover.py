@@ -1,32 +1,33 @@
-"""What the clock does to boards, as control events: midnights, the end of windows, and when a final one leaves.
+"""Appends the control events of the clock: midnights, the close of windows, and their retirement.
 
     state → Schedule → append_control (midnight, close) → Retirement: archived → append_control (retire)
 
-Whoever appends names the control events it has seen, so what was decided on an older state is refused and decided
-again. Scores that are in the ledger and not ranked yet stand before what is appended, and count.
+An append names the control events its writer has seen, so the ledger refuses one decided on an older state. Scores in
+the ledger that are not ranked yet come before the appended event, and count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rankd.ledger.event import Accepted, Context, Detail
+from rankd.ledger.event import AcceptanceContext, Context, Detail
 from rankd.ledger.port import ControlEvent, DefinitionsChanged, Ledger
 from rankd.projection.applier import Applier
 from rankd.projection.follower import Follower
-from rankd.seasons.due import Due, Schedule
 from rankd.seasons.retirement import Retirement
+from rankd.seasons.schedule import Due, Schedule
 
 SENDER = "rankd"
 EVENTS_AT_ONCE = 1_000
+Run = Callable[[Callable[[], int]], int]
 
 
 class RollOvers:
-    """Appends what is due, for a follower; used by the thread that follows, but for `is_due`."""
+    """Appends due control events; used by the follower's thread, except `is_due`."""
 
     def __init__(self, ledger: Ledger, follower: Follower[Any], retirement: Retirement) -> None:
-        """What is appended is applied when it is followed."""
+        """The follower applies what is appended."""
         self._ledger = ledger
         self._follower = follower
         self._retirement = retirement
@@ -34,23 +35,24 @@ class RollOvers:
         self._schedule = Schedule(applier.state, lambda: applier.directory.boards)
 
     def is_due(self, now: int) -> bool:
-        """Tell whether a midnight or the end of a window is due; from any thread."""
+        """Return whether a midnight or the close of a window is due; from any thread."""
         return self._schedule.is_due(now)
 
     def append_due(self, at: int) -> int:
-        """Append midnights and ends of windows that are due, in the order of time; return how many events."""
+        """Append due midnights and closes in time order; return their number."""
         return self._append(self._schedule.due(at), at)
 
-    def retired(self, now: int) -> list[Due]:
-        """Have final windows archived, and return those that are and whose time in the ranks is over.
+    def append_next(self, at: int, run: Run) -> int:
+        """Append what is due, else the retirement of archived windows; return the number of events."""
+        return run(lambda: self.append_due(at)) if self.is_due(at) else self.append_retired(at, run)
 
-        It looks at files, so a thread that others wait for leaves it to another one.
+    def append_retired(self, at: int, run: Run) -> int:
+        """Append the retirement of archived windows, and queue the archiving of others; return the number of events.
+
+        It reads files, so the committing thread does not call it: `run` runs the append between two commits.
         """
-        return self._retirement.due(now)
-
-    def append_retired(self, due: Sequence[Due], at: int) -> int:
-        """Append what `retired` returned, but for windows that have gone meanwhile; return how many events."""
-        return self._append([one for one in due if self._is_there(one)], at)
+        due = self._retirement.due(at)
+        return run(lambda: self._append([event for event in due if self._is_there(event)], at)) if due else 0
 
     def _is_there(self, due: Due) -> bool:
         live = self._follower.applier.state.boards.get(due.board)
@@ -60,7 +62,7 @@ class RollOvers:
         done = 0
         seen = self._follower.controls
         for start in range(0, len(due), EVENTS_AT_ONCE):
-            events = [event_of(self._follower.applier, one) for one in due[start : start + EVENTS_AT_ONCE]]
+            events = [event_of(self._follower.applier, event) for event in due[start : start + EVENTS_AT_ONCE]]
             try:
                 self._ledger.append_control(events, seen, at=at)
             except DefinitionsChanged:
@@ -71,9 +73,9 @@ class RollOvers:
 
 
 def event_of(applier: Applier, due: Due) -> ControlEvent:
-    """Return what is due as a control event."""
+    """Return a due event as a control event."""
     board, live = applier.directory.boards[due.board], applier.state.boards[due.board]
     reading = board.read_clock(due.at)
-    accepted = Accepted(live.version, reading.utc_offset_s, reading.resets)
+    accepted = AcceptanceContext(live.version, reading.utc_offset_s, reading.resets)
     context = Context(due.kind, due.board, SENDER, {due.board: accepted})
     return ControlEvent(context, None if due.instance is None else Detail(window=due.instance), due.at)

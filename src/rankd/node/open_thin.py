@@ -1,0 +1,83 @@
+"""Opens a thin API process, in the order of a score's path."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from rankd.boards import Boards
+from rankd.clock import Clock, SystemClock
+from rankd.intake.definitions import Definitions
+from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node.lag import LAG_MAX_MS, LagMonitor
+from rankd.node.thin import Thin
+from rankd.redis.connection.client import RedisClient, connect
+from rankd.redis.connection.late import LateClient
+from rankd.redis.fallback.reads import FallbackRankSource
+from rankd.redis.heartbeat import claim_redis
+from rankd.redis.read.batching import CoalescedCalls
+from rankd.redis.read.rank_source import Heartbeat, Layout
+from rankd.redis.spending import Spent, share_spending
+from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.registry.postgres.standings import StoredStandings
+from rankd.settings import Settings, read_settings
+
+READ_WAIT_S = 0.3  # then a read falls back to stored standings
+
+
+def open_thin(
+    ledger_url: str,
+    ranks_url: str,
+    registry_url: str = "",
+    *,
+    clock: Clock | None = None,
+    stale_after_ms: int = 1_000,
+    lag_max_ms: int = LAG_MAX_MS,
+    **settings: object,
+) -> Boards:
+    """Open the boards of a scaled-out installation in an API process."""
+    chosen: Settings = read_settings(settings)
+    time = clock or SystemClock()
+    with ExitStack() as opened:
+        ledger = PostgresLedger(ledger_url)
+        opened.callback(ledger.close)
+        registry = PostgresRegistry(
+            registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
+        )
+        opened.callback(registry.close)
+        definitions = Definitions(ledger)
+        standings = StoredStandings(ledger_url)
+        opened.callback(standings.close)
+        client = LateClient(lambda: _connect_claimed(ranks_url, ledger.identity))
+        opened.callback(client.close)
+        heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
+        opened.callback(heartbeat.close)
+        lag = LagMonitor(lambda: ledger.heads().sequences, lambda: heartbeat.positions, lag_max_ms)
+        opened.callback(lag.close)
+
+        layout = Layout(lambda: definitions.boards)
+        running = Thin(
+            ledger,
+            definitions,
+            registry,
+            FallbackRankSource(CoalescedCalls(client), layout, heartbeat, standings),
+            clock=time,
+            settings=chosen,
+            lag=lag,
+            holds_writes=lambda: heartbeat.holds_writes,
+            close_parts=opened.pop_all().close,
+            held_profiles=registry.held_profiles,
+            meet=registry.meet,
+            make_months=ledger.make_months,
+            share_rates=lambda spent: share_spending(client, [Spent(*item) for item in spent]),
+        )
+        return Boards(running)
+
+
+def _connect_claimed(ranks_url: str, ledger: str) -> RedisClient:
+    client = connect(ranks_url, answer_wait_s=READ_WAIT_S)
+    try:
+        claim_redis(client, ledger)
+    except BaseException:
+        client.close()
+        raise
+    return client

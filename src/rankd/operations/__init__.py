@@ -1,0 +1,1 @@
+"""Operations on an installation: verify, rebuild, move, import and export."""

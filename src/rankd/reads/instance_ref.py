@@ -1,0 +1,227 @@
+"""Resolve the names in a read to one instance of one board.
+
+Most reads name the same few instances, so a resolved name is cached until a window, a definition or the time changes
+its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypedDict, TypeVar
+
+from rankd.clock import Clock
+from rankd.domain.board import Board, check_board_id
+from rankd.domain.fields import nearest, read_choice
+from rankd.domain.instance import InstanceKey
+from rankd.domain.instant import AT_MS_END
+from rankd.domain.order import Ranking
+from rankd.domain.position import is_upto, parse_positions, tokens
+from rankd.domain.resolve import resolve_window, window_gone
+from rankd.domain.scope import GLOBAL
+from rankd.domain.window import Window
+from rankd.errors import Behind, BoardUnknown, InvalidValue, RankdError
+from rankd.projection.applier import Applier
+from rankd.reads.rank_source import RankSource, ReadSession, wait_ranked
+from rankd.settings import Settings
+
+CACHED_REFS_MAX = 10_000  # a full cache is emptied
+_Cached = TypeVar("_Cached")
+
+
+class ReadOptions(TypedDict, total=False):
+    """The keyword arguments of every read: which instance, how ranks are counted, how fresh the answer must be."""
+
+    window: str | None  # the board's first by default
+    scope: str | None  # global by default
+    ranking: str | None  # the board's own by default
+    at_least: str | None  # a position from an answer: wait until it is ranked
+
+
+class InstanceRef(NamedTuple):
+    """One instance of one board, how ranks are counted, and the time of the read."""
+
+    board: Board
+    window: Window
+    key: InstanceKey
+    ranking: Ranking
+    now: int
+    since: Mapping[int, int] | None = None  # the positions, by partition, that the answer must include
+
+
+class _CachedRef(NamedTuple):
+    """A resolved name; valid from `since` to `until` while its board and the state's generation are the same."""
+
+    generation: int
+    since: int
+    until: int
+    ref: InstanceRef
+
+
+class _NamedWindow(NamedTuple):
+    """A resolved window of a board; valid as `_CachedRef` is."""
+
+    generation: int
+    since: int
+    until: int
+    board: Board
+    window: Window
+    instance: str
+
+
+class InstanceResolver:
+    """Resolves the instance of a read."""
+
+    def __init__(
+        self,
+        applier: Applier,
+        find_board: Callable[[str], Board | None],
+        clock: Clock,
+        settings: Settings,
+        *,
+        rank_source: RankSource,
+        is_due: Callable[[int], bool],
+        roll_over: Callable[[], None],
+    ) -> None:
+        """`find_board` returns the current definition; `roll_over` appends the due events, if `is_due` says so."""
+        self._rank_source = rank_source
+        self._open = rank_source.open
+        self._applier = applier
+        self._state = applier.state
+        self._find_board = find_board
+        self._clock = clock
+        self._settings = settings
+        self._is_due = is_due
+        self._roll_over = roll_over
+        self._cached_refs: dict[tuple[object, ...], _CachedRef] = {}
+        self._windows: dict[tuple[object, ...], _NamedWindow] = {}
+
+    def board(self, board: object) -> Board:
+        """Return the current definition of a board."""
+        definition = self._find_board(board) if isinstance(board, str) else None
+        if definition is None:
+            raise BoardUnknown(f"board: there is no board {check_board_id(board)!r}; define it first")
+        return definition
+
+    def is_due(self) -> bool:
+        """Tell whether a roll-over is due, which the next read would append first."""
+        return self._is_due(self._clock.now())
+
+    def roll_over(self) -> None:
+        """Append the roll-overs that are due."""
+        self._roll_over()
+
+    def resolve(
+        self,
+        board: str,
+        window: str | None = None,
+        scope: str | None = None,
+        ranking: str | None = None,
+        at_least: str | None = None,
+        **unknown: object,
+    ) -> InstanceRef:
+        """Return the instance of a read, after roll-overs that are due and after `at_least` is ranked."""
+        for name in unknown:
+            raise InvalidValue(name, f"is no parameter of this read; {nearest(name, ReadOptions.__annotations__)}")
+        self._roll_over()
+        if at_least is None:
+            return self.resolve_now(board, window, scope, ranking)
+        self._wait_for(at_least, board)
+        return self.resolve_now(board, window, scope, ranking)._replace(since=parse_positions(at_least))
+
+    def resolve_now(
+        self, board: str, window: str | None = None, scope: str | None = None, ranking: str | None = None
+    ) -> InstanceRef:
+        """Return the instance of a read, for callers that have rolled over and waited."""
+        now = self._clock.now()
+        names = (board, window, scope, ranking)
+        try:
+            cached = self._cached_refs.get(names)
+        except TypeError:  # an argument is not text
+            cached = None
+        if cached is not None:
+            generation, since, until, (definition, where, key, counted, _, _) = cached
+            if (
+                since <= now < until
+                and generation == self._state.generation
+                and definition is self._applier.directory.boards.get(board)
+            ):
+                return InstanceRef(definition, where, key, counted, now)
+        return self._resolve_uncached(names, now)
+
+    def _resolve_uncached(self, names: tuple[str, str | None, str | None, str | None], now: int) -> InstanceRef:
+        board, window, scope, ranking = names
+        definition = self.board(board)
+        named = self._window_of(definition, window, now)
+        name = definition.check_scope(GLOBAL if scope is None else scope)
+        counted = definition.ranking if ranking is None else read_choice("ranking", ranking, Ranking)
+        ref = InstanceRef(definition, named.window, InstanceKey(definition.id, named.instance, name), counted, now)
+        _remember(self._cached_refs, names, _CachedRef(named.generation, named.since, named.until, ref))
+        return ref
+
+    def _window_of(self, board: Board, window: str | None, now: int) -> _NamedWindow:
+        """Resolve a window's name, once for all scopes: there may be millions."""
+        known = self._windows.get((board.id, window)) if window is None or isinstance(window, str) else None
+        generation = self._state.generation
+        if (
+            known is not None
+            and known.since <= now < known.until
+            and known.generation == generation
+            and known.board is board
+        ):
+            return known
+        resolved = resolve_window(board, window, now)
+        live = self._state.boards.get(board.id)
+        if live is not None and resolved.instance in live.retired:  # whatever its retention is now
+            raise window_gone(resolved.instance)
+        gone_at = board.gone_at(resolved.window, resolved.instance)
+        since, until = 0, AT_MS_END if gone_at is None else gone_at
+        if window != resolved.instance:  # a name such as `weekly` means another instance later
+            current = resolved.window.instance_at(now)
+            span = resolved.window.span(current if current is not None else resolved.instance)
+            since = since if span.start is None else max(since, span.start)
+            until = until if span.end is None else min(until, span.end)
+        named = _NamedWindow(generation, since, until, board, resolved.window, resolved.instance)
+        _remember(self._windows, (board.id, window), named)
+        return named
+
+    def resolve_cursor(self, board: str, instance: str, where: ReadOptions) -> InstanceRef:
+        """Return the instance of the next page: the cursor's, whatever is current now."""
+        try:
+            key = InstanceKey.parse(instance)
+            ref = self.resolve(board, key.window, key.scope, where.get("ranking"), where.get("at_least"))
+        except (RankdError, ValueError) as problem:
+            if isinstance(problem, RankdError) and not isinstance(problem, InvalidValue):
+                raise
+            raise InvalidValue("cursor", "must be the `next` of an earlier page, unchanged") from None
+        if ref.key.text != instance:
+            raise InvalidValue("cursor", f"is about board {key.board}; read that one, or begin without a cursor")
+        # The caller may repeat the cursor's window and scope.
+        is_named = where.get("window") is not None or where.get("scope") is not None
+        if is_named and self.resolve(board, **where).key.text != instance:
+            raise InvalidValue("cursor", f"is about {instance}; leave window and scope out, or name the same")
+        return ref
+
+    def has_ranked(self, positions: Mapping[int, int], board: str | None = None) -> bool:
+        """Tell whether positions, by partition, are ranked: on one board, or on all of them."""
+        return self._rank_source.has_ranked(positions, board)
+
+    def _wait_for(self, at_least: object, board: str) -> None:
+        if not wait_ranked(self._rank_source, parse_positions(at_least), board, self._settings.at_least_wait_ms):
+            raise not_ranked(at_least)
+
+
+def _remember(cache: dict[tuple[object, ...], _Cached], names: tuple[object, ...], value: _Cached) -> None:
+    if len(cache) >= CACHED_REFS_MAX:
+        cache.clear()
+    cache[names] = value
+
+
+def check_since(session: ReadSession, since: Mapping[int, int]) -> None:
+    """Refuse an answer that is older than a position; called after the session's store was read."""
+    if not is_upto(parse_positions(session.position), since):
+        raise not_ranked(tokens(since))
+
+
+def not_ranked(at_least: object) -> Behind:
+    """Return the error for a position that was not ranked in time."""
+    return Behind(f"at_least: {at_least} is not ranked yet; ask again in a moment")

@@ -15,21 +15,30 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from tests.servers.kafka import HOW_TO_GET_KAFKA, kafka_is_installed
 from tests.servers.postgres import HOW_TO_GET_POSTGRES, binaries
 
 from benchmarks.embedded_bench import embedded_rows
 from benchmarks.embedded_huge import embedded_huge_rows
+from benchmarks.embedded_join import join_rows
 from benchmarks.engine_bench import Arena, built_arena, call_rows, rank_rows, update_rows, variant_rows
+from benchmarks.families_bench import families_rows
 from benchmarks.figures import SMOKE, Row, Scale
 from benchmarks.http_bench import http_rows
 from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
+from benchmarks.kafka_bench import kafka_rows
+from benchmarks.kinds_bench import KINDS, kind_rows
+from benchmarks.kinds_following import kind_following_rows
+from benchmarks.kinds_memory import kind_memory_rows
 from benchmarks.live_bench import live_rows
 from benchmarks.load_bench import load_rows
+from benchmarks.lone_bench import lone_rows
 from benchmarks.many_boards import many_board_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
 from benchmarks.nodes_bench import node_rows
 from benchmarks.postgres_append import postgres_rows
+from benchmarks.priority_bench import priority_node_rows, priority_rows
 from benchmarks.reader_bench import reader_rows
 from benchmarks.redis_mirror import redis_mirror_rows
 from benchmarks.redis_reads import redis_read_rows
@@ -38,6 +47,7 @@ from benchmarks.report import busy_warning, extras, report_of, size_text, summar
 from benchmarks.rivals import Redis
 from benchmarks.scaled_huge import scaled_huge_rows
 from benchmarks.scaled_path import scaled_path_rows
+from benchmarks.workers_bench import worker_rows
 from benchmarks.workload import PLAYERS_MAX
 
 # In this order: memory is read off a freshly built Redis; reader and variants leave boards that differ.
@@ -50,21 +60,32 @@ GROUPS_A_SIZE: dict[str, Callable[[Arena], Iterator[Row]]] = {
     "reader": reader_rows,
     "variants": variant_rows,
 }
-HUGE_GROUPS = frozenset({"huge", "embedded_huge", "scaled_huge"})  # asked for by name, or with --huge
+HUGE_GROUPS = frozenset(
+    {"huge", "embedded_huge", "embedded_join", "families", "scaled_huge"}
+)  # asked for by name, or with --huge
 GROUPS = (
     *GROUPS_A_SIZE,
     "boards",
     "huge",
     "embedded",
     "embedded_huge",
+    "embedded_join",
     "many_boards",
+    "families",
+    "kinds",
+    "lone",
+    "kinds_memory",
     "http",
+    "priority",
+    "workers",
     "live",
     "scaled",
     "scaled_huge",
     "nodes",
+    "kafka",
+    "kinds_following",
 )
-WRK_GROUPS = frozenset({"http", "live"})  # they need it as a client
+WRK_GROUPS = frozenset({"http", "live", "priority", "workers"})  # they need it as a client
 ROUNDS_MAX = 100
 
 EXAMPLE = """example:
@@ -103,6 +124,13 @@ def groups(text: str) -> frozenset[str]:
     return chosen
 
 
+def kinds(text: str) -> tuple[str, ...]:
+    chosen = tuple(text.split(","))
+    if unknown := set(chosen) - set(KINDS):
+        raise argparse.ArgumentTypeError(f"no such kind: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    return chosen
+
+
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
@@ -114,6 +142,11 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=rounds, help="times each question is asked (default 5)")
     parser.add_argument("--only", type=groups, help="run these groups only, separated by commas")
     parser.add_argument("--embedded-players", type=size, help="players of the embedded library's rows (default 1M)")
+    parser.add_argument("--join-players", type=size, help="new players of the row embedded_join (default 10M)")
+    parser.add_argument("--family-values", type=size, help="small boards of the family's rows (default 1M)")
+    parser.add_argument("--many-boards", type=sizes, help="boards of the group many_boards (default 10K,100K)")
+    parser.add_argument("--kinds", type=kinds, default=(), help=f"of the group kinds, these only: {', '.join(KINDS)}")
+    parser.add_argument("--kinds-players", type=size, help="players of the kinds of boards (default 1M)")
     parser.add_argument("--http-players", type=size, help="players of the service's rows (default 1M)")
     parser.add_argument(
         "--huge", action="store_true", help="also a board of 100 M (8 GiB) and a data folder of 10 M; some minutes each"
@@ -140,26 +173,33 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
                     if group in GROUPS_A_SIZE:
                         yield from GROUPS_A_SIZE[group](arena)
             del arena
-    if "boards" in wanted:
-        yield from small_board_rows(scale, with_redis)
-    if "huge" in wanted:
-        yield from huge_rows(scale)
-    if "embedded" in wanted:
-        yield from embedded_rows(scale, with_redis)
-    if "embedded_huge" in wanted:
-        yield from embedded_huge_rows(scale)
-    if "many_boards" in wanted:
-        yield from many_board_rows(scale)
-    if "http" in wanted:
-        yield from http_rows(scale)
-    if "live" in wanted:
-        yield from live_rows(scale)
+    groups: dict[str, Callable[[], Iterator[Row]]] = {
+        "boards": lambda: small_board_rows(scale, with_redis),
+        "huge": lambda: huge_rows(scale),
+        "embedded": lambda: embedded_rows(scale, with_redis),
+        "embedded_huge": lambda: embedded_huge_rows(scale),
+        "embedded_join": lambda: join_rows(scale),
+        "many_boards": lambda: many_board_rows(scale),
+        "families": lambda: families_rows(scale),
+        "kinds": lambda: kind_rows(scale),
+        "lone": lambda: lone_rows(scale),
+        "kinds_memory": lambda: kind_memory_rows(scale),
+        "http": lambda: http_rows(scale),
+        "priority": lambda: priority_rows(scale),
+        "workers": lambda: worker_rows(scale),
+        "live": lambda: live_rows(scale),
+    }
+    for group, rows in groups.items():
+        if group in wanted:
+            yield from rows()
     yield from scaled_rows(scale, wanted, with_redis)
 
 
 def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterator[Row]:
     """The parts of the scaled-out composition, of those whose server is installed."""
     with_postgres = binaries() is not None
+    if "priority" in wanted and with_postgres:
+        yield from priority_node_rows(scale)
     if "scaled" in wanted:
         if with_postgres:
             yield from postgres_rows(scale)
@@ -172,6 +212,10 @@ def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterat
         yield from scaled_huge_rows(scale)
     if "nodes" in wanted and with_postgres:
         yield from node_rows(scale, wrk_is_installed())
+    if "kafka" in wanted and kafka_is_installed():
+        yield from kafka_rows(scale)
+    if "kinds_following" in wanted and with_postgres:
+        yield from kind_following_rows(scale, with_redis)
 
 
 def main(given: Sequence[str]) -> int:
@@ -182,7 +226,12 @@ def main(given: Sequence[str]) -> int:
         sizes=asked.sizes or scale.sizes,
         rounds=asked.rounds or scale.rounds,
         embedded_players=asked.embedded_players or scale.embedded_players,
+        join_players=asked.join_players or scale.join_players,
+        many_boards=asked.many_boards or scale.many_boards,
+        family_values=asked.family_values or scale.family_values,
         http_players=asked.http_players or scale.http_players,
+        kinds=asked.kinds,
+        kinds_players=asked.kinds_players or scale.kinds_players,
     )
     chosen = asked.only or frozenset(GROUPS) - (frozenset() if asked.huge or asked.smoke else HUGE_GROUPS)
     if asked.huge:
@@ -197,8 +246,12 @@ def main(given: Sequence[str]) -> int:
         if asked.only or os.environ.get("CI") == "true":
             return 2
         chosen -= WRK_GROUPS
-    if chosen & {"scaled", "nodes"} and binaries() is None:
+    if chosen & {"scaled", "nodes", "kinds_following"} and binaries() is None:
         print(HOW_TO_GET_POSTGRES, file=sys.stderr)
+        if os.environ.get("CI") == "true":
+            return 2
+    if "kafka" in chosen and not kafka_is_installed():
+        print(HOW_TO_GET_KAFKA, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2
     load_before = os.getloadavg()[0]

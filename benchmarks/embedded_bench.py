@@ -32,6 +32,7 @@ Batch = TypeVar("Batch")
 
 # No common divisor: each time a list of players comes round, it meets other scores.
 RING_PLAYERS, RING_SCORES = 10, 3
+PLAYER_TABLES = {"players", "player_ids"}
 BUSY_BYTES = 16 << 20  # hashed in some ten milliseconds, about a batch
 
 
@@ -124,7 +125,7 @@ def disk_rows(subject: Embedded, events: int, *, judged: bool) -> Iterator[Row]:
     """What a closed folder takes on disk."""
     players = subject.workload.players
     tables = subject.table_bytes()
-    people = sum(taken for name, taken in tables.items() if "players" in name)
+    people = sum(taken for name, taken in tables.items() if name in PLAYER_TABLES)
     ledger = Series({RANKD: [subject.ledger_bytes() / events]})
     extra = {"events_bytes_per_event": tables["events"] / events, "players_bytes_per_player": people / players}
     yield ledger.row(
@@ -165,7 +166,7 @@ def _reader_row(stand: Stand, name: str, write: Writer, switch_s: float) -> Row:
     for _ in range(min(scale.rounds, scale.reader_rounds_max)):
         players = stand.subject.workload.ids(READ_PLAYERS)
         idle.append(watch(call, _nothing, players, scale.reader_s, switch_s))
-        busy.append(watch(call, _elsewhere, players, scale.reader_s, switch_s))
+        busy.append(watch(call, _threads, players, scale.reader_s, switch_s))
         rounds.append(watch(call, write, players, scale.reader_s, switch_s))
         series.add(RANKD, rounds[-1].p99_ns)
     inside = store.longest_waits()
@@ -186,7 +187,7 @@ def _nothing(stop: threading.Event) -> int:
     return 0
 
 
-def _elsewhere(stop: threading.Event) -> int:
+def _threads(stop: threading.Event) -> int:
     """Keep a processor busy with something that is not ours and needs no interpreter: what a reader waits then, too."""
     some = bytes(BUSY_BYTES)
     while not stop.is_set():

@@ -22,9 +22,9 @@ from benchmarks.embedded_subject import BEGIN_MS, WINDOWS, columns_of
 from benchmarks.redis_server import Pipeline, RawConnection, RedisServer, integers
 from benchmarks.rivals import CALL_WAIT_S, zadd
 from benchmarks.workload import Events
-from rankd.ledger.database import Database
 from rankd.ledger.event import NO_SEAL
-from rankd.ledger.rows import insert_rows
+from rankd.ledger.sqlite.database import Database
+from rankd.ledger.sqlite.rows import insert_rows
 
 CLIENT_EVENTS = 1_000  # a pipeline of redis-py: 5,000 commands
 APPEND_BYTES = 64

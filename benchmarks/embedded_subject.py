@@ -19,7 +19,7 @@ import rankd
 from benchmarks.contender import Timed
 from benchmarks.disk import bytes_below
 from benchmarks.workload import Events, Workload
-from rankd.ledger.database import FILE_NAME
+from rankd.ledger.sqlite.database import FILE_NAME
 from rankd.node.open_embedded import embedded_of
 
 BOARD = "bench"

@@ -22,7 +22,13 @@ BARE = "bare"  # a handler that does nothing, on Granian
 BARE_OWN = "bare_own"  # the same handler on rankd's own server
 BARE_POST = "bare_post"  # the same, once it has read a body
 COPY = "copy"  # of rows into a table of PostgreSQL, or out of it
+LONE = "lone"  # ourselves with one board in place of a family
+QUIET = "quiet"  # ourselves before midnight
 UNWATCHED = "unwatched"  # ourselves without live connections
+KAFKA = "kafka"  # a bare consumer of Kafka
+ONE_WORKER = "one_worker"  # ourselves in one process
+PLAIN = "plain"  # a board of ours with windows and nothing else
+LIVE = "live"  # ourselves when the events came
 RIVALS = (REDIS, SORTED)  # the others do less than we do, or are ourselves: shown beside, and nothing is lost to them
 
 TARGET_ENTRIES = 10_000_000
@@ -36,7 +42,11 @@ SCALED_PLAYERS_HUGE = 10_000_000
 SCALED_SHARDS = 8
 HUGE_PLAYERS = 100_000_000
 BOARD_PLAYERS = 30
-MANY_BOARDS = 10_000
+MANY_BOARDS = (10_000, 100_000)
+FAMILY_VALUES = 1_000_000
+KINDS_PLAYERS = 1_000_000
+KINDS_MEMORY_PLAYERS = 200_000
+KINDS_FOLLOWED_PLAYERS = 100_000
 
 Verdict = Literal["pass", "miss"]
 
@@ -51,6 +61,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 TARGETS = {
+    "kafka_consume": Target(cost_max=1e9 / 60_000, entries=None),
     "updates": Target(ratio_min=6),
     "ranks": Target(ratio_min=8),
     "rank_call": Target(ratio_min=50),
@@ -77,17 +88,55 @@ TARGETS = {
     "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),
     "embedded_open": Target(cost_max=20, entries=EMBEDDED_PLAYERS_HUGE),
     "embedded_growth": Target(ratio_min=0.6, rival=SMALLER, entries=EMBEDDED_PLAYERS_HUGE),
-    "many_boards_define": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
-    "many_boards_first_score": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
-    "many_boards_top": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=MANY_BOARDS),
+    "embedded_join": Target(cost_max=1e9 / 150_000, entries=EMBEDDED_PLAYERS_HUGE),
+    **{
+        f"many_boards_{call}": Target(ratio_min=1 / 1.5, rival=SMALLER, entries=None)
+        for call in ("define", "first_score", "top", "midnight")
+    },
+    "family_memory": Target(cost_max=60, entries=FAMILY_VALUES * BOARD_PLAYERS),
+    "family_open": Target(cost_max=20, entries=FAMILY_VALUES * BOARD_PLAYERS),
+    "family_top": Target(ratio_min=1 / 1.2, rival=LONE, entries=FAMILY_VALUES * BOARD_PLAYERS),
+    "family_midnight_submit": Target(cost_max=50e6, entries=FAMILY_VALUES * BOARD_PLAYERS),
+    "family_midnight_read": Target(cost_max=50e6, entries=FAMILY_VALUES * BOARD_PLAYERS),
+    "lone_plain": Target(ratio_min=0.7, rival=APPEND, entries=KINDS_PLAYERS),
+    "lone_scope": Target(ratio_min=0.6, rival=APPEND, entries=KINDS_PLAYERS),
+    "kind_boards": Target(ratio_min=1 / 1.5, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_scope": Target(ratio_min=0.45, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_three_scopes": Target(ratio_min=0.22, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_roll_up": Target(ratio_min=0.7, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_roll_ups": Target(ratio_min=0.7, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_team_sum": Target(ratio_min=0.5, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_team_sum_windows": Target(ratio_min=0.5, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_team_best": Target(ratio_min=0.5, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_decay": Target(ratio_min=0.7, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_feeds": Target(ratio_min=0.22, rival=PLAIN, entries=KINDS_PLAYERS),
+    "kind_metadata": Target(ratio_min=0.4, rival=PLAIN, entries=KINDS_PLAYERS),
+    **{
+        f"kind_{name}_replay": Target(ratio_min=0.6, rival=LIVE, entries=KINDS_PLAYERS)
+        for name in ("scope", "three_scopes", "roll_up", "roll_ups", "team_sum", "decay", "feeds", "metadata")
+    },
+    **{
+        f"kind_{name}_memory": Target(cost_max=40, entries=KINDS_MEMORY_PLAYERS)
+        for name in ("metadata", "team_sum", "team_best", "team_average")
+    },
+    **{
+        f"kind_{name}_{how}": Target(ratio_min=0.6, rival=LIVE, entries=KINDS_FOLLOWED_PLAYERS)
+        for name in ("plain", "scope", "roll_up", "team_sum", "decay", "metadata")
+        for how in ("node", "projector", "rebuild")
+    },
     "http_rank": Target(ratio_min=0.5, rival=BARE, entries=HTTP_PLAYERS),
     "http_around": Target(ratio_min=0.3, rival=BARE, entries=HTTP_PLAYERS),
     "http_top": Target(ratio_min=0.4, rival=BARE, entries=HTTP_PLAYERS),
-    "http_submit": Target(ratio_min=0.22, rival=BARE, entries=HTTP_PLAYERS),
+    "http_submit": Target(ratio_min=0.3, rival=BARE, entries=HTTP_PLAYERS),
     "http_batch": Target(cost_max=1e9 / 60_000, entries=HTTP_PLAYERS),
+    "http_batch_scopes": Target(ratio_min=0.5, rival=PLAIN, entries=HTTP_PLAYERS),
     "http_memory": Target(cost_max=120e6, entries=HTTP_PLAYERS),
     "http_sustained_p95": Target(cost_max=10e6, entries=HTTP_PLAYERS),
     "http_sustained_p99": Target(cost_max=50e6, entries=HTTP_PLAYERS),
+    "priority_submit_p99": Target(cost_max=50e6, entries=HTTP_PLAYERS),
+    "priority_rank_p99": Target(cost_max=10e6, entries=HTTP_PLAYERS),
+    "workers_page": Target(ratio_min=1.5, rival=ONE_WORKER, entries=HTTP_PLAYERS),
+    "workers_visible_p99": Target(cost_max=50e6, entries=HTTP_PLAYERS),
     "live_delay_p99": Target(cost_max=1e9, entries=LIVE_CLIENTS),
     "live_processor": Target(cost_max=1e9, entries=LIVE_CLIENTS),
     "live_memory": Target(cost_max=64 * 1024, entries=LIVE_CLIENTS),
@@ -193,16 +242,31 @@ class Scale:
     embedded_calls_a_turn: int = 100
     embedded_players_smaller: int = 100_000
     embedded_players_huge: int = EMBEDDED_PLAYERS_HUGE
-    many_boards: int = MANY_BOARDS
+    join_players: int = EMBEDDED_PLAYERS_HUGE
+    many_boards: tuple[int, ...] = MANY_BOARDS
     many_boards_smaller: int = 10
     many_boards_calls: int = 200
+    family_values: int = FAMILY_VALUES
+    family_players: int = 1_000_000
+    family_calls: int = 5_000
+    family_quiet_s: float = 30.0
+    kinds: tuple[str, ...] = ()  # of boards; none: all of them
+    kinds_players: int = KINDS_PLAYERS
+    kinds_rows: int = 100_000
+    kinds_memory_players: int = KINDS_MEMORY_PLAYERS
+    kinds_followed_players: int = KINDS_FOLLOWED_PLAYERS
     http_players: int = HTTP_PLAYERS
     http_rounds_max: int = 5
     http_turn_s: int = 4
+    http_answers_max: int | None = None  # of a turn
     http_batch_events: int = 1_000
     http_reads_per_s: int = 5_000
     http_writes_per_s: int = 600
     http_sustained_s: int = 60
+    workers_visible_calls: int = 1_000
+    priority_calls_per_s: int = 300
+    priority_import_events: int = 10_000
+    priority_s: int = 20
     live_players: int = 100_000
     live_clients: int = LIVE_CLIENTS
     live_scores_per_s: int = 1_000
@@ -211,6 +275,8 @@ class Scale:
     live_watchers: int = LIVE_WATCHERS
     live_rounds_max: int = 5
     live_turn_s: int = 4
+    kafka_players: int = EMBEDDED_PLAYERS
+    kafka_records: int = 300_000
     scaled_players: int = SCALED_PLAYERS  # of one shard
     scaled_players_huge: int = SCALED_PLAYERS_HUGE
     scaled_shards: int = SCALED_SHARDS
@@ -253,16 +319,32 @@ SMOKE = Scale(
     embedded_calls_a_turn=10,
     embedded_players_smaller=300,
     embedded_players_huge=2_000,
-    many_boards=40,
+    join_players=2_000,
+    kafka_players=500,
+    kafka_records=600,
+    many_boards=(40,),
     many_boards_smaller=4,
     many_boards_calls=10,
+    family_values=50,
+    family_players=500,
+    family_calls=20,
+    family_quiet_s=0.2,
+    kinds_players=1_000,
+    kinds_rows=400,
+    kinds_memory_players=1_000,
+    kinds_followed_players=500,
     http_players=1_000,
     http_rounds_max=1,
     http_turn_s=1,
+    http_answers_max=200,
     http_batch_events=100,
     http_reads_per_s=50,
     http_writes_per_s=10,
     http_sustained_s=1,
+    workers_visible_calls=20,
+    priority_calls_per_s=50,
+    priority_import_events=200,
+    priority_s=1,
     live_players=1_000,
     live_clients=40,
     live_scores_per_s=100,

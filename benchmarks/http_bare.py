@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.bare_server import ServerName, run_bare
-from rankd.config.model import Config, Server
+from rankd.config.model import Config, ServerConfig
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -42,4 +42,4 @@ def bare_app(body_bytes: int) -> Callable[[dict[str, Any], Receive, Send], Await
 
 if __name__ == "__main__":
     asked = msgspec.json.decode(sys.argv[1], type=Bare)
-    run_bare(bare_app(asked.body_bytes), Config(server=Server(port=asked.port)), asked.server)
+    run_bare(bare_app(asked.body_bytes), Config(server=ServerConfig(port=asked.port)), asked.server)

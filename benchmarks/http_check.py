@@ -13,7 +13,7 @@ import msgspec
 
 import rankd
 from benchmarks.embedded_subject import WINDOWS, columns_of, rest
-from benchmarks.http_wrk import BOARD
+from benchmarks.http_wrk import BOARD, COUNTRIES, SCOPED_BOARD
 from benchmarks.workload import Workload
 
 SAMPLE_PLAYERS = 200
@@ -21,15 +21,21 @@ ANSWER_WAIT_S = 30.0
 SETTLE_S = 0.5
 SETTLE_WAIT_S = 60.0
 READS = ("rank", "around", "top")
+PLACED = (BOARD, SCOPED_BOARD)  # where places are compared after the last write
 
 
-def load(folder: Path, players: int, batch_rows: int) -> None:
-    """Put everybody on the board, by the library."""
+def load(folder: Path, players: int, batch_rows: int, *, with_scopes: bool = False) -> None:
+    """Put everybody on the board, and on a further one with scopes, by the library."""
     with rankd.open(folder) as boards:
         boards.define(BOARD, keep="latest", windows=list(WINDOWS))
+        if with_scopes:
+            boards.define(SCOPED_BOARD, keep="latest", windows=list(WINDOWS), scopes=["country"])
         for events in Workload(players).joining(batch_rows):
             joined, scores = columns_of(events)
             boards.submit_many(BOARD, players=joined, scores=scores)
+            if with_scopes:
+                countries = [f"c-{number % COUNTRIES}" for number in events.numbers.tolist()]
+                boards.submit_many(SCOPED_BOARD, players=joined, scores=scores, attributes={"country": countries})
         rest(boards)
 
 
@@ -67,15 +73,15 @@ def http_places(client: httpx.Client, players: Sequence[str]) -> tuple[list[str]
     while time.monotonic() < deadline:
         before = position(client)
         time.sleep(SETTLE_S)
-        answers = [_ranks(client, window, players) for window in WINDOWS]
+        answers = [_ranks(client, board, window, players) for board in PLACED for window in WINDOWS]
         if position(client) == before:
-            return [str(answer["window"]) for answer in answers], digest(answers)
+            return [str(answer["window"]) for answer in answers[: len(WINDOWS)]], digest(answers)
     raise RuntimeError(f"the server still commits {SETTLE_WAIT_S:.0f} s after the last client went away")
 
 
-def _ranks(client: httpx.Client, window: str, players: Sequence[str]) -> dict[str, Any]:
+def _ranks(client: httpx.Client, board: str, window: str, players: Sequence[str]) -> dict[str, Any]:
     asked = {"players": list(players)}
-    return _answer(client.post(f"/v1/boards/{BOARD}/ranks", params={"window": window}, json=asked))
+    return _answer(client.post(f"/v1/boards/{board}/ranks", params={"window": window}, json=asked))
 
 
 def position(client: httpx.Client) -> int:
@@ -85,7 +91,10 @@ def position(client: httpx.Client) -> int:
 
 
 def library_places(boards: rankd.Boards, instances: Iterable[str], players: Sequence[str]) -> int:
-    return digest(msgspec.to_builtins(boards.ranks(BOARD, players, window=window)) for window in instances)
+    windows = list(instances)
+    return digest(
+        msgspec.to_builtins(boards.ranks(board, players, window=window)) for board in PLACED for window in windows
+    )
 
 
 def digest(answers: Iterable[Any]) -> int:

@@ -38,9 +38,14 @@ class HttpServer:
         return resident_bytes_of(self.process.pid)
 
     def processor_ns(self) -> int:
-        """The processor time it has used, in steps of the kernel's clock, usually 10 ms."""
-        after_name = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(after_name[11]) + int(after_name[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        """The processor time it has used."""
+        return processor_ns_of(self.process.pid)
+
+
+def processor_ns_of(process: int) -> int:
+    """Return the processor time of a process, in steps of the kernel's clock, usually 10 ms."""
+    after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes_of(process: int) -> int:

@@ -14,7 +14,7 @@ from benchmarks.figures import RANKD, Row, Scale, Series
 from benchmarks.http_servers import HttpServer
 from benchmarks.http_wrk import BOARD
 from benchmarks.isolated import ROOT
-from rankd.bench import Report
+from rankd.bench import LoadReport
 
 CONNECTIONS = 256  # of many clients: one write that waits for the disk keeps no read from being sent
 
@@ -58,7 +58,7 @@ class Load:
     seconds: int
 
 
-def run_load(load: Load, url: str, token: str) -> Report:
+def run_load(load: Load, url: str, token: str) -> LoadReport:
     """Send requests at a rate; a latency counts from when its request was due."""
     done = subprocess.run(
         [
@@ -75,4 +75,4 @@ def run_load(load: Load, url: str, token: str) -> Report:
     )
     if not done.stdout:
         raise RuntimeError(f"rankd bench ended with {done.returncode}: {done.stderr.decode()[-1_000:]}")
-    return msgspec.json.decode(done.stdout, type=Report)
+    return msgspec.json.decode(done.stdout, type=LoadReport)

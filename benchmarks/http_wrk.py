@@ -17,6 +17,8 @@ from benchmarks.workload import SCORE_LIMIT
 
 HOW_TO_GET_WRK = "wrk is not installed, so nothing can be asked over HTTP: apt-get install wrk"
 BOARD = "bench"
+SCOPED_BOARD = "bench-scoped"  # the same with scopes of countries
+COUNTRIES = 200
 THREADS = 1
 ANSWER_WAIT_S = 10  # after which wrk counts a timeout
 _FOUND = re.compile(r"^FOUND (\{.*\})$", re.MULTILINE)
@@ -39,6 +41,11 @@ local function key()
   return "Idempotency-Key: bench-%(seed)d-" .. keys .. "\\r\\n"
 end
 local function event() return format('{"board":"%(board)s","player":"%%s","score":%%d}', player(), score()) end
+local function scoped()
+  local number = random(0, players - 1)
+  return format('{"board":"%(scoped)s","player":"user_%%08d","score":%%d,"attributes":{"country":"c-%%d"}}', number,
+    score(), number %% %(countries)d)
+end
 local function events(make)
   local made = {}
   for number = 1, %(events)d do made[number] = make() end
@@ -59,15 +66,27 @@ done = function(summary, latency)
     latency:percentile(50), latency:percentile(99), latency.max))
 end
 """
+_STOP = """
+local answers = 0
+response = function()
+  answers = answers + 1
+  if answers >= %d then wrk.thread:stop() end
+end
+"""
 _BATCH = "/v1/scores/batch"
 QUESTIONS = {
     "rank": 'return get("/v1/boards/%(board)s/players/" .. player())',
     "around": 'return get("/v1/boards/%(board)s/players/" .. player() .. "/around?above=5&below=5")',
     "top": 'return get("/v1/boards/%(board)s/top?limit=10")',
+    "page": """return "GET /v1/boards/%(board)s/top?limit=99&offset=" .. random(0, math.max(0, players - 99)) ..
+      " HTTP/1.1\\r\\n" .. head .. "Accept-Encoding: gzip\\r\\n\\r\\n\"""",
+    "export": 'return get("/v1/boards/%(board)s/top?limit=1000&offset=" .. random(0, math.max(0, players - 1000)))',
     "submit": 'return post("/v1/scores", "application/json", "", event())',
     "submit_keyed": 'return post("/v1/scores", "application/json", key(), event())',
     "batch_json": f"""return post("{_BATCH}", "application/json", "",
       '{{"events":[' .. concat(events(event), ",") .. "]}}")""",
+    "batch_scopes": f"""return post("{_BATCH}", "application/json", "",
+      '{{"events":[' .. concat(events(scoped), ",") .. "]}}")""",
     "batch_ndjson": f'return post("{_BATCH}", "application/x-ndjson", "", concat(events(event), "\\n"))',
     "batch_msgpack": f"""return post("{_BATCH}", "application/msgpack", "",
       "\\129\\166events\\220" .. char(floor(%(events)d / 256), %(events)d %% 256) .. concat(events(packed)))""",
@@ -121,6 +140,7 @@ class Wrk:
     players: int
     token: str
     batch_events: int
+    answers_max: int | None = None  # of a turn: a smoke run does not keep two processors busy for a second
     _turns: int = 0
 
     def ask(self, question: str, url: str, connections: int, seconds: int, *, with_key: bool = False) -> Found:
@@ -144,13 +164,16 @@ class Wrk:
 
     def script(self, question: str, seed: int, *, with_key: bool = False) -> str:
         """Return the script of a question; writes always carry the key, reads when they are asked to."""
-        is_known = with_key or not QUESTIONS[question].startswith("return get")
+        is_known = with_key or QUESTIONS[question].startswith("return post")
         values = {
             "seed": seed,
             "players": self.players,
             "scores": SCORE_LIMIT,
             "board": BOARD,
+            "scoped": SCOPED_BOARD,
+            "countries": COUNTRIES,
             "events": self.batch_events,
             "authorization": f"Authorization: Bearer {self.token}\\r\\n" if is_known else "",
         }
-        return f"{_HEAD % values}\nrequest = function()\n  {QUESTIONS[question] % values}\nend\n"
+        head = _HEAD % values if self.answers_max is None else _HEAD % values + _STOP % self.answers_max
+        return f"{head}\nrequest = function()\n  {QUESTIONS[question] % values}\nend\n"

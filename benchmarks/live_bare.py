@@ -14,7 +14,7 @@ import msgspec
 
 from benchmarks.bare_server import run_bare
 from benchmarks.live_config import REQUESTS_MAX
-from rankd.config.model import Config, Limits, Server
+from rankd.config.model import Config, LimitsConfig, ServerConfig
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -70,5 +70,5 @@ async def _until_gone(receive: Receive) -> None:
 
 if __name__ == "__main__":
     asked = msgspec.json.decode(sys.argv[1], type=BareLive)
-    config = Config(server=Server(port=asked.port), limits=Limits(requests_max=REQUESTS_MAX))
+    config = Config(server=ServerConfig(port=asked.port), limits=LimitsConfig(requests_max=REQUESTS_MAX))
     run_bare(Streams(asked.first_bytes), config, "granian")

@@ -217,7 +217,7 @@ def _score_rows(stand: Stand) -> Iterator[Row]:
 def _submit_row(stand: Stand, folder: Path, data: Path) -> Row:
     """How fast scores are taken while others watch, beside how fast without."""
     scale = stand.scale
-    wrk = Wrk(folder, scale.live_players, stand.token, 1)
+    wrk = Wrk(folder, scale.live_players, stand.token, 1, scale.http_answers_max)
     series, failures, extra = Series(), [], {"batches_per_watcher": 0.0}
     url = stand.server.url
 

@@ -1,6 +1,7 @@
 """One folder with many boards beside one with few: what a further board, its first score and its top cost.
 
     define → first score → top, each on boards that are new in the round, by turns with the folder of few boards
+    midnight: the first score of the local day on each of some boards; a read before them waits for the roll-overs
 
 Processor time of the whole process, since every call but the last waits for the disk. Other threads have nothing to do
 meanwhile but upkeep, which is a part of what boards cost.
@@ -9,70 +10,105 @@ meanwhile but upkeep, which is a part of what boards cost.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import rankd
 from benchmarks.contender import without_garbage_collection
 from benchmarks.disk import folder_on_disk
+from benchmarks.embedded_subject import BEGIN_MS
 from benchmarks.figures import RANKD, SMALLER, Row, Scale, Series
 
 WINDOWS = ["all_time", "weekly", "daily"]
+TIME_ZONE = "America/Sao_Paulo"
 UNIT = "processor_ns_per_call"
-Asked = Callable[[rankd.Boards, str, int], int]
+FILLED_TOGETHER = 1_000
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A folder with some boards, and its clock."""
+
+    boards: rankd.Boards
+    clock: rankd.ManualClock
+
+
+Asked = Callable[[Subject, str, int], int]
 
 
 def many_board_rows(scale: Scale) -> Iterator[Row]:
-    """All rows of one number of boards."""
-    series: dict[str, Series] = {name: Series() for name in CALLS}
+    """All rows, for each number of boards."""
+    for boards in scale.many_boards:
+        yield from _rows_of(scale, boards)
+
+
+def _rows_of(scale: Scale, boards: int) -> Iterator[Row]:
+    series: dict[str, Series] = {name: Series() for name in (*CALLS, MIDNIGHT)}
     with ExitStack() as stack:
         folder = stack.enter_context(folder_on_disk())
         subjects = {
-            RANKD: _opened(stack, folder / "many", scale.many_boards),
+            RANKD: _opened(stack, folder / "many", boards),
             SMALLER: _opened(stack, folder / "few", scale.many_boards_smaller),
         }
         for number in range(scale.rounds):
-            boards = [f"round-{number}-{index}" for index in range(scale.many_boards_calls)]
+            names = [f"round-{number}-{index}" for index in range(scale.many_boards_calls)]
             for name, asked in CALLS.items():
                 for side, subject in subjects.items():
-                    series[name].add(side, *_turn(subject, boards, asked))
+                    series[name].add(side, *_turn(subject, names, asked))
+        first = [f"round-0-{index}" for index in range(scale.many_boards_calls)]
+        waits_ms: dict[str, list[float]] = {side: [] for side in subjects}
+        for _ in range(scale.rounds):
+            for side, subject in subjects.items():
+                subject.clock.advance(DAY_MS)
+                began_s = time.perf_counter()
+                subject.boards.top(first[0], 1)  # appends the roll-overs that are due
+                waits_ms[side].append((time.perf_counter() - began_s) * 1_000)
+                series[MIDNIGHT].add(side, *_turn(subject, first, _first_score))
     note = f"smaller: the same with {scale.many_boards_smaller} boards"
     for name, found in series.items():
-        yield found.row(name, scale.many_boards, UNIT, note=note, judged=not scale.smoke)
+        extra = {f"first_read_ms_{side}": median(waits) for side, waits in waits_ms.items()} if name == MIDNIGHT else {}
+        yield found.row(name, boards, UNIT, extra, note, judged=not scale.smoke)
 
 
-def _opened(stack: ExitStack, folder: Path, boards: int) -> rankd.Boards:
-    opened = stack.enter_context(rankd.open(folder))
-    for number in range(boards):
-        opened.define(f"board-{number}", windows=WINDOWS)
-        opened.submit(f"board-{number}", "alice", number)
-    opened.snapshot()
-    return opened
+def _opened(stack: ExitStack, folder: Path, count: int) -> Subject:
+    clock = rankd.ManualClock(BEGIN_MS)
+    boards = stack.enter_context(rankd.open(folder, clock=clock))
+    names = [f"board-{number}" for number in range(count)]
+    for name in names:
+        boards.define(name, windows=WINDOWS, time_zone=TIME_ZONE)
+    for first in range(0, count, FILLED_TOGETHER):
+        some = names[first : first + FILLED_TOGETHER]
+        boards.submit_events([{"board": name, "player": "alice", "score": 1} for name in some])
+    boards.snapshot()
+    return Subject(boards, clock)
 
 
-def _turn(subject: rankd.Boards, boards: list[str], asked: Asked) -> tuple[float, int]:
+def _turn(subject: Subject, names: Sequence[str], asked: Asked) -> tuple[float, int]:
     """Return the cost of a call, and the sum of what all answered."""
     checksum = 0
     with without_garbage_collection():
         began_ns = time.process_time_ns()
-        for score, board in enumerate(boards, start=1):
-            checksum += asked(subject, board, score)
+        for score, name in enumerate(names, start=1):
+            checksum += asked(subject, name, score)
         spent_ns = time.process_time_ns() - began_ns
-    return spent_ns / len(boards), checksum
+    return spent_ns / len(names), checksum
 
 
-def _define(subject: rankd.Boards, board: str, _score: int) -> int:
-    return int(subject.define(board, windows=WINDOWS).changed)
+def _define(subject: Subject, board: str, _score: int) -> int:
+    return int(subject.boards.define(board, windows=WINDOWS, time_zone=TIME_ZONE).changed)
 
 
-def _first_score(subject: rankd.Boards, board: str, score: int) -> int:
-    submitted = subject.submit(board, "bob", score)
+def _first_score(subject: Subject, board: str, score: int) -> int:
+    submitted = subject.boards.submit(board, "bob", score)
     return score + submitted.rank if submitted.rank is not None else 0
 
 
-def _top(subject: rankd.Boards, board: str, _score: int) -> int:
-    return sum(entry.score for entry in subject.top(board, 10).entries)
+def _top(subject: Subject, board: str, _score: int) -> int:
+    return sum(entry.score for entry in subject.boards.top(board, 10).entries)
 
 
 CALLS: dict[str, Asked] = {
@@ -80,3 +116,4 @@ CALLS: dict[str, Asked] = {
     "many_boards_first_score": _first_score,
     "many_boards_top": _top,
 }
+MIDNIGHT = "many_boards_midnight"

@@ -24,7 +24,7 @@ from benchmarks.subject import Engine
 from benchmarks.workload import RULES, Events, Workload, player_ids
 from rankd.domain.instance import InstanceKey
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Verdict
+from rankd.projection.port import UpdateBatch, Verdict
 
 
 class BoardsOfAll(msgspec.Struct, frozen=True, tag=True):
@@ -154,7 +154,7 @@ def _small_boards(asked: SmallBoards) -> list[Taken]:
         rows = workload.permutation(len(boards) * BOARD_PLAYERS)
         upto = position + len(rows)
         applied = store.apply(
-            Batch(
+            UpdateBatch(
                 instances=[(InstanceKey(f"board-{board:07d}"), RULES) for board in boards],
                 players=player_ids(numbers),
                 score=workload.scores(len(rows)).data,

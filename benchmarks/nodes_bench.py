@@ -45,9 +45,9 @@ def node_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         nodes = Nodes(folder, postgres, {"RANKD_RANKS_AT_LEAST_WAIT_MS": str(WAIT_MS)})
         stack.callback(nodes.stop)
         with rankd.open(folder / "embedded") as boards:
-            _load(boards, scale.scaled_players)
+            load_boards(boards, scale.scaled_players)
         with open_node(nodes.ledger_url, nodes.node_folder("a")) as boards:
-            _load(boards, scale.scaled_players)
+            load_boards(boards, scale.scaled_players)
         yield _open_row(scale, nodes, folder / "embedded")
         shutil.copytree(nodes.node_folder("a"), nodes.node_folder("b"))  # a checkpoint is of a ledger, not of a node
         first, second = nodes.node("a"), nodes.node("b")
@@ -83,7 +83,8 @@ class NodeStand(Stand):
         self._read.top(BOARD, 1, at_least=position)
 
 
-def _load(boards: Boards, players: int) -> None:
+def load_boards(boards: Boards, players: int) -> None:
+    """Give everybody a score in five windows."""
     boards.define(BOARD, DEFINITION)
     for start in range(0, players, LOAD_EVENTS):
         ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, players))]
@@ -118,7 +119,7 @@ def _rank_row(scale: Scale, folder: Path, node: Serving, embedded: HttpServer) -
     for side, url in ((RANKD, node.url), (LIBRARY, embedded.url)):
         with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client:
             series.checksums[side] = sum(http_reads(client, players).values())
-    wrk, failures, extra = Wrk(folder, scale.scaled_players, "", 1), [], {}
+    wrk, failures, extra = Wrk(folder, scale.scaled_players, "", 1, scale.http_answers_max), [], {}
     for _ in range(scale.rounds):
         for side, url in ((RANKD, node.url), (LIBRARY, embedded.url)):
             found = wrk.ask("rank", url, CONNECTIONS, scale.http_turn_s)

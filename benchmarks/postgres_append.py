@@ -1,7 +1,7 @@
 """The ledger on PostgreSQL beside a bare COPY of the same rows, and how fast it is read again.
 
     append   draft → partitions → one call → numbered, durable    rival: COPY of rows numbered and encoded beforehand
-    replay   everything there is → stretches                      rival: the same rows sent by COPY, and not looked at
+    replay   everything there is → runs of events               rival: the same rows sent by COPY, and not looked at
 
 The rival has a table of its own, not partitioned, with the same columns and the same indexes, in the same server and by
 turns. Every commit is synced to disk, of both. It numbers nothing, checks nothing and finds nobody's partition.
@@ -23,13 +23,13 @@ from benchmarks.disk import folder_on_disk
 from benchmarks.figures import COPY, RANKD, Row, Scale, Series
 from benchmarks.workload import Events, Workload
 from rankd.domain.partition import partition_of
-from rankd.ledger.event import Accepted, Context, Kind, Stretch
+from rankd.ledger.event import AcceptanceContext, Context, EventKind, EventRun
 from rankd.ledger.port import Draft
 from rankd.ledger.postgres import PARTITIONS, PostgresLedger, migrate
 
 EVENT = "ns_per_event"
 AT = 1_777_896_000_000
-CONTEXT = Context(Kind.SCORE, "bench", "bench", {"bench": Accepted(1)})
+CONTEXT = Context(EventKind.SCORE, "bench", "bench", {"bench": AcceptanceContext(1)})
 # Few checkpoints in a run this short, as on a server that was set up for it; else as it comes.
 SETTINGS = ("max_wal_size=4GB", "shared_buffers=256MB")
 REPLAY_EVENTS = 50_000  # read at a time
@@ -126,8 +126,8 @@ class Stand:
         count = len(events)
         at = array("q", [AT]) * count
         zeros = array("q", bytes(8 * count))
-        stretch = Stretch(self._context, at, zeros, array("q", events.scores.tobytes()), zeros, events.ids())
-        draft = Draft([stretch], AT, 0)
+        event_run = EventRun(self._context, at, zeros, array("q", events.scores.tobytes()), zeros, events.ids())
+        draft = Draft([event_run], AT, 0)
         began = time.perf_counter_ns()
         self._ledger.append(draft)
         return time.perf_counter_ns() - began
@@ -161,8 +161,8 @@ class Stand:
         after, events = [0] * PARTITIONS, 0
         while parts := self._ledger.read(after, REPLAY_EVENTS):
             for part in parts:
-                after[part.partition] += len(part.stretch)
-                events += len(part.stretch)
+                after[part.partition] += len(part.event_run)
+                events += len(part.event_run)
         return events, time.perf_counter_ns() - began
 
     def _copy_out(self) -> int:

@@ -25,12 +25,12 @@ from benchmarks.workload import Events, Workload
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Rules, Ties
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Verdict, walk
-from rankd.projection.redis.changes import InstanceChange, Move, changed, whole_instance
-from rankd.projection.redis.client import connect
-from rankd.projection.redis.forms import choose_form
-from rankd.projection.redis.keys import Kind, ShardKeys, instance_name
-from rankd.projection.redis.mirror import Mirror, Sent
+from rankd.projection.port import UpdateBatch, Verdict, walk
+from rankd.redis.connection.client import connect
+from rankd.redis.forms import choose_form
+from rankd.redis.keys import KeyKind, ShardKeys, instance_name
+from rankd.redis.write.changes import InstanceChange, PartitionMove, changed, whole_instance
+from rankd.redis.write.mirror import Mirror, PendingWrite
 
 BOARD = "bench"
 WINDOWS = ("all_time", "monthly:2026-09", "weekly:2026-W38", "daily:2026-09-16", "hourly:2026-09-16T10")
@@ -164,9 +164,9 @@ class Stand:
         entries = self._workload.players
         return series.row(name, entries, "ns_per_update", extra, note, judged=not self._scale.smoke)
 
-    def _write(self, batches: Sequence[Batch]) -> None:
+    def _write(self, batches: Sequence[UpdateBatch]) -> None:
         """As the projector does: apply, gather what is kept now, send, and only then ask for the answer before."""
-        under_way: Sent | None = None
+        under_way: PendingWrite | None = None
         for batch in batches:
             self._engine.apply(batch)
             players = list(dict.fromkeys(batch.players))
@@ -178,10 +178,10 @@ class Stand:
         if under_way is not None:
             _settled(under_way)
 
-    def _send(self, batch: Batch, changes: list[InstanceChange]) -> Sent:
-        return self._mirror.send(BOARD, SHARDS, 1, [Move(0, batch.after, batch.upto)], changes, time_ms=1)
+    def _send(self, batch: UpdateBatch, changes: list[InstanceChange]) -> PendingWrite:
+        return self._mirror.send(BOARD, SHARDS, 1, [PartitionMove(0, batch.after, batch.upto)], changes, time_ms=1)
 
-    def _encoded(self, batches: Sequence[Batch]) -> list[Pipeline]:
+    def _encoded(self, batches: Sequence[UpdateBatch]) -> list[Pipeline]:
         """The rival's commands: for every event of a batch a ZADD a window of what is kept when all are applied."""
         pipelines = []
         for batch in batches:
@@ -196,7 +196,7 @@ class Stand:
 
     # What both are
 
-    def _batch(self, events: Events) -> Batch:
+    def _batch(self, events: Events) -> UpdateBatch:
         """Rows of the events in every window, as the applier makes them."""
         count, windows = len(events), len(KEYS)
         scores = events.scores % (min(self._rules.score_max, 10**9) + 1)
@@ -204,7 +204,7 @@ class Stand:
             scores = scores % 1_000  # so that sums stay below their bound
         after = self._position
         self._position += count
-        return Batch(
+        return UpdateBatch(
             instances=tuple((key, self._rules) for key in KEYS),
             players=events.ids(),
             score=np.tile(scores, windows).astype(np.int64).data,
@@ -225,14 +225,16 @@ class Stand:
         generation = int(self._plain.hget(ShardKeys(BOARD, 0).meta, "generation") or 0)
         sums = {RANKD: 0, REDIS: 0}
         for key in KEYS:
-            ours = ShardKeys(BOARD, 0).of(Kind.STANDING, generation, instance_name(key))
+            ours = ShardKeys(BOARD, 0).of(KeyKind.STANDING, generation, instance_name(key))
             members = [player.encode() for player in players]
             theirs = [int(number) for number in self._plain.zmscore(key.window, members)]
             if self._form.is_packed:
                 sums[RANKD] += sum(int(number) for number in self._plain.zmscore(ours, members))
                 sums[REDIS] += sum(theirs)
                 continue
-            prefixes = self._plain.hmget(ShardKeys(BOARD, 0).of(Kind.PREFIXES, generation, instance_name(key)), players)
+            prefixes = self._plain.hmget(
+                ShardKeys(BOARD, 0).of(KeyKind.PREFIXES, generation, instance_name(key)), players
+            )
             numbers = self._plain.zmscore(ours, [a + b for a, b in zip(prefixes, members, strict=True)])
             decoded = [self._form.decode(number, prefix) for number, prefix in zip(numbers, prefixes, strict=True)]
             sums[RANKD] -= sum(one.score for one in decoded)
@@ -241,7 +243,7 @@ class Stand:
             series.checksums[side] = total
 
 
-def _settled(sent: Sent) -> None:
+def _settled(sent: PendingWrite) -> None:
     answers = sent.answers()
     if any(answer.verdict is not Verdict.APPLIED for answer in answers):
         raise RuntimeError(f"a batch was answered with {answers}")

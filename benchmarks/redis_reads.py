@@ -24,12 +24,11 @@ from benchmarks.redis_server import RedisServer, running_redis
 from benchmarks.workload import RULES, SCORE_LIMIT, Workload
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
-from rankd.projection.redis.changes import InstanceChange
-from rankd.projection.redis.client import Call as FunctionCall
-from rankd.projection.redis.client import Client, connect
-from rankd.projection.redis.keys import Kind, ShardKeys, instance_name, shard_of
-from rankd.projection.redis.mirror import Mirror
-from rankd.projection.redis.reader import RedisReader
+from rankd.redis.connection.client import FunctionCall, RedisClient, connect
+from rankd.redis.keys import KeyKind, ShardKeys, instance_name, shard_of
+from rankd.redis.read.reader import RedisReader
+from rankd.redis.write.changes import InstanceChange
+from rankd.redis.write.mirror import Mirror
 
 BOARD_RULES = Rules(RULES.keep, RULES.order, RULES.ties, score_min=0, score_max=SCORE_LIMIT)
 EPOCH = 1
@@ -39,7 +38,7 @@ P99 = 0.99
 class Counting:
     """The client, with its round trips counted."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self._client = client
         self.round_trips = 0
 
@@ -68,7 +67,7 @@ class Stand:
         for shard in range(shards):
             keys = ShardKeys("bench", shard)
             generation = int(self.plain.hget(keys.meta, "generation") or 0)
-            self.sets.append(keys.of(Kind.STANDING, generation, name))
+            self.sets.append(keys.of(KeyKind.STANDING, generation, name))
 
     def _load(self) -> None:
         loading = Mirror(self.client).begin("bench", self.shards, EPOCH)

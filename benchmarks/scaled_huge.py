@@ -23,8 +23,9 @@ from benchmarks.figures import RANKD, REDIS, Row, Scale, Series
 from benchmarks.redis_server import Pipeline, RawConnection, integers
 from benchmarks.workload import Workload
 from rankd.domain.instance import InstanceKey
-from rankd.projection.redis.keys import Kind, ShardKeys, instance_name
-from rankd.scaled.compose import migrate, open_shared, rebuild_shared
+from rankd.node.open_operations import migrate, rebuild_shared
+from rankd.node.open_thin import open_thin
+from rankd.redis.keys import KeyKind, ShardKeys, instance_name
 
 BOARD = "bench"
 WINDOW = "all_time"
@@ -65,7 +66,7 @@ def scaled_huge_rows(scale: Scale) -> Iterator[Row]:
 
 def _fill(ledger_url: str, ranks_url: str, players: int) -> float:
     """Give everybody a score; return how long that took."""
-    with open_shared(ledger_url, ranks_url) as boards:
+    with open_thin(ledger_url, ranks_url) as boards:
         boards.define(BOARD, DEFINITION)
         began = time.perf_counter()
         for events in Workload(players).joining(SUBMITTED_TOGETHER):
@@ -119,7 +120,7 @@ def _our_key(server: RedisServer) -> bytes:
     keys = ShardKeys(BOARD, 0)
     with server.client() as client:
         generation = int(client.hget(keys.meta, "generation"))
-    return keys.of(Kind.STANDING, generation, instance_name(InstanceKey(BOARD, WINDOW)))
+    return keys.of(KeyKind.STANDING, generation, instance_name(InstanceKey(BOARD, WINDOW)))
 
 
 def _checksum(server: RedisServer, key: bytes) -> int:

@@ -32,7 +32,7 @@ from benchmarks.http_wrk import BOARD, Wrk
 from benchmarks.redis_server import Pipeline, RawConnection, integers
 from benchmarks.workload import Events, Workload
 from rankd import Boards, Client
-from rankd.scaled.compose import open_shared
+from rankd.node.open_thin import open_thin
 
 SETTINGS = ("max_wal_size=4GB", "shared_buffers=256MB")
 WINDOWS = ["all_time", "daily", "weekly", "monthly", "hourly"]
@@ -58,7 +58,7 @@ def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         installation = Installation(folder, postgres, redis, {"RANKD_RANKS_CACHE_MS": "0"})
         stack.callback(installation.stop)
         projector = installation.project()
-        boards = stack.enter_context(open_shared(installation.ledger_url, redis.url, at_least_wait_ms=60_000))
+        boards = stack.enter_context(open_thin(installation.ledger_url, redis.url, at_least_wait_ms=60_000))
         stand = Stand(scale, boards)
         stand.load()
         yield stand.backlog_row(projector, redis)
@@ -195,7 +195,7 @@ def _read_rows(scale: Scale, installation: Installation, folder: Path) -> Iterat
             ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, scale.scaled_players))]
             boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
     with running_rankd(folder / "embedded") as embedded:
-        wrk = Wrk(folder, scale.scaled_players, installation.admin, 1)
+        wrk = Wrk(folder, scale.scaled_players, installation.admin, 1, scale.http_answers_max)
         for name, question, serving in (("scaled_http_rank", "rank", cold), ("scaled_http_top_cached", "top", cached)):
             series, extra = Series(), {}
             for _ in range(scale.rounds):

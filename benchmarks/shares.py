@@ -18,9 +18,11 @@ from typing import Any
 
 from rankd.intake import scores as scores_module
 from rankd.intake.queue import GroupCommit
-from rankd.ledger import sqlite as sqlite_module
-from rankd.ledger.numbers import PlayerNumbers
-from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.sqlite import ledger as sqlite_module
+from rankd.ledger.sqlite import reading as reading_module
+from rankd.ledger.sqlite.ledger import SqliteLedger
+from rankd.ledger.sqlite.numbers import PlayerNumbers
+from rankd.ledger.sqlite.reading import SqliteReads
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.engine import EngineStore
 
@@ -35,8 +37,8 @@ PARTS: tuple[tuple[str, Any, str], ...] = (
     ("sqlite_rows", sqlite_module, "insert_rows"),
     ("sqlite_rows", PlayerNumbers, "save"),
     ("sqlite_commit", SqliteLedger, "_append"),  # what is left of it: begin, write the log, sync
-    ("sqlite_read", SqliteLedger, "_fetch"),
-    ("check_seals", sqlite_module, "check_seals"),
+    ("sqlite_read", SqliteReads, "_fetch"),
+    ("check_seals", reading_module, "check_seals"),
     ("snapshot_load", Checkpoints, "newest"),
     ("engine", EngineStore, "apply"),
     ("engine", EngineStore, "apply_one"),

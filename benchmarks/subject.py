@@ -14,7 +14,7 @@ from benchmarks.workload import RULES, Events
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules, Ties
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Around, Batch, Page, RowFlag, Standing, Verdict
+from rankd.projection.port import RankedAround, RankedPage, RankedStanding, RowFlag, UpdateBatch, Verdict
 
 ROWS_A_SECOND = 100_000
 
@@ -31,8 +31,8 @@ class Engine:
         self.rules = rules
         self.ranks_with_updates: Ranking | None = None
 
-    def batch(self, ids: Sequence[str], scores: NDArray[np.int64], after: int) -> Batch:
-        return Batch(
+    def batch(self, ids: Sequence[str], scores: NDArray[np.int64], after: int) -> UpdateBatch:
+        return UpdateBatch(
             instances=[(self.instance, self.rules)],
             players=ids,
             score=scores.data,
@@ -84,14 +84,14 @@ def _second(row: int) -> int:
     return 1_790_000_000 + row // ROWS_A_SECOND
 
 
-def _place(standing: Standing) -> int:
+def _place(standing: RankedStanding) -> int:
     return standing.rank
 
 
-def _places_and_scores_around(around: Around) -> int:
+def _places_and_scores_around(around: RankedAround) -> int:
     neighbours = sum(entry.rank + entry.score for entry in around.above + around.below)
     return neighbours + around.player.rank + around.player.score
 
 
-def _places_and_scores(page: Page) -> int:
+def _places_and_scores(page: RankedPage) -> int:
     return sum(entry.rank + entry.score for entry in page.entries)

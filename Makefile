@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 ENGINE := $(wildcard engine/*.cpp engine/*.hpp) CMakeLists.txt
 
+# Hundreds of processes start in the tests: what Python has compiled is kept, also where an image says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
 # `make -j test` keeps to the order in which things are named.
 .NOTPARALLEL:
 
@@ -14,7 +17,7 @@ help:
 	@echo "make demo         the same with simulated players"
 	@echo "make test         all tests; what CI runs"
 	@echo "make servers      install what the tests start, where that is allowed"
-	@echo "make test-native  the engine alone under its sanitizers"
+	@echo "make test-native  the engine alone under a sanitizer"
 	@echo "make test-long    the long variants of the property and stress tests"
 	@echo "make check        format, lint, types, layers; seconds"
 	@echo "make bench        figures beside Redis and sortedcontainers; some ten minutes"
@@ -50,8 +53,9 @@ run: $(STAMPS)/product
 demo: $(STAMPS)/product
 	@$(BIN)/rankd demo
 
-# Sanitizers want a whole build each, but no Python. The tests run side by side, one sanitizer a core.
-SANITIZERS := address,undefined thread
+# Sanitizers want a whole build each, but no Python. `make test` compiles the engine twice, for Python and under the
+# address sanitizer; the long tests add the thread sanitizer.
+SANITIZERS ?= address,undefined
 NATIVE_SEED ?= 20260504
 test-native: $(STAMPS)/tools
 	@for sanitizer in $(SANITIZERS); do \
@@ -69,6 +73,7 @@ test-native: $(STAMPS)/tools
 	done; exit $$failed
 
 check: setup
+	@mkdir -p build
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -83,13 +88,13 @@ WORKERS ?= 2
 # tests under the same names, whatever order their sets have.
 HASH_SEED ?= 20260504
 # A test that hangs fails by itself after five minutes; this ends a run that hangs outside of them, and names what it did.
-TEST_S_MAX ?= 4500
+TEST_S_MAX ?= 3900
 DEADLINE := $(if $(shell command -v timeout),timeout --foreground --kill-after=60 $(TEST_S_MAX))
 PYTEST := PYTHONHASHSEED=$(HASH_SEED) $(DEADLINE) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 NATIVE := $(if $(shell command -v timeout),timeout --kill-after=10 $(TEST_S_MAX)) $(MAKE) --no-print-directory test-native
 # The sanitizers work while the tests wait for their servers.
 test: servers check
-	@mkdir -p build; $(NATIVE) > build/native.log 2>&1 & native=$$!; \
+	@$(NATIVE) > build/native.log 2>&1 & native=$$!; \
 	trap 'kill $$native 2> /dev/null; wait $$native; exit 130' INT TERM; \
 	failed=0; $(PYTEST) || failed=1; \
 	wait $$native || failed=1; cat build/native.log; exit $$failed
@@ -103,7 +108,7 @@ test-long: setup
 	RANKD_TIGHT=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest -m 'long or timed' \
 	  --randomly-seed=$(SEED) --hypothesis-profile=fresh --hypothesis-seed=$(SEED) \
 	  -o faulthandler_timeout=3900
-	@$(MAKE) --no-print-directory test-native NATIVE_SEED=$(SEED)
+	@$(MAKE) --no-print-directory test-native NATIVE_SEED=$(SEED) SANITIZERS="address,undefined thread"
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -10,6 +10,7 @@ LONG_TEST_S = 3_600
 pytest_plugins = [
     "tests.run_report",
     "tests.servers.fixtures_postgres",
+    "tests.servers.fixtures_kafka",
     "tests.servers.fixtures_redis",
     "tests.servers.fixtures_registry",
 ]

@@ -16,7 +16,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from .serving import Serving
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# The one without a user interface opens a page for a third of the processor time.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",

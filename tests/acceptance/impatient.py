@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rankd.api import streams
+from rankd.api.live import streams
 from rankd.cli.main import main
 
 from .serving import Serving, free_port

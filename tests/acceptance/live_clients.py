@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 WAIT_S = 60.0
+POLL_S = 0.005
 RECV_BYTES = 65_536
 
 
@@ -226,7 +228,9 @@ ENTRY = ("rank", "player", "score", "reached_at", "tiebreak", "name", "avatar_ur
 class Table:
     """What a client knows of a topic: it applies messages, and asks nobody."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, skips_repeats: bool = False) -> None:
+        """`skips_repeats`: for a client that subscribes again on an open WebSocket."""
+        self._skips_repeats = skips_repeats
         self.entries: dict[str, dict[str, Any]] = {}
         self.total: int | None = None  # None: it waits for a snapshot
         self.window: str | None = None
@@ -234,6 +238,8 @@ class Table:
 
     def apply(self, event: Event) -> None:
         data = event.data
+        if event.type == "change" and self._skips_repeats and self._is_repeated(event.id):
+            return
         self.last_id = event.id
         if event.type == "reset":
             self.entries, self.total, self.window = {}, None, None
@@ -246,6 +252,12 @@ class Table:
                 self.entries.pop(player, None)
             self.entries.update({entry["player"]: entry_of(entry) for entry in data["set"]})
             self.total = data["total"]
+
+    def _is_repeated(self, event_id: str) -> bool:
+        """Whether a change was applied before; those under way when a client resubscribes come a second time."""
+        epoch, _, offset = event_id.rpartition("-")
+        last_epoch, _, last_offset = (self.last_id or "-0").rpartition("-")
+        return epoch == last_epoch and int(offset) <= int(last_offset)
 
 
 def entries_of(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -260,9 +272,10 @@ def entry_of(entry: dict[str, Any]) -> dict[str, Any]:
 
 def wait_for(holds: Callable[[], bool], why: str = "the condition did not come true in time") -> None:
     """Return when a condition holds; it is asked again and again."""
-    deadline = time.monotonic() + WAIT_S
+    deadline, pause = time.monotonic() + WAIT_S, threading.Event()
     while not holds():
         assert time.monotonic() < deadline, why
+        pause.wait(POLL_S)
 
 
 class Watching:

@@ -14,7 +14,7 @@ _SITE = """
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "_editable_skbc_rankd"]
 """
-_SCHEMAS = ("ledger/postgres/schema", "scaled/schema", "registry/postgres_schema", "registry/standings_schema")
+_SCHEMAS = ("ledger/postgres/schema", "node/schema", "registry/postgres/schema", "registry/postgres/standings_schema")
 PACKAGE_VERSION = "0.99.0"
 
 
@@ -41,7 +41,7 @@ def make_version(
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: rankd\nVersion: {PACKAGE_VERSION}\n")
 
-    _raise(package / "projection/redis/library.py", "LIBRARY_VERSION", functions)
+    _raise(package / "redis/connection/library.py", "LIBRARY_VERSION", functions)
     _raise(package / "ledger/event.py", "PAYLOAD_VERSION", payload_known)
     _raise(package / "ledger/event.py", "PAYLOAD_WRITTEN", payload_written)
     _raise(package / "projection/checkpoints.py", "FORMAT", saved)

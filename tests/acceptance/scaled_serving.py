@@ -15,11 +15,11 @@ from tests.servers.postgres import PostgresServer, running_postgres
 from tests.servers.redis import RedisServer, running_redis
 
 from rankd.clock import SystemClock
+from rankd.node.open_operations import migrate
 from rankd.registry.credentials import Scope
-from rankd.registry.postgres_credentials import PostgresCredentials
-from rankd.scaled.compose import migrate
+from rankd.registry.postgres.credentials import PostgresCredentials
 
-from .serving import STOP_S, Serving, free_port
+from .serving import ROOT, STOP_S, Serving, free_port
 
 
 class OnPostgres:
@@ -42,11 +42,11 @@ class OnPostgres:
         with PostgresCredentials(self.ledger_url, SystemClock()) as credentials:
             _, self.admin = credentials.create("tests", tuple(Scope))
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        command = [sys.executable, "-m", "rankd", *arguments]
+    def run(self, *arguments: str, program: str = "rankd", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; `program` is the module that is run."""
+        command = [sys.executable, "-m", program, *arguments]
         known = {**self._environment, **environment}
-        return subprocess.run(command, env=known, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=known, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
     def serve(self, **environment: str) -> Serving:
         """Start an API process that takes requests."""
@@ -54,17 +54,20 @@ class OnPostgres:
         serving.wait_until_ready()
         return serving
 
-    def start_serving(self, port: int, **environment: str) -> Serving:
-        """Start an API process, and do not wait for it."""
+    def start_serving(self, port: int, *, program: str = "rankd", **environment: str) -> Serving:
+        """Start an API process, and do not wait for it; `program` is the module that is run."""
         log = self.folder / f"serve-{port}.log"
-        process = self._start(log, {"RANKD_SERVER_PORT": str(port), **environment}, "serve")
+        process = self._start(log, {"RANKD_SERVER_PORT": str(port), **environment}, "serve", program=program)
         return Serving(process, f"http://127.0.0.1:{port}", self.folder, log)
 
-    def _start(self, log: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, log: Path, environment: Mapping[str, str], *arguments: str, program: str = "rankd"
+    ) -> subprocess.Popen[bytes]:
         with log.open("ab") as written:
             process = subprocess.Popen(
-                [sys.executable, "-m", "rankd", *arguments],
+                [sys.executable, "-m", program, *arguments],
                 env={**self._environment, **environment},
+                cwd=ROOT,
                 stdout=written,
                 stderr=written,
             )
@@ -102,10 +105,10 @@ class Nodes(OnPostgres):
         serving.wait_until_ready()
         return serving
 
-    def start_node(self, name: str, port: int | None = None, **environment: str) -> Serving:
+    def start_node(self, name: str, port: int | None = None, *, program: str = "rankd", **environment: str) -> Serving:
         """Start a node, and do not wait for it."""
         folder = {"RANKD_RANKS_FOLDER": str(self.node_folder(name))}
-        return self.start_serving(port or free_port(), **{**folder, **environment})
+        return self.start_serving(port or free_port(), program=program, **{**folder, **environment})
 
     def node_folder(self, name: str) -> Path:
         """Return the folder of a node."""

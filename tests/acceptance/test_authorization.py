@@ -11,13 +11,13 @@ import jwt
 import pytest
 from tests.timing import BUSY_MACHINE
 
-from rankd.api.calls import Call
-from rankd.api.examples import EXAMPLES
-from rankd.api.pages import PAGES
-from rankd.api.routes import CALLS
+from rankd.api.calls.call import Call
+from rankd.api.calls.pages import PAGES
+from rankd.api.calls.routes import CALLS
+from rankd.api.openapi.examples import EXAMPLES
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .serving import Serving, serving
 

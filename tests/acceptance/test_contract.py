@@ -20,10 +20,10 @@ import schemathesis
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 
-from rankd.api.codes import codes
-from rankd.api.openapi import NDJSON
-from rankd.api.problems import Problem
-from rankd.api.routes import CALLS
+from rankd.api.calls.routes import CALLS
+from rankd.api.http.codes import codes
+from rankd.api.http.problems import Problem
+from rankd.api.openapi.description import NDJSON
 
 from .serving import Serving, serving
 

@@ -16,13 +16,13 @@ import httpx
 import msgspec
 import pytest
 
-from rankd.api.calls import Access, Call
-from rankd.api.codes import codes
-from rankd.api.docs import docs_page, docs_policy
-from rankd.api.examples import EXAMPLES
-from rankd.api.openapi import CACHED, describe
-from rankd.api.pages import PAGES
-from rankd.api.routes import CALLS
+from rankd.api.calls.call import Access, Call
+from rankd.api.calls.pages import PAGES
+from rankd.api.calls.routes import CALLS
+from rankd.api.http.codes import codes
+from rankd.api.openapi.description import CACHED, describe
+from rankd.api.openapi.docs import docs_page, docs_policy
+from rankd.api.openapi.examples import EXAMPLES
 
 from .serving import Serving, serving
 

@@ -20,6 +20,7 @@ from .serving import Serving, serving, start
 CONFIG = "[boards.arcade]\n"
 LOCKED = 4
 ENDS_S = 60.0
+PAUSE_S = 0.005  # between two scores
 NOTICED_S = 10.0  # of a check five times a second
 FILES = ("ledger.db", "ledger.db-wal", "ledger.db-shm")
 
@@ -80,7 +81,7 @@ class Playing:
                     else:
                         self.refused = answer
                     self._answered.notify_all()
-                if self.refused is not None or self._stopping.is_set():
+                if self.refused is not None or self._stopping.wait(PAUSE_S):
                     return
 
     def wait(self, condition: Callable[[], bool], wait_s: float = NOTICED_S) -> None:
@@ -176,9 +177,9 @@ def rename_ledger_and_lock(folder: Path) -> Callable[[], None]:
 
 
 def move_all_files(folder: Path) -> Callable[[], None]:
-    elsewhere = folder.with_name("elsewhere")
-    move(folder, elsewhere, *FILES)
-    return lambda: move(elsewhere, folder, *FILES)
+    other_folder = folder.with_name("elsewhere")
+    move(folder, other_folder, *FILES)
+    return lambda: move(other_folder, folder, *FILES)
 
 
 def remove_log(folder: Path) -> Callable[[], None]:
@@ -194,9 +195,17 @@ def put_copy_in_place(folder: Path) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    "change", [rename_ledger, rename_ledger_and_lock, move_all_files, remove_log, put_copy_in_place]
+    ("change", "end"),
+    [
+        (rename_ledger, signal.SIGTERM),
+        (rename_ledger, signal.SIGKILL),
+        (rename_ledger_and_lock, signal.SIGKILL),
+        (move_all_files, signal.SIGTERM),
+        (remove_log, signal.SIGKILL),
+        (put_copy_in_place, signal.SIGTERM),
+        (put_copy_in_place, signal.SIGKILL),
+    ],
 )
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
 def test_a_ledger_that_is_moved_is_written_no_more_and_loses_nothing(
     server: Serving, folder: Path, change: Callable[[Path], Callable[[], None]], end: signal.Signals
 ) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rankd.clock import SystemClock
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .serving import Serving, free_port, serving, start
 
@@ -96,7 +96,7 @@ def test_a_player_stores_so_many_lists_of_friends_a_minute_and_a_service_any(tmp
         assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 2
         assert 1 <= int(answers[10].headers["retry-after"]) <= 6
         assert answers[10].headers["ratelimit-limit"] == "10"
-        assert "10 a minute are taken" in answers[10].json()["detail"]
+        assert "10 a minute are allowed" in answers[10].json()["detail"]
         assert by_service == [200] * 12
 
 

@@ -25,7 +25,7 @@ DEFINITIONS: list[dict[str, object]] = [
         "time_zone": "Asia/Kathmandu",
     },
     {"periods": [CUP], "retention": "9d", "late_by": "1h"},
-    {"scopes": ["country", "level"], "global": False},
+    {"scopes": ["country", "level"], "global": False, "scope_values_max": 100_000_000},
     {"team": {"attribute": "guild", "by": "average"}, "feeds": ["fed"]},
     {"decay": {"factor": 0.9, "every": "1d"}, "score_min": 1, "ties": "player"},
     {"signing": "key-1", "open": False, "shards": 8, "exact_top": 1_000, "retention": None},
@@ -213,7 +213,11 @@ def test_a_refusal_uses_the_caller_s_own_words(tmp_path: Path) -> None:
         boards.define("arcade", decimals=2)
         with pytest.raises(InvalidValue, match=r"score: .*2 decimals, so send 125"):
             boards.submit("arcade", "alice", 1.25)  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue, match=r"score: .*2 decimals, so send 125"):
+            boards.submit("arcade", "alice", 1.25, key="match-1")  # type: ignore[arg-type]
         with pytest.raises(InvalidValue, match="order: is no parameter of this read; known are window"):
             boards.top("arcade", 10, order="asc")  # type: ignore[call-arg]
+        with pytest.raises(InvalidValue, match="bucket: is no parameter of this read; known are window"):
+            boards.distribution("arcade", bucket=3)  # type: ignore[call-arg]
         with pytest.raises(InvalidValue, match="first: must be from 1"):
             boards.range("arcade", 0, 5)

@@ -62,9 +62,9 @@ def test_a_damaged_snapshot_is_passed_over_with_a_warning(
     else:
         path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
     with caplog.at_level(logging.WARNING, "rankd"), rankd.open(tmp_path, clock=ManualClock(NOON)) as boards:
-        assert (boards.started.snapshot, boards.started.snapshots_passed_over) == (None, 1)
+        assert (boards.started.snapshot, boards.started.snapshots_skipped) == (None, 1)
         assert kept(boards) == {"p2": 2, "p1": 1, "p0": 0}
-    assert "is passed over" in caplog.text
+    assert "is skipped" in caplog.text
     with rankd.open(tmp_path, clock=ManualClock(NOON)) as boards:
         assert boards.started.snapshot == 4
 
@@ -93,7 +93,7 @@ def test_a_snapshot_of_another_ledger_is_passed_over(tmp_path: Path) -> None:
     for path in theirs.iterdir():
         (ours / path.name).write_bytes(path.read_bytes())
     with rankd.open(tmp_path / "one", clock=ManualClock(NOON)) as boards:
-        assert boards.started.snapshots_passed_over == 1
+        assert boards.started.snapshots_skipped == 1
         assert kept(boards) == {"p2": 2, "p1": 1, "p0": 0}
 
 

@@ -12,10 +12,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from rankd.api.tickets import TICKETS_PER_ACCOUNT_MAX
+from rankd.api.auth.tickets import TICKETS_PER_ACCOUNT_MAX
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .live_clients import Socket, event_stream, wait_for, web_socket
 from .serving import Serving, serving

@@ -22,8 +22,8 @@ from rankd.ledger.event import PAYLOAD_VERSION
 from rankd.ledger.postgres.ledger import known_scripts
 from rankd.ledger.postgres.migrations import scripts_of
 from rankd.projection.checkpoints import FORMAT
-from rankd.projection.redis.keys import LAYOUT_VERSION
-from rankd.projection.redis.library import LIBRARY_VERSION
+from rankd.redis.connection.library import LIBRARY_VERSION
+from rankd.redis.keys import LAYOUT_VERSION
 
 from .keyed_load import BOARDS, UNAVAILABLE, KeyedLoad
 from .other_version import PACKAGE_VERSION, make_version
@@ -33,7 +33,7 @@ from .serving import STOP_S, Serving
 pytestmark = pytest.mark.timeout(300)  # many processes that start, one after the other
 SEED = int(os.environ.get("RANKD_SEED", "20"))
 SCHEMA = len(known_scripts())
-REGISTRY_SCHEMA = len(scripts_of("rankd.registry", "postgres_schema"))
+REGISTRY_SCHEMA = len(scripts_of("rankd.registry.postgres"))
 
 
 @pytest.fixture

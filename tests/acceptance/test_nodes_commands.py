@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 
-from rankd.scaled.compose import migrate
+from rankd.node.open_operations import migrate
 
 from .scaled_serving import Nodes, nodes_installed
 from .serving import STOP_S, free_port

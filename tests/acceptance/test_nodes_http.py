@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 from tests.servers.fixtures_postgres import needs_postgres
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import WAIT_S, wait_until
 
-from rankd.api.signing import sign
+from rankd.api.auth.signing import sign
 from rankd.clock import SystemClock
-from rankd.registry.postgres_credentials import PostgresCredentials
+from rankd.registry.postgres.credentials import PostgresCredentials
 
 from .live_clients import event_stream, web_socket
 from .scaled_serving import Nodes, nodes_installed
@@ -125,7 +125,7 @@ def test_a_key_that_is_sent_to_both_nodes_at_once_counts_once(a: httpx.Client, b
 
     with ThreadPoolExecutor(8) as threads:
         sent = [(threads.submit(send, a, one), threads.submit(send, b, one)) for one in range(KEYS_AT_ONCE)]
-        answers = [(one.result(), other.result()) for one, other in sent]
+        answers = [(one.result(WAIT_S), other.result(WAIT_S)) for one, other in sent]
 
     for one, other in answers:
         assert one["position"] == other["position"]
@@ -216,14 +216,14 @@ def test_two_nodes_define_the_same_board_at_once(a: httpx.Client, b: httpx.Clien
         for number in range(10):
             path = f"/v1/boards/twice-{number}"
             same = [threads.submit(client.put, path, json={"keep": "sum"}) for client in (a, b)]
-            assert [one.result().status_code for one in same] == [200, 200]
-            assert sorted(one.result().json()["changed"] for one in same) == [False, True]
+            assert [one.result(WAIT_S).status_code for one in same] == [200, 200]
+            assert sorted(one.result(WAIT_S).json()["changed"] for one in same) == [False, True]
 
             path = f"/v1/boards/either-{number}"
             either = [
                 threads.submit(client.put, path, json={"keep": keep}) for client, keep in ((a, "sum"), (b, "best"))
             ]
-            assert sorted(one.result().status_code for one in either) == [200, 409]
+            assert sorted(one.result(WAIT_S).status_code for one in either) == [200, 409]
             assert a.get(path).json()["keep"] == b.get(path).json()["keep"]
 
 
@@ -346,7 +346,7 @@ def test_reads_are_answered_at_once_while_postgres_hangs_and_somebody_waits_for_
                 assert quick.get("/healthz").status_code == 200
                 assert time.monotonic() - began < QUICK_S
                 asked += 1
-            assert (slow.result().status_code, slow.result().json()["rank"]) == (200, 1)
-            assert nobodys.result().status_code == 503
+            assert (slow.result(WAIT_S).status_code, slow.result(WAIT_S).json()["rank"]) == (200, 1)
+            assert nobodys.result(WAIT_S).status_code == 503
     finally:
         nodes.postgres.resume()

@@ -16,14 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 300
 COMPILES = pytest.mark.timeout(WAIT_S + 30)  # where nothing was compiled before
 FIRST_USE = """
+from array import array
+
 import rankd
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import batch_of_rows
+from rankd.projection.port import UpdateBatch
 
 store, arcade = EngineStore(), InstanceKey("arcade")
-store.apply(batch_of_rows((arcade, Rules()), [("alice", 976), ("bob", 965)], upto=2))
+store.apply(UpdateBatch([(arcade, Rules())], ["alice", "bob"], array("q", [976, 965]), upto=2))
 print(rankd.__version__, store.rank(arcade, "bob").rank, rankd.__file__)
 """
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from .browsing import Browsing, chromium, put, rows, send, shows, standings, until
+from .browsing import Browsing, put, rows, send, shows, standings, until
 from .serving import Serving, serving
 
 PHONE = {"width": 390, "height": 844}
@@ -30,20 +30,6 @@ BOARDS: dict[str, dict[str, object]] = {
     "pair": {"title": "Pair"},
 }
 numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def browsing(browser: Browser, tmp_path: Path) -> Iterator[Browsing]:
-    """Pages that complain of nothing but of what a test expects."""
-    pages = Browsing(browser, tmp_path)
-    yield pages
-    pages.end()
 
 
 @pytest.fixture(scope="module")

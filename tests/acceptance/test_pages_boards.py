@@ -6,27 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from .browsing import Browsing, chromium, put, send, until
+from .browsing import Browsing, put, send, until
 from .serving import Serving, serving
 
 COUNT = 250
 PAGE = 60
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def browsing(browser: Browser, tmp_path: Path) -> Iterator[Browsing]:
-    """Pages that complain of nothing."""
-    pages = Browsing(browser, tmp_path)
-    yield pages
-    pages.end()
 
 
 @pytest.fixture(scope="module")

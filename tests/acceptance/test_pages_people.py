@@ -10,10 +10,10 @@ from threading import Thread
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 from tests.servers.waiting import join_all
 
-from .browsing import Browsing, chromium, put, rows, send, shows, until
+from .browsing import Browsing, put, rows, send, shows, until
 from .serving import Serving, free_port, serving
 
 PHONE = {"width": 390, "height": 844}
@@ -30,20 +30,6 @@ HOSTILE = [
     "W" + "\u0301" * 63,
 ]
 numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def browsing(browser: Browser, tmp_path: Path) -> Iterator[Browsing]:
-    """Pages that complain of nothing but of what a test expects."""
-    pages = Browsing(browser, tmp_path)
-    yield pages
-    pages.end()
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +155,7 @@ def test_the_card_draws_a_course_and_holds_what_came_with_the_score(
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[tuple[str, list[str]]]:
+def other_server() -> Iterator[tuple[str, list[str]]]:
     """A page of somebody else, on another origin: its address, and what it holds."""
     held: list[str] = []
 
@@ -193,9 +179,9 @@ def elsewhere() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_the_table_lives_on_pages_of_others(
-    tmp_path: Path, elsewhere: tuple[str, list[str]], browsing: Browsing
+    tmp_path: Path, other_server: tuple[str, list[str]], browsing: Browsing
 ) -> None:
-    origin, held = elsewhere
+    origin, held = other_server
     with serving(tmp_path / "data", config=f'[server]\ncors_origins = ["{origin}"]\n') as server:
         put(server, "/v1/boards/arcade", {"title": "Arcade", "windows": ["weekly", "daily"]})
         send(server, "arcade", {f"p-{number}": 100 - number for number in range(20)})

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
-from .browsing import Browsing, chromium, put, send, shows, until
+from .browsing import Browsing, put, send, shows, until
 from .serving import Serving, serving
 
 WIDTHS = (320, 390, 768, 1200)
@@ -41,19 +39,6 @@ CUT = """() => {
   return [...inTable, ...beside].filter(isCut).map((one) => `${one.className} ${one.textContent}`);
 }"""
 NUMBERS_SHOWN = "() => document.querySelector('rankd-board').shadowRoot.querySelectorAll('td.score').length"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def browsing(browser: Browser, tmp_path: Path) -> Iterator[Browsing]:
-    pages = Browsing(browser, tmp_path)
-    yield pages
-    pages.end()
 
 
 @pytest.fixture(scope="module")

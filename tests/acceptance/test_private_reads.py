@@ -9,7 +9,7 @@ import pytest
 
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .live_clients import Watching, event_stream, web_socket
 from .serving import Serving, serving

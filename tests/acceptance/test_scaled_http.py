@@ -18,12 +18,14 @@ from tests.servers.waiting import wait_until
 from tests.timing import BUSY_MACHINE
 
 import rankd
-from rankd.api.signing import sign
+from rankd.api.auth.signing import sign
 from rankd.clock import SystemClock
 from rankd.errors import RanksUnfit
+from rankd.node.open_operations import migrate
+from rankd.node.open_projector import make_projector
+from rankd.node.open_thin import open_thin
 from rankd.registry.credentials import Scope
-from rankd.registry.postgres_credentials import PostgresCredentials
-from rankd.scaled.compose import make_projector, migrate, open_shared
+from rankd.registry.postgres.credentials import PostgresCredentials
 
 from .scaled_serving import Installation, installed
 from .serving import Serving
@@ -325,7 +327,7 @@ def test_a_redis_of_another_ledger_is_refused(installation: Installation, tmp_pa
             wait_until(lambda: projector.step() < 0)
         projector.close()
         with pytest.raises(RanksUnfit, match="another ledger"):
-            open_shared(url, installation.redis.url)
+            open_thin(url, installation.redis.url)
 
 
 def test_ranks_ahead_of_a_restored_ledger_are_made_anew(installation: Installation, one: Serving, board: str) -> None:

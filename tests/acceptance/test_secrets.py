@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jwt
 
-from rankd.api.signing import sign
+from rankd.api.auth.signing import sign
 
 from .serving import serving
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from rankd.api.signing import sign
+from rankd.api.auth.signing import sign
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .serving import Serving, serving
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.servers.load_bound import REQUESTS_MAX, LoadBound
 
 from .serving import Serving, serving, start
 
@@ -32,12 +33,13 @@ class Load:
         self.refused: list[int] = []
         self.enough = threading.Event()
         self._stop = threading.Event()
+        self._bound = LoadBound(REQUESTS_MAX)
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._send, args=(f"player-{number}",)) for number in range(SENDERS)]
 
     def _send(self, player: str) -> None:
         with self.server.client(self.server.admin_key) as client:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and self._bound.take():
                 try:
                     answer = client.post("/v1/scores", json={"board": "arcade", "player": player, "score": 1})
                 except httpx.TransportError:

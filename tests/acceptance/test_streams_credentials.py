@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .impatient import impatient_serving
 from .live_clients import Socket, Watching, event_stream, web_socket

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.servers.load_bound import REQUESTS_MAX, LoadBound
 from tests.timing import BUSY_MACHINE
 
 from .impatient import impatient_serving
@@ -93,8 +94,9 @@ class Beside:
         return pages * resource.getpagesize()
 
     def _ask(self) -> None:
+        bound = LoadBound(REQUESTS_MAX)
         with self._server.client(timeout_s=30) as anybody:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and bound.take():
                 began = time.monotonic()
                 assert anybody.get("/healthz").status_code == 200
                 self._latencies.append(time.monotonic() - began)

@@ -96,7 +96,7 @@ class _Machine:
         self._instants: list[float] = []
         self._waited_ms: list[float] = []
 
-    def look(self) -> float:
+    def open(self) -> float:
         """Note how long it was up to now; return the instant."""
         self._waited_ms.append(sum(waited_ms(pid) for pid in self._pids))
         self._instants.append(time.monotonic())
@@ -111,7 +111,7 @@ class _Machine:
         return self._waited_ms[-1] - low - (high - low) * (since - began) / (ended - began)
 
 
-class _Asking:
+class _HealthyClient:
     """The process, from inside."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ class _Asking:
         self._resident_bytes_peak = 0
 
     def run(self) -> ClientRecord:
-        due = self._machine.look()
+        due = self._machine.open()
         deadline = due + RUN_S_MAX
         is_stopped = False
         while not (is_stopped and len(self._raw_ms) >= REQUESTS_MIN) and time.monotonic() < deadline:
@@ -137,9 +137,9 @@ class _Asking:
                 is_stopped = True
                 deadline = min(deadline, time.monotonic() + STOPPED_S_MAX)
                 continue
-            self._machine.look()
+            self._machine.open()
             self._ask(self._requests[len(self._raw_ms) % len(self._requests)])
-            self._raw_ms.append((self._machine.look() - due) * 1_000)
+            self._raw_ms.append((self._machine.open() - due) * 1_000)
             self._latencies_ms.append(max(0.0, self._raw_ms[-1] - self._machine.kept_ms(due)))
             due += EVERY_S
             self._resident_bytes_peak = max(self._resident_bytes_peak, resident_bytes(self._pid))
@@ -193,7 +193,7 @@ class _Asking:
 
 
 if __name__ == "__main__":
-    asking = _Asking(json.loads(sys.stdin.readline()))
+    client = _HealthyClient(json.loads(sys.stdin.readline()))
     sys.stdout.write("connected\n")
     sys.stdout.flush()
-    sys.stdout.write(json.dumps(asking.run()._asdict()))
+    sys.stdout.write(json.dumps(client.run()._asdict()))

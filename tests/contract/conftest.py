@@ -17,7 +17,7 @@ from tests.servers.postgres import PostgresServer
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking, Rules
 from rankd.ledger.port import Ledger
-from rankd.projection.port import Applied, Batch, Change, Entry, Op, RankStore, Verdict, walk
+from rankd.projection.port import Applied, Op, RankedEntry, RankStore, RowChange, UpdateBatch, Verdict, walk
 
 # Named rather than imported, so that an adapter that cannot be loaded fails its own tests and no others.
 STORES = {
@@ -63,21 +63,21 @@ class Board:
     rules: Rules
     key: InstanceKey
 
-    def apply(self, *rows: Row, op: Op = Op.APPLY, ranks: Ranking | None = None) -> list[Change]:
+    def apply(self, *rows: Row, op: Op = Op.APPLY, ranks: Ranking | None = None) -> list[RowChange]:
         return self.mixed(*((op, *row) for row in rows), ranks=ranks)
 
-    def put(self, *rows: Row) -> list[Change]:
+    def put(self, *rows: Row) -> list[RowChange]:
         return self.apply(*rows, op=Op.PUT)
 
-    def remove(self, *players: str) -> list[Change]:
+    def remove(self, *players: str) -> list[RowChange]:
         return self.apply(*((player, 0) for player in players), op=Op.REMOVE)
 
-    def clear(self) -> list[Change]:
+    def clear(self) -> list[RowChange]:
         return self.mixed((Op.CLEAR,))
 
     def mixed(
         self, *rows: tuple[Op] | tuple[Op, str, int] | tuple[Op, str, int, int], ranks: Ranking | None = None
-    ) -> list[Change]:
+    ) -> list[RowChange]:
         """Apply rows of (op, player, score, tie), from the left as far as the op needs them, as one batch."""
         answer = self.batch(*rows, ranks=ranks)
         return [answer.row(index) for index in range(len(answer))]
@@ -88,7 +88,7 @@ class Board:
         filled = [(*row, "nobody", 0, 0)[:4] if len(row) == 1 else (*row, 0)[:4] for row in rows]
         after = self.store.position().sequence
         answer = self.store.apply(
-            Batch(
+            UpdateBatch(
                 instances=[(self.key, self.rules)],
                 players=[str(row[1]) for row in filled],
                 score=array("q", [int(row[2]) for row in filled]),
@@ -110,7 +110,7 @@ class Board:
     def kept(self) -> dict[str, Kept]:
         return {entry.player: Kept(entry.score, entry.tie) for entry in self.entries()}
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RankedEntry]:
         # One more than there are: a store whose walk never ends should fail, not hang.
         return list(islice(walk(self.store, self.key), self.store.total(self.key) + 1))
 

@@ -8,15 +8,15 @@ from itertools import count
 from typing import NamedTuple
 
 from rankd.domain.partition import partition_of
-from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun
 from rankd.ledger.port import NOT_ORDERED, Appended, ControlEvent, Draft, KeyedRequest, Ledger, Part
 
 AT = 1_777_896_000_000  # 2026-05-04T12:00:00Z
 NEXT_MONTH = 1_780_272_000_000  # 2026-06-01T00:00:00Z
 WAIT_S = 60.0
-ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
-GUILDS = Context(Kind.SCORE, "guilds", "local", {"guilds": Accepted(1)})
-REMOVAL = Context(Kind.REMOVE, "arcade", "local", {"arcade": Accepted(1)})
+ARCADE = Context(EventKind.SCORE, "arcade", "local", {"arcade": AcceptanceContext(1)})
+GUILDS = Context(EventKind.SCORE, "guilds", "local", {"guilds": AcceptanceContext(1)})
+REMOVAL = Context(EventKind.REMOVE, "arcade", "local", {"arcade": AcceptanceContext(1)})
 PLAYERS = [f"player-{number}" for number in range(24)]  # some of them in each of a few partitions
 
 Event = tuple[str, int]  # player and score
@@ -27,7 +27,7 @@ class ReadEvent(NamedTuple):
     """An event as it was read."""
 
     sequence: int
-    kind: Kind
+    kind: EventKind
     board: str
     player: str
     score: int
@@ -44,9 +44,9 @@ def scores(
     at: int = AT,
     tiebreak: int = 0,
     detail: list[Detail | None] | None = None,
-) -> Stretch:
-    """Make a stretch of (player, score)."""
-    return Stretch(
+) -> EventRun:
+    """Make a run of (player, score)."""
+    return EventRun(
         ledger.number_context(context),
         array("q", [at]) * len(events),
         array("q", bytes(8 * len(events))),
@@ -66,10 +66,10 @@ def draft(
     context: Context = ARCADE,
     ordered: bool = False,
 ) -> Draft:
-    """Make a draft of one stretch, which came in one request."""
-    stretch = scores(ledger, *events, at=at, context=context)
+    """Make a draft of one run, which came in one request."""
+    event_run = scores(ledger, *events, at=at, context=context)
     requests = [] if key is None else [keyed(key, 0, len(events))]
-    return Draft([stretch], at, seen, requests=requests, ordered=frozenset([stretch.context] if ordered else []))
+    return Draft([event_run], at, seen, requests=requests, ordered=frozenset([event_run.context] if ordered else []))
 
 
 def keyed(key: str, first: int, events: int, fingerprint: bytes = b"fingerprint") -> KeyedRequest:
@@ -78,10 +78,10 @@ def keyed(key: str, first: int, events: int, fingerprint: bytes = b"fingerprint"
 
 
 def control(
-    kind: Kind = Kind.DEFINE, board: str = "arcade", at: int = AT, detail: Detail | None = None
+    kind: EventKind = EventKind.DEFINE, board: str = "arcade", at: int = AT, detail: Detail | None = None
 ) -> ControlEvent:
     """Make an event about no player."""
-    return ControlEvent(Context(kind, board, "admin", {board: Accepted(1)}), detail, at)
+    return ControlEvent(Context(kind, board, "admin", {board: AcceptanceContext(1)}), detail, at)
 
 
 def places(appended: Appended, events: int) -> list[Place]:
@@ -117,24 +117,24 @@ class Reader:
         parts = self._ledger.read(self.after, self._events_max)
         for part in parts:
             self._add(part)
-        return sum(len(part.stretch) for part in parts)
+        return sum(len(part.event_run) for part in parts)
 
     def _add(self, part: Part) -> None:
-        stretch, rows = part.stretch, self.rows[part.partition]
-        context = self._ledger.context(stretch.context)
-        assert stretch.partition == part.partition
-        assert stretch.first == (rows[-1].sequence if rows else 0) + 1
-        nothing: list[Detail | None] = [None] * len(stretch)
+        event_run, rows = part.event_run, self.rows[part.partition]
+        context = self._ledger.context(event_run.context)
+        assert event_run.partition == part.partition
+        assert event_run.first == (rows[-1].sequence if rows else 0) + 1
+        nothing: list[Detail | None] = [None] * len(event_run)
         columns = zip(
-            stretch.players,
-            stretch.score,
-            stretch.tiebreak,
-            stretch.at,
-            stretch.detail or nothing,
-            part.ordinals or [NOT_ORDERED] * len(stretch),
+            event_run.players,
+            event_run.score,
+            event_run.tiebreak,
+            event_run.at,
+            event_run.detail or nothing,
+            part.ordinals or [NOT_ORDERED] * len(event_run),
             strict=True,
         )
-        for sequence, row in enumerate(columns, start=stretch.first):
+        for sequence, row in enumerate(columns, start=event_run.first):
             rows.append(ReadEvent(sequence, context.kind, context.board, *row))
 
 
@@ -151,7 +151,7 @@ def by_place(ledger: Ledger) -> dict[Place, ReadEvent]:
     return {(partition, row.sequence): row for partition, rows in enumerate(everything(ledger)) for row in rows}
 
 
-def flat(rows: list[list[ReadEvent]], kind: Kind = Kind.SCORE) -> list[ReadEvent]:
+def flat(rows: list[list[ReadEvent]], kind: EventKind = EventKind.SCORE) -> list[ReadEvent]:
     """Return the events of one kind, partition after partition."""
     return [row for partition in rows for row in partition if row.kind is kind]
 

@@ -10,10 +10,10 @@ from typing import ClassVar, Protocol
 import apsw
 import psycopg
 
-from rankd.ledger.database import FILE_NAME, Database
 from rankd.ledger.port import Ledger
 from rankd.ledger.postgres import PostgresLedger, migrate
-from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.sqlite.database import FILE_NAME, Database
+from rankd.ledger.sqlite.ledger import SqliteLedger
 
 
 class Storage(Protocol):

@@ -9,7 +9,7 @@ import psycopg
 
 from rankd.ledger.port import Draft
 from rankd.ledger.postgres import PostgresLedger
-from rankd.ledger.postgres.appending import CALL_APPEND, Arranged
+from rankd.ledger.postgres.appending import OrderedDraft
 
 
 @contextmanager
@@ -36,9 +36,9 @@ def waiting_for_locks(url: str) -> int:
 def uncommitted(ledger: PostgresLedger, draft: Draft, taken_back: bool = False) -> Iterator[None]:
     """Have a draft numbered and written, and commit it when the block ends: the transaction that commits last."""
     ledger.make_months(draft.at)
-    arguments = Arranged(draft, ledger.partitions).arguments()
+    statement, arguments = OrderedDraft(draft, ledger.partitions).call()
     with ledger.connections.using() as connection, connection.transaction():
-        connection.execute(CALL_APPEND, arguments)
+        connection.execute(statement, arguments)
         yield
         if taken_back:
             raise psycopg.Rollback

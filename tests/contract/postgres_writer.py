@@ -12,7 +12,7 @@ import sys
 from tests.contract.ledger_drafts import AT, GUILDS, control, draft
 from tests.contract.postgres_ledgers import opened
 
-from rankd.ledger.event import Kind
+from rankd.ledger.event import EventKind
 from rankd.ledger.port import DefinitionsChanged, Ledger
 
 PLAYERS = 60
@@ -31,7 +31,7 @@ def run(ledger: Ledger, writer: int, appends: int) -> None:
         while True:
             try:
                 if is_control:
-                    ledger.append_control([control(Kind.MIDNIGHT, at=AT + number)], known)
+                    ledger.append_control([control(EventKind.MIDNIGHT, at=AT + number)], known)
                     known += 1
                     break
                 given = {"key": f"{writer}-{number}", "at": AT + number, "seen": known}

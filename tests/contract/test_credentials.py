@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.servers.load_bound import LoadBound
 
 from rankd.clock import ManualClock
 from rankd.errors import InvalidValue
 from rankd.registry.credentials import Credentials, Scope
-from rankd.registry.postgres_credentials import PostgresCredentials
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.postgres.credentials import PostgresCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 NOW = 1_777_896_000_000
 TOKEN = re.compile(r"rk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}")
@@ -255,9 +256,10 @@ def test_keys_are_found_while_others_come_and_go(credentials: Credentials, open_
     done = threading.Event()
     problems: list[object] = []
 
-    def look(step: Callable[[], None]) -> None:
+    def repeat(step: Callable[[], None]) -> None:
+        bound = LoadBound()
         try:
-            while not done.wait(0.0002):
+            while bound.take() and not done.wait(0.0002):
                 step()
         except BaseException as problem:
             problems.append(problem)
@@ -267,7 +269,7 @@ def test_keys_are_found_while_others_come_and_go(credentials: Credentials, open_
         assert credentials.signing_key("kept") is not None
 
     credentials.create_signing_key("kept")
-    threads = [threading.Thread(target=look, args=(step,)) for step in (find, find, credentials.refresh)]
+    threads = [threading.Thread(target=repeat, args=(step,)) for step in (find, find, credentials.refresh)]
     for thread in threads:
         thread.start()
     try:

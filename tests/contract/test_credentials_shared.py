@@ -14,8 +14,8 @@ from tests.servers.waiting import WAIT_S, join_all, wait_until
 from rankd.clock import ManualClock
 from rankd.errors import Closed, InvalidValue, LedgerNewer, LedgerUnavailable
 from rankd.registry.credentials import Scope
-from rankd.registry.postgres import migrate_registry
-from rankd.registry.postgres_credentials import PostgresCredentials
+from rankd.registry.postgres.credentials import PostgresCredentials
+from rankd.registry.postgres.registry import migrate_registry
 
 NOW = 1_777_896_000_000
 CLOCK = ManualClock(NOW)

@@ -10,9 +10,9 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.waiting import wait_until
 
 from rankd.errors import LedgerUnavailable
-from rankd.scaled import lease as module
-from rankd.scaled.compose import migrate
-from rankd.scaled.lease import NODES, Lease
+from rankd.ledger.postgres import lease as module
+from rankd.ledger.postgres.lease import NODES, Lease
+from rankd.node.open_operations import migrate
 
 UNANSWERED_S_MAX = 20.0  # far from the minutes that a socket without limits waits
 

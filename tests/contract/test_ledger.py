@@ -25,10 +25,11 @@ from tests.contract.ledger_drafts import (
     scores,
 )
 from tests.contract.ledger_places import LedgerPlace
+from tests.servers.load_bound import LoadBound
 
 from rankd.domain.partition import partition_of
 from rankd.errors import LedgerDamaged, LedgerUnavailable
-from rankd.ledger.event import Accepted, Context, Detail, Kind
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind
 from rankd.ledger.port import Draft, Ledger
 
 WAIT_S = 60.0
@@ -52,10 +53,10 @@ def test_events_come_back_as_they_were_appended_also_to_the_next_who_opens_it(
     appended = ledger.append(Draft([sent, removed], AT, 0))
 
     expected = [
-        (Kind.SCORE, "arcade", "Zoë", -(2**63), 0, AT + 5, None),
-        (Kind.SCORE, "arcade", "bob", 2**63 - 1, 0, AT + 5, detail),
-        (Kind.SCORE, "arcade", "carol", 0, -1, AT + 5, None),
-        (Kind.REMOVE, "arcade", "bob", 0, 0, AT, None),
+        (EventKind.SCORE, "arcade", "Zoë", -(2**63), 0, AT + 5, None),
+        (EventKind.SCORE, "arcade", "bob", 2**63 - 1, 0, AT + 5, detail),
+        (EventKind.SCORE, "arcade", "carol", 0, -1, AT + 5, None),
+        (EventKind.REMOVE, "arcade", "bob", 0, 0, AT, None),
     ]
     for one in ledger_place.now_and_reopened(ledger):
         read = by_place(one)
@@ -124,7 +125,7 @@ def test_about_as_many_are_read_as_are_asked_for(ledger: Ledger) -> None:
     for number in range(50):
         ledger.append(draft(ledger, (PLAYERS[number % 24], number), (PLAYERS[0], number)))
 
-    read = sum(len(part.stretch) for part in ledger.read([0] * ledger.partitions, 11))
+    read = sum(len(part.event_run) for part in ledger.read([0] * ledger.partitions, 11))
 
     assert 11 <= read <= 12  # a commit may be read to its end
 
@@ -156,7 +157,7 @@ def test_partitions_take_turns_but_for_those_that_are_skipped(ledger: Ledger) ->
     assert ledger.read(begun, 10, skipping=range(ledger.partitions)) == []
 
 
-def test_a_run_of_one_context_is_one_stretch(ledger: Ledger) -> None:
+def test_a_run_of_one_context_is_one_event_run(ledger: Ledger) -> None:
     player = PLAYERS[0]
     ledger.append(draft(ledger, *((player, number) for number in range(50))))
     ledger.append(draft(ledger, (player, 50)))
@@ -164,10 +165,10 @@ def test_a_run_of_one_context_is_one_stretch(ledger: Ledger) -> None:
 
     first, second = ledger.read([0] * ledger.partitions, 100)
 
-    assert (len(first.stretch), first.stretch.first, first.ordinals) == (51, 1, None)
-    assert (len(second.stretch), second.stretch.first) == (1, 52)
-    assert ledger.context(first.stretch.context) == ARCADE
-    assert ledger.context(second.stretch.context) == GUILDS
+    assert (len(first.event_run), first.event_run.first, first.ordinals) == (51, 1, None)
+    assert (len(second.event_run), second.event_run.first) == (1, 52)
+    assert ledger.context(first.event_run.context) == ARCADE
+    assert ledger.context(second.event_run.context) == GUILDS
 
 
 def test_one_event_can_be_looked_up(ledger: Ledger) -> None:
@@ -201,9 +202,11 @@ def test_a_reader_in_another_thread_misses_nothing_and_sees_the_end_move_on_only
     problems: list[BaseException] = []
     reader, ends, done = Reader(ledger, events_max=5), [ledger.heads().sequences], threading.Event()
 
+    bound = LoadBound()
+
     def follow() -> None:
         try:
-            while not done.is_set() or reader.read():
+            while bound.take() and (not done.is_set() or reader.read()):
                 reader.read()
                 ends.append(ledger.heads().sequences)
         except BaseException as problem:
@@ -252,8 +255,8 @@ def test_the_time_of_a_commit_is_that_of_every_partition_it_reaches(ledger: Ledg
 
 
 def test_contexts_have_one_number_for_good(ledger: Ledger, ledger_place: LedgerPlace) -> None:
-    boards = {f"board-{number}": Accepted(3, -12_600, {"raid": AT}) for number in range(1_000)}
-    contexts = [ARCADE, GUILDS, Context(Kind.SCORE, "arcade", "local", boards)]
+    boards = {f"board-{number}": AcceptanceContext(3, -12_600, {"raid": AT}) for number in range(1_000)}
+    contexts = [ARCADE, GUILDS, Context(EventKind.SCORE, "arcade", "local", boards)]
     numbers = [ledger.number_context(context) for context in contexts]
     assert len(set(numbers)) == 3
     assert [ledger.context(number) for number in numbers] == contexts
@@ -263,7 +266,10 @@ def test_contexts_have_one_number_for_good(ledger: Ledger, ledger_place: LedgerP
     for one in ledger_place.now_and_reopened(ledger):
         assert [one.context(number) for number in numbers] == contexts
         assert [one.number_context(context) for context in contexts] == numbers
-        assert one.number_context(Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1, 0, {})})) == numbers[0]
+        assert (
+            one.number_context(Context(EventKind.SCORE, "arcade", "local", {"arcade": AcceptanceContext(1, 0, {})}))
+            == numbers[0]
+        )
         with pytest.raises(LedgerDamaged, match="context"):
             one.context(99_999)
 
@@ -302,8 +308,8 @@ def test_positions_that_a_ledger_does_not_have_get_no_stamp_where_it_can_tell(le
 def test_an_append_that_failed_has_left_nothing_and_the_next_goes_on(ledger: Ledger, ledger_place: LedgerPlace) -> None:
     ledger.append(draft(ledger, *((player, 1) for player in PLAYERS)))
     before = ledger.heads()
-    stretch = scores(ledger, *((player, 2) for player in PLAYERS), ("newcomer", 2), context=GUILDS)
-    failing = Draft([stretch], AT, 0, {0: "{}"}, [keyed("k", 0, 1)])
+    event_run = scores(ledger, *((player, 2) for player in PLAYERS), ("newcomer", 2), context=GUILDS)
+    failing = Draft([event_run], AT, 0, {0: "{}"}, [keyed("k", 0, 1)])
 
     with ledger_place.refusing_events(), pytest.raises(LedgerUnavailable):
         ledger.append(failing)

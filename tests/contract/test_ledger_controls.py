@@ -21,8 +21,8 @@ from tests.contract.ledger_drafts import (
 from tests.contract.ledger_places import LedgerPlace
 
 from rankd.errors import LedgerUnavailable
-from rankd.ledger.event import Detail, Kind
-from rankd.ledger.port import DefinitionsChanged, Draft, KeysTaken, Ledger, Request, SharedLedger
+from rankd.ledger.event import Detail, EventKind
+from rankd.ledger.port import DefinitionsChanged, Draft, KeysTaken, Ledger, SharedLedger, StoredRequest
 
 
 def shared(ledger: Ledger) -> SharedLedger | None:
@@ -31,7 +31,7 @@ def shared(ledger: Ledger) -> SharedLedger | None:
 
 
 def test_control_events_stand_in_every_partition_before_what_follows(ledger: Ledger) -> None:
-    first, second = control(detail=Detail(definition={"keep": "best"})), control(Kind.RESET)
+    first, second = control(detail=Detail(definition={"keep": "best"})), control(EventKind.RESET)
     ledger.append(draft(ledger, *((player, 1) for player in PLAYERS)))
     before = ledger.heads().sequences
 
@@ -49,13 +49,13 @@ def test_control_events_stand_in_every_partition_before_what_follows(ledger: Led
         assert {row.score for row in rows[:end]} == {1}
         assert {row.score for row in rows[end + 2 :]} == {2}
         assert [(row.kind, row.player, row.score, row.detail) for row in rows[end : end + 2]] == [
-            (Kind.DEFINE, "", 0, first.detail),
-            (Kind.RESET, "", 0, None),
+            (EventKind.DEFINE, "", 0, first.detail),
+            (EventKind.RESET, "", 0, None),
         ]
 
 
 def test_control_events_can_be_read_alone_where_the_ledger_is_shared(ledger: Ledger) -> None:
-    written = ledger.append_control([control(), control(Kind.RESET), control(Kind.MIDNIGHT)], seen=0)
+    written = ledger.append_control([control(), control(EventKind.RESET), control(EventKind.MIDNIGHT)], seen=0)
 
     both = shared(ledger)
     if both is None:
@@ -69,12 +69,12 @@ def test_control_events_can_be_read_alone_where_the_ledger_is_shared(ledger: Led
     assert both.controls(3) == []
 
 
-def test_each_control_event_is_read_as_a_stretch_of_its_own(ledger: Ledger) -> None:
-    ledger.append_control([control(Kind.MIDNIGHT, at=AT), control(Kind.MIDNIGHT, at=AT + 1)], seen=0)
+def test_each_control_event_is_read_as_an_event_run_of_its_own(ledger: Ledger) -> None:
+    ledger.append_control([control(EventKind.MIDNIGHT, at=AT), control(EventKind.MIDNIGHT, at=AT + 1)], seen=0)
 
     parts = ledger.read([0] * ledger.partitions, 100)
 
-    assert [(part.partition, part.stretch.first, len(part.stretch), part.stretch.at[0]) for part in parts] == [
+    assert [(part.partition, part.event_run.first, len(part.event_run), part.event_run.at[0]) for part in parts] == [
         (partition, sequence, 1, AT + sequence - 1) for partition in range(ledger.partitions) for sequence in (1, 2)
     ]
 
@@ -103,7 +103,7 @@ def test_a_control_event_may_come_with_a_key(ledger: Ledger) -> None:
     before = ledger.heads()
 
     assert before.at == AT + 9
-    assert ledger.request("sender", "k") == Request(
+    assert ledger.request("sender", "k") == StoredRequest(
         "sender", "k", b"fingerprint", AT + 9, 1, dict(enumerate(written.sequences))
     )
     with pytest.raises(KeysTaken):
@@ -136,7 +136,9 @@ def test_a_control_event_that_could_not_be_written_is_nowhere(ledger: Ledger, le
     (written,) = ledger.append_control([control()], seen=0, request=keyed("k", 0, 1))
     assert written.sequences == tuple(sequence + 1 for sequence in before.sequences)
     for rows in everything(ledger_place.open()):
-        assert [(row.kind, row.board) for row in rows if row.kind is not Kind.SCORE] == [(Kind.DEFINE, "arcade")]
+        assert [(row.kind, row.board) for row in rows if row.kind is not EventKind.SCORE] == [
+            (EventKind.DEFINE, "arcade")
+        ]
 
 
 def test_events_that_reach_a_team_board_are_counted_across_partitions(ledger: Ledger) -> None:

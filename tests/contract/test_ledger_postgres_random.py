@@ -18,7 +18,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.waiting import WAIT_S
 
 from rankd.domain.partition import partition_of
-from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun
 from rankd.ledger.port import Appended, Draft, KeyedRequest
 from rankd.ledger.postgres import PostgresLedger, migrate
 
@@ -26,7 +26,10 @@ WRITERS = 3
 CONTEXTS = [
     GUILDS,
     REMOVAL,
-    *(Context(Kind.SCORE, "arcade", f"sender-{number}", {"arcade": Accepted(number)}) for number in range(3)),
+    *(
+        Context(EventKind.SCORE, "arcade", f"sender-{number}", {"arcade": AcceptanceContext(number)})
+        for number in range(3)
+    ),
 ]
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 # Everything but control characters, and halves of characters.
@@ -70,12 +73,12 @@ def ledgers(postgres: PostgresServer) -> Iterator[list[PostgresLedger]]:
             one.__exit__(None, None, None)
 
 
-def stretches_of(ledger: PostgresLedger, events: list[Event]) -> list[Stretch]:
+def event_runs_of(ledger: PostgresLedger, events: list[Event]) -> list[EventRun]:
     made = []
     for context, group in groupby(events, attrgetter("context")):
         run = list(group)
         made.append(
-            Stretch(
+            EventRun(
                 ledger.number_context(CONTEXTS[context]),
                 array("q", [event.at for event in run]),
                 array("q", bytes(8 * len(run))),
@@ -91,7 +94,7 @@ def stretches_of(ledger: PostgresLedger, events: list[Event]) -> list[Stretch]:
 def draft_of(ledger: PostgresLedger, events: list[Event], key: str) -> Draft:
     half = len(events) // 2
     return Draft(
-        stretches_of(ledger, events),
+        event_runs_of(ledger, events),
         AT,
         0,
         {index: event.metadata for index, event in enumerate(events) if event.metadata is not None},
@@ -120,7 +123,7 @@ def test_what_many_wrote_is_read_back(ledgers: list[PostgresLedger], work: list[
         told = list(threads.map(write, range(WRITERS), timeout=WAIT_S))
 
     reader = Reader(ledgers[0], events_max=7)
-    reader.rows = [[ReadEvent(end, Kind.SCORE, "", "", 0, 0, 0, None, 0)] for end in before.sequences]
+    reader.rows = [[ReadEvent(end, EventKind.SCORE, "", "", 0, 0, 0, None, 0)] for end in before.sequences]
     while reader.read():
         pass
     read = {(partition, row.sequence): row for partition, rows in enumerate(reader.rows) for row in rows[1:]}

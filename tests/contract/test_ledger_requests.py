@@ -17,8 +17,8 @@ from tests.contract.ledger_drafts import (
 )
 from tests.contract.ledger_places import LedgerPlace
 
-from rankd.ledger.event import Detail, Kind
-from rankd.ledger.port import Draft, KeysTaken, Ledger, PastEvent, Request
+from rankd.ledger.event import Detail, EventKind
+from rankd.ledger.port import Draft, KeysTaken, Ledger, PastEvent, StoredRequest
 
 
 def test_requests_are_remembered_with_the_last_event_in_each_partition(
@@ -31,8 +31,8 @@ def test_requests_are_remembered_with_the_last_event_in_each_partition(
     stand = places(ledger.append(Draft([scores(ledger, *events)], AT, 0, requests=both)), 5)
 
     for one in ledger_place.now_and_reopened(ledger):
-        assert one.request("sender", "z") == Request("sender", "z", b"one", AT, 3, dict(stand[:3]))
-        assert one.request("sender", "a") == Request("sender", "a", b"two", AT, 1, dict(stand[3:4]))
+        assert one.request("sender", "z") == StoredRequest("sender", "z", b"one", AT, 3, dict(stand[:3]))
+        assert one.request("sender", "a") == StoredRequest("sender", "a", b"two", AT, 1, dict(stand[3:4]))
         assert one.request("somebody else", "a") is None
         found = one.requests([("sender", "a"), ("sender", "none"), ("sender", "z"), ("somebody else", "a")])
         assert {key: request.fingerprint for key, request in found.items()} == {
@@ -46,11 +46,11 @@ def test_a_key_that_is_taken_lets_nothing_be_written(ledger: Ledger) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k1"))
     ledger.append(draft(ledger, ("alice", 2), key="k2"))
     before = ledger.heads()
-    stretch = scores(ledger, ("bob", 1), ("carol", 2), ("dave", 3), context=GUILDS)
+    event_run = scores(ledger, ("bob", 1), ("carol", 2), ("dave", 3), context=GUILDS)
     requests = [keyed("k2", 0, 1), keyed("new", 1, 1), keyed("k1", 2, 1)]
 
     with pytest.raises(KeysTaken) as raised:
-        ledger.append(Draft([stretch], AT, 0, {0: "{}"}, requests))
+        ledger.append(Draft([event_run], AT, 0, {0: "{}"}, requests))
 
     assert sorted(raised.value.keys) == [("sender", "k1"), ("sender", "k2")]
     assert ledger.heads() == before
@@ -68,16 +68,16 @@ def test_a_key_is_taken_also_for_the_next_who_opens_the_ledger(ledger: Ledger, l
 
 
 def test_one_draft_cannot_have_a_key_twice(ledger: Ledger) -> None:
-    stretch = scores(ledger, ("alice", 1), ("bob", 2))
+    event_run = scores(ledger, ("alice", 1), ("bob", 2))
     with pytest.raises(ValueError, match="'k'"):
-        ledger.append(Draft([stretch], AT, 0, requests=[keyed("k", 0, 1), keyed("k", 1, 1)]))
+        ledger.append(Draft([event_run], AT, 0, requests=[keyed("k", 0, 1), keyed("k", 1, 1)]))
     assert events_in(ledger) == []
 
 
 def test_two_senders_may_use_one_key(ledger: Ledger) -> None:
-    stretch = scores(ledger, ("alice", 1), ("bob", 2))
+    event_run = scores(ledger, ("alice", 1), ("bob", 2))
     requests = [keyed("k", 0, 1), keyed("k", 1, 1)._replace(sender="another")]
-    stand = places(ledger.append(Draft([stretch], AT, 0, requests=requests)), 2)
+    stand = places(ledger.append(Draft([event_run], AT, 0, requests=requests)), 2)
 
     found = ledger.requests([("sender", "k"), ("another", "k")])
     assert {sender: request.positions for (sender, _), request in found.items()} == {
@@ -106,7 +106,7 @@ def test_a_key_is_free_once_its_request_is_forgotten(ledger: Ledger) -> None:
     again.forgotten_before = AT + 1
     stand = places(ledger.append(again), 1)
 
-    assert ledger.request("sender", "k") == Request("sender", "k", b"fingerprint", AT + 1_000, 1, dict(stand))
+    assert ledger.request("sender", "k") == StoredRequest("sender", "k", b"fingerprint", AT + 1_000, 1, dict(stand))
     assert events_in(ledger) == [("alice", 1), ("alice", 2)]
 
 
@@ -174,10 +174,10 @@ def test_an_answer_of_a_request_that_is_forgotten_is_not_that_of_the_next_under_
 
 def test_metadata_is_found_by_its_event(ledger: Ledger, ledger_place: LedgerPlace) -> None:
     ledger.append(draft(ledger, *((player, 0) for player in PLAYERS)))
-    stretch = scores(ledger, *((player, 1) for player in PLAYERS))
+    event_run = scores(ledger, *((player, 1) for player in PLAYERS))
 
     stand = places(
-        ledger.append(Draft([stretch], AT, 0, metadata={0: '{"a":1}', 2: '{"c":"ö"}', 23: "{}"})), len(PLAYERS)
+        ledger.append(Draft([event_run], AT, 0, metadata={0: '{"a":1}', 2: '{"c":"ö"}', 23: "{}"})), len(PLAYERS)
     )
 
     for one in ledger_place.now_and_reopened(ledger):
@@ -199,9 +199,9 @@ def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: Le
     for one in ledger_place.now_and_reopened(ledger):
         found = one.history(alice, 10)
         assert found == [
-            PastEvent(removed, Kind.REMOVE, "arcade", NEXT_MONTH, None, None, {}, None, "local"),
-            PastEvent(later, Kind.SCORE, "guilds", AT + 1, 30, 0, {}, None, "local"),
-            PastEvent(scored, Kind.SCORE, "arcade", AT, 10, 7, {"country": "BR"}, {"x": 1}, "local", "192.0.2.1"),
+            PastEvent(removed, EventKind.REMOVE, "arcade", NEXT_MONTH, None, None, {}, None, "local"),
+            PastEvent(later, EventKind.SCORE, "guilds", AT + 1, 30, 0, {}, None, "local"),
+            PastEvent(scored, EventKind.SCORE, "arcade", AT, 10, 7, {"country": "BR"}, {"x": 1}, "local", "192.0.2.1"),
         ]
         assert one.history(alice, 2) == found[:2]
         assert one.history(alice, 2, before=removed) == found[1:]
@@ -212,9 +212,9 @@ def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: Le
 
 def test_the_address_of_a_request_covers_its_events_alone(ledger: Ledger) -> None:
     one, other = PLAYERS[0], PLAYERS[7]
-    stretch = scores(ledger, (one, 1), (other, 2), (one, 3), (one, 4), (other, 5))
+    event_run = scores(ledger, (one, 1), (other, 2), (one, 3), (one, 4), (other, 5))
     origins = [("192.0.2.1", 0, 3), ("192.0.2.2", 4, 1)]
-    ledger.append(Draft([stretch], AT, 0, origins=origins))
+    ledger.append(Draft([event_run], AT, 0, origins=origins))
     ledger.append(draft(ledger, (one, 6)))
 
     assert [(event.score, event.origin) for event in ledger.history(one, 9)] == [

@@ -13,18 +13,18 @@ from rankd.errors import FolderLocked, Refused
 from rankd.ledger.port import Appended, Draft
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.open_embedded import embedded_of
+from rankd.node.open_operations import migrate, move_from
+from rankd.operations import move as moving
+from rankd.operations.move import FolderMove
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import is_team_scope
 from rankd.projection.state import State
 from rankd.projection.verify import digests
-from rankd.registry.postgres import PostgresRegistry
-from rankd.registry.postgres_credentials import PostgresCredentials
-from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
-from rankd.scaled import moving
-from rankd.scaled.compose import migrate, move_from
-from rankd.scaled.moving import Moving
-from rankd.scaled.recorded_follower import RecordedFollower
-from rankd.scaled.recording import RecordingStore
+from rankd.redis.write.recorded_follower import RecordedFollower
+from rankd.redis.write.recording import RecordingStore
+from rankd.registry.postgres.credentials import PostgresCredentials
+from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.registry.sqlite.credentials import SqliteCredentials, first_admin_key
 
 NOON = 1_777_896_000_000  # 2026-05-04T12:00Z, a Monday
 DAY = 86_400_000
@@ -129,5 +129,5 @@ def test_a_folder_in_use_is_not_moved(tmp_path: Path, postgres_url: str) -> None
     migrate(postgres_url)
     ledger = PostgresLedger(postgres_url)
     with rankd.open(tmp_path / "data"), pytest.raises(FolderLocked):
-        Moving(tmp_path / "data", ledger).run(postgres_url)
+        FolderMove(tmp_path / "data", ledger).run(postgres_url)
     ledger.close()

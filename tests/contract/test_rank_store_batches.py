@@ -6,10 +6,11 @@ from array import array
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
-from rankd.projection.port import RANK_ABSENT, Batch, Change, Op, RankStore, batch_of_rows, walk
+from rankd.projection.port import RANK_ABSENT, Op, RankStore, RowChange, UpdateBatch, walk
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Board, MakeBoard
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 def change(
     old: int | None, new: int | None, *, changed: bool = True, before: int | None = None, after: int | None = None
-) -> Change:
-    return Change(changed, old, new, before, after)
+) -> RowChange:
+    return RowChange(changed, old, new, before, after)
 
 
 # Many rows
@@ -67,7 +68,7 @@ def test_one_batch_touches_many_instances_each_by_its_own_rules(store: RankStore
     rows = [(at, *row) for row in sent for at in range(len(boards))]
 
     store.apply(
-        Batch(
+        UpdateBatch(
             instances=boards,
             players=players,
             instance=array("I", [at for at, _, _, _ in rows]),
@@ -89,7 +90,7 @@ def test_one_batch_touches_many_instances_each_by_its_own_rules(store: RankStore
 def test_an_instance_and_a_player_may_be_listed_twice(store: RankStore) -> None:
     key, rules = InstanceKey("arcade"), Rules(keep=Keep.SUM)
     answer = store.apply(
-        Batch(
+        UpdateBatch(
             instances=[(key, rules), (InstanceKey("arcade"), rules)],
             players=["ann", "bob", "ann"],
             instance=array("I", [0, 1, 0, 1]),
@@ -105,7 +106,7 @@ def test_an_instance_and_a_player_may_be_listed_twice(store: RankStore) -> None:
 def test_columns_left_out_mean_the_first_instance_each_players_row_no_tie_and_apply(store: RankStore) -> None:
     key = InstanceKey("arcade")
     store.apply(
-        Batch(
+        UpdateBatch(
             instances=[(key, Rules()), (InstanceKey("other"), Rules())],
             players=["ann", "bob"],
             score=array("q", [1, 2]),
@@ -118,7 +119,7 @@ def test_columns_left_out_mean_the_first_instance_each_players_row_no_tie_and_ap
 
 def test_instances_and_players_no_row_uses_leave_no_trace(store: RankStore) -> None:
     store.apply(
-        Batch(
+        UpdateBatch(
             instances=[(InstanceKey("arcade"), Rules()), (InstanceKey("unused"), Rules())],
             players=["ann", "unused"],
             score=array("q", [1]),
@@ -133,7 +134,7 @@ def test_clear_needs_no_player_and_looks_at_no_score(store: RankStore) -> None:
     key = InstanceKey("arcade")
     store.apply(batch_of_rows((key, Rules()), [("ann", 1)]))
     store.apply(
-        Batch(
+        UpdateBatch(
             instances=[(key, Rules())],
             players=[],
             score=array("q", [-1]),
@@ -150,7 +151,7 @@ def test_removing_looks_at_no_score_and_no_tie(store: RankStore) -> None:
     key = InstanceKey("arcade")
     store.apply(batch_of_rows((key, Rules()), [("ann", 1)]))
     store.apply(
-        Batch(
+        UpdateBatch(
             instances=[(key, Rules())],
             players=["ann"],
             score=array("q", [-(2**63)]),
@@ -241,7 +242,7 @@ def test_ranks_are_answered_for_each_instance_of_a_batch(store: RankStore) -> No
     store.apply(batch_of_rows(more, [("ann", 1), ("bob", 2)]))
     store.apply(batch_of_rows(less, [("ann", 1), ("bob", 2)]))
     answer = store.apply(
-        Batch(
+        UpdateBatch(
             instances=[more, less],
             players=["bob", "bob"],
             instance=array("I", [0, 1]),
@@ -257,7 +258,7 @@ def test_ranks_are_answered_for_each_instance_of_a_batch(store: RankStore) -> No
 
 
 def test_an_empty_batch_that_asks_for_ranks_answers_empty_columns(store: RankStore) -> None:
-    answer = store.apply(Batch(instances=[], players=[], ranks=Ranking.DENSE))
+    answer = store.apply(UpdateBatch(instances=[], players=[], ranks=Ranking.DENSE))
 
     assert answer.rank_before is not None
     assert answer.rank_after is not None

@@ -15,7 +15,7 @@ import pytest
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Rules
 from rankd.errors import MalformedBatch
-from rankd.projection.port import Batch, Op, RankStore, Verdict
+from rankd.projection.port import Op, RankStore, UpdateBatch, Verdict
 
 KEY, OTHER = InstanceKey("arcade"), InstanceKey("puzzle")
 COLUMNS = {"score": "int64", "tie": "int64", "instance": "uint32", "player": "uint32", "op": "uint8"}
@@ -54,9 +54,9 @@ KINDS: dict[str, Callable[[list[int], str], Any]] = {
 }
 
 
-def batch_of(kind: Callable[[list[int], str], Any]) -> Batch:
+def batch_of(kind: Callable[[list[int], str], Any]) -> UpdateBatch:
     columns = {name: kind(VALUES[name], item) for name, item in COLUMNS.items()}
-    return Batch(instances=[(KEY, Rules()), (OTHER, Rules())], players=["ann", "bob"], upto=3, **columns)
+    return UpdateBatch(instances=[(KEY, Rules()), (OTHER, Rules())], players=["ann", "bob"], upto=3, **columns)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
@@ -84,7 +84,7 @@ def test_an_empty_column_may_be_any_buffer_of_its_item_type(
     store: RankStore, kind: Callable[[list[int], str], Any]
 ) -> None:
     columns = {name: kind([], item) for name, item in COLUMNS.items()}
-    answer = store.apply(Batch(instances=[(KEY, Rules())], players=["ann"], upto=3, **columns))
+    answer = store.apply(UpdateBatch(instances=[(KEY, Rules())], players=["ann"], upto=3, **columns))
 
     assert (answer.verdict, len(answer), store.total(KEY)) == (Verdict.APPLIED, 0, 0)
 
@@ -147,8 +147,8 @@ def test_a_column_that_is_no_contiguous_row_of_numbers_is_refused(
 
 def test_the_tables_may_be_any_sequence(store: RankStore) -> None:
     score = array("q", [1, 2])
-    store.apply(Batch(instances=((KEY, Rules()),), players=("ann", "bob"), score=score))
-    store.apply(Batch(instances=UserList([(KEY, Rules())]), players=UserList(["cid", "dan"]), score=score))
+    store.apply(UpdateBatch(instances=((KEY, Rules()),), players=("ann", "bob"), score=score))
+    store.apply(UpdateBatch(instances=UserList([(KEY, Rules())]), players=UserList(["cid", "dan"]), score=score))
 
     assert store.scores(KEY, UserList(["dan", "ann"])) == [Kept(2, 0), Kept(1, 0)]
 

@@ -6,10 +6,11 @@ from array import array
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Rules
-from rankd.projection.port import Batch, Op, RankStore, batch_of_rows
+from rankd.projection.port import Op, RankStore, UpdateBatch
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Board, MakeBoard
@@ -71,7 +72,9 @@ def test_an_instance_that_stays_is_seen_once_while_others_come_and_go(store: Ran
     boards = [(InstanceKey(f"board{n}"), Rules()) for n in range(2_500)]
     everywhere = array("I", range(2_500))
     store.apply(
-        Batch(boards, ["ann"], score=array("q", everywhere), instance=everywhere, player=array("I", bytes(10_000)))
+        UpdateBatch(
+            boards, ["ann"], score=array("q", everywhere), instance=everywhere, player=array("I", bytes(10_000))
+        )
     )
 
     seen = []
@@ -90,7 +93,7 @@ def test_an_instance_that_stays_is_seen_once_while_others_come_and_go(store: Ran
 def test_thousands_of_instances_keep_apart(store: RankStore) -> None:
     boards = [(InstanceKey("arcade", f"daily:{n}"), Rules()) for n in range(3_000)]
     store.apply(
-        Batch(
+        UpdateBatch(
             instances=boards,
             players=["ann", "bob"],
             instance=array("I", [n for n in range(3_000) for _ in range(2)]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, TIE_FIELD_MAX, Kept, Ranking, Rules
@@ -18,7 +19,6 @@ from rankd.projection.port import (
     READ_PLAYERS_MAX,
     SEQUENCE_MAX,
     RankStore,
-    batch_of_rows,
 )
 
 KEY = InstanceKey("arcade")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, TIE_FIELD_MAX, Keep, Kept, Order, Rules, Ties
@@ -15,12 +16,11 @@ from rankd.projection.port import (
     BATCH_ROWS_MAX,
     INSTANCE_BYTES_MAX,
     SEQUENCE_MAX,
-    Batch,
     Op,
     Position,
     RankStore,
+    UpdateBatch,
     Verdict,
-    batch_of_rows,
 )
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ RULES = Rules(keep=Keep.SUM)
 BEFORE_THE_SCOPE = "board@daily@"
 
 
-def good(**fields: Any) -> Batch:
+def good(**fields: Any) -> UpdateBatch:
     """Four rows that would be applied, with the given fields in place of theirs."""
-    batch = Batch(
+    batch = UpdateBatch(
         instances=[(KEY, RULES), (OTHER, RULES)],
         players=["ann", "bob", "new"],
         score=array("q", [1, 2, 3, 4]),
@@ -55,7 +55,7 @@ def written(store: RankStore) -> RankStore:
     return store
 
 
-def refusal(store: RankStore, batch: Batch) -> MalformedBatch:
+def refusal(store: RankStore, batch: UpdateBatch) -> MalformedBatch:
     """Return what the batch is refused with, having seen that it left no trace."""
     digest, position = store.digest(KEY), store.position()
     with pytest.raises(MalformedBatch) as refused:
@@ -109,7 +109,7 @@ def test_too_few_scores_are_too_many_rows_elsewhere(written: RankStore) -> None:
 
 def test_there_are_only_so_many_rows(written: RankStore) -> None:
     score = array("q", bytes(8 * (BATCH_ROWS_MAX + 1)))
-    batch = Batch(
+    batch = UpdateBatch(
         instances=[(KEY, RULES)], players=["ann"], player=array("I", score), score=score, epoch=1, after=10, upto=11
     )
 
@@ -326,7 +326,7 @@ def test_the_bad_row_of_a_large_batch_is_found(written: RankStore, row: int) -> 
     tie = array("q", bytes(80_000))
     tie[row] = -1
     tie[9_999] = -1
-    batch = Batch(
+    batch = UpdateBatch(
         instances=[(KEY, RULES)],
         players=[f"p{n}" for n in range(10_000)],
         score=array("q", range(10_000)),

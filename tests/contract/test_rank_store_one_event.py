@@ -6,11 +6,12 @@ import random
 from array import array
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import TIE_FIELD_MAX, Keep, Order, Ranking, Rules, Ties
 from rankd.errors import InvalidValue, MalformedBatch
-from rankd.projection.port import START, Batch, Change, Position, RankStore, Verdict, batch_of_rows
+from rankd.projection.port import START, Position, RankStore, RowChange, UpdateBatch, Verdict
 from rankd.projection.reference import ReferenceStore
 
 ARCADE, WEEKLY = InstanceKey("arcade"), InstanceKey("arcade", "weekly:2026-W19")
@@ -18,15 +19,15 @@ TABLE = ((ARCADE, Rules()), (WEEKLY, Rules(keep=Keep.LATEST)))
 ORDINAL = Ranking.ORDINAL
 
 
-def one(store: RankStore, player: str, score: int, at: int, ties: list[int] | None = None) -> Change | Verdict:
+def one(store: RankStore, player: str, score: int, at: int, ties: list[int] | None = None) -> RowChange | Verdict:
     return store.apply_one(TABLE, player, score, ties or [0, 0], at=at, ranks=ORDINAL)
 
 
 def test_the_answer_is_what_the_first_row_did(store: RankStore) -> None:
-    assert one(store, "ann", 10, 1) == Change(True, None, 10, None, 1)
-    assert one(store, "bob", 20, 2) == Change(True, None, 20, None, 1)
-    assert one(store, "ann", 30, 3) == Change(True, 10, 30, 2, 1)
-    assert one(store, "ann", 5, 4) == Change(False, 30, 30, 1, 1)
+    assert one(store, "ann", 10, 1) == RowChange(True, None, 10, None, 1)
+    assert one(store, "bob", 20, 2) == RowChange(True, None, 20, None, 1)
+    assert one(store, "ann", 30, 3) == RowChange(True, 10, 30, 2, 1)
+    assert one(store, "ann", 5, 4) == RowChange(False, 30, 30, 1, 1)
 
 
 def test_every_instance_gets_its_row_by_its_own_rules(store: RankStore) -> None:
@@ -54,7 +55,7 @@ def test_an_event_out_of_turn_changes_nothing(store: RankStore, at: int, verdict
 
 
 def test_an_older_writer_is_fenced(store: RankStore) -> None:
-    store.apply(Batch(instances=[], players=[], epoch=3, after=0, upto=1))
+    store.apply(UpdateBatch(instances=[], players=[], epoch=3, after=0, upto=1))
 
     assert one(store, "ann", 10, 2) is Verdict.FENCED
 
@@ -115,7 +116,7 @@ def test_it_is_the_batch_of_its_rows(store: RankStore, ranking: Ranking) -> None
     for at in range(1, 400):
         table, player = rng.choice(tables), f"p{rng.randrange(30)}"
         score, ties = rng.randrange(20), [rng.randrange(3) for _ in table]
-        batch = Batch(
+        batch = UpdateBatch(
             instances=table,
             players=[player],
             score=array("q", [score]) * len(table),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Ranking, Rules
-from rankd.projection.port import SEQUENCE_MAX, START, Batch, Position, RankStore, Verdict, batch_of_rows
+from rankd.projection.port import SEQUENCE_MAX, START, Position, RankStore, UpdateBatch, Verdict
 
 KEY = InstanceKey("arcade")
 BOARD = (KEY, Rules(keep=Keep.SUM))
@@ -100,14 +101,14 @@ def test_a_refused_batch_does_not_claim_its_epoch(store: RankStore, after: int, 
 def test_an_empty_batch_of_no_events_only_claims_the_epoch(store: RankStore) -> None:
     store.apply(batch_of_rows(BOARD, [("ann", 5)], upto=4))
 
-    answer = store.apply(Batch(instances=[], players=[], epoch=3, after=4, upto=4))
+    answer = store.apply(UpdateBatch(instances=[], players=[], epoch=3, after=4, upto=4))
 
     assert (answer.verdict, answer.position) == (Verdict.APPLIED, Position(3, 4))
     assert store.position() == Position(3, 4)
 
 
 def test_an_empty_batch_of_some_events_moves_an_idle_store_on(store: RankStore) -> None:
-    answer = store.apply(Batch(instances=[], players=[], after=0, upto=1_000))
+    answer = store.apply(UpdateBatch(instances=[], players=[], after=0, upto=1_000))
 
     assert (answer.verdict, answer.position, len(answer)) == (Verdict.APPLIED, Position(0, 1_000), 0)
     assert store.position() == Position(0, 1_000)
@@ -153,7 +154,7 @@ def test_epochs_and_sequences_reach_the_end_of_their_range(store: RankStore) -> 
         (batch_of_rows(BOARD, [("bob", 1)], epoch=0, after=5, upto=6, ranks=Ranking.DENSE), Verdict.FENCED),
     ],
 )
-def test_a_batch_that_is_not_applied_answers_no_rows(store: RankStore, batch: Batch, verdict: Verdict) -> None:
+def test_a_batch_that_is_not_applied_answers_no_rows(store: RankStore, batch: UpdateBatch, verdict: Verdict) -> None:
     store.apply(batch_of_rows(BOARD, [("ann", 1)], epoch=1, upto=5))
 
     answer = store.apply(batch)

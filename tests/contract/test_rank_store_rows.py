@@ -6,10 +6,11 @@ from array import array
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.batches import batch_of_rows
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Ranking, Rules, Ties
-from rankd.projection.port import Batch, Change, Op, RankStore, RowFlag, batch_of_rows
+from rankd.projection.port import Op, RankStore, RowChange, RowFlag, UpdateBatch
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Board, MakeBoard
@@ -20,8 +21,8 @@ NOTHING = RowFlag(0)
 
 def change(
     old: int | None, new: int | None, *, changed: bool = True, before: int | None = None, after: int | None = None
-) -> Change:
-    return Change(changed, old, new, before, after)
+) -> RowChange:
+    return RowChange(changed, old, new, before, after)
 
 
 # One row
@@ -311,7 +312,7 @@ def test_bounds_are_those_each_row_came_with(store: RankStore) -> None:
     narrow, wide = Rules(keep=Keep.SUM, score_max=10), Rules(keep=Keep.SUM, score_max=100)
     store.apply(batch_of_rows((key, narrow), [("ann", 50)]))
     answer = store.apply(
-        Batch(
+        UpdateBatch(
             instances=[(key, wide), (key, narrow)],
             players=["ann", "bob"],
             instance=array("I", [0, 1, 0, 0]),

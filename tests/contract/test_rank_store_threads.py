@@ -6,9 +6,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+from tests.batches import batch_of_rows
+from tests.servers.load_bound import LoadBound
+
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Ranking, Rules
-from rankd.projection.port import RankStore, Verdict, batch_of_rows
+from rankd.projection.port import RankStore, Verdict
 
 KEY = InstanceKey("arcade")
 BATCHES = 60
@@ -29,8 +32,8 @@ def test_reads_beside_a_writer_are_each_of_one_instant(store: RankStore) -> None
             done.set()
 
     def read() -> int:
-        reads = 0
-        while not done.is_set() or reads == 0:
+        reads, bound = 0, LoadBound()
+        while bound.take() and (not done.is_set() or reads == 0):
             position = store.position()
             page = store.range(KEY, 1, 100)
             assert len(page.entries) == page.total

@@ -15,14 +15,14 @@ from tests.timing import BUSY_MACHINE
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Rules
 from rankd.errors import RanksUnavailable, RanksUnfit
-from rankd.projection.redis.breaker import Breaker
-from rankd.projection.redis.changes import InstanceChange, Move
-from rankd.projection.redis.client import NOBODY, Call, Client, connect
-from rankd.projection.redis.heartbeat import Beat, claim_redis, read_beat, write_beat
-from rankd.projection.redis.keys import ShardKeys
-from rankd.projection.redis.late import LateClient
-from rankd.projection.redis.mirror import Mirror
-from rankd.scaled.served import Heartbeat, Layout, LookAtRedis
+from rankd.redis.connection.breaker import Breaker
+from rankd.redis.connection.client import UNKNOWN_SERVER, FunctionCall, RedisClient, connect
+from rankd.redis.connection.late import LateClient
+from rankd.redis.heartbeat import Beat, claim_redis, read_beat, write_beat
+from rankd.redis.keys import ShardKeys
+from rankd.redis.read.rank_source import Heartbeat, Layout, RedisRankSource
+from rankd.redis.write.changes import InstanceChange, PartitionMove
+from rankd.redis.write.mirror import Mirror
 
 ANSWER_WAIT_S = 0.3
 AT_ONCE_S = 0.05 * BUSY_MACHINE
@@ -31,25 +31,25 @@ KEYS = [b"{b%d}" % number for number in range(30)]
 
 
 class CountedServers:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self._client = client
         self.node_of = client.node_of
         self.round_trips = 0
 
-    def call_all(self, calls: Sequence[Call]) -> list[Any]:
+    def call_all(self, calls: Sequence[FunctionCall]) -> list[Any]:
         self.round_trips += 1
         return self._client.call_all(calls)
 
-    def call_each(self, calls: Sequence[Call]) -> list[Any]:
+    def call_each(self, calls: Sequence[FunctionCall]) -> list[Any]:
         self.round_trips += 1
         return self._client.call_each(calls)
 
 
-def get(key: bytes) -> list[Call]:
-    return [Call("GET", [key], is_command=True)]
+def get(key: bytes) -> list[FunctionCall]:
+    return [FunctionCall("GET", [key], is_command=True)]
 
 
-def connected(server: RedisServer, ledger: str = "ours") -> Client:
+def connected(server: RedisServer, ledger: str = "ours") -> RedisClient:
     client = connect(server.url, answer_wait_s=ANSWER_WAIT_S)
     try:
         claim_redis(client, ledger)
@@ -72,7 +72,7 @@ def test_one_master_of_a_cluster_that_is_away_holds_no_reads_of_the_others_up(ow
             breaker.call_all(get(lost))
         assert refused.value.away == name
         assert "127.0.0.1" in str(refused.value)
-        assert "127.0.0.1" not in refused.value.told
+        assert "127.0.0.1" not in refused.value.public_message
         began = time.monotonic()
         for key in others:
             assert breaker.call_all(get(key)) == [None]
@@ -89,25 +89,25 @@ def test_digests_of_many_boards_are_asked_for_at_once_and_told_as_far_as_they_ca
             change = InstanceChange(
                 key, RULES, players=["p"], score=array("q", [1]), tie=array("q", [1]), total=1, digest=number
             )
-            Mirror(client).write(key.board, 1, 1, [Move(0, 0, 5)], [change], time_ms=1)
+            Mirror(client).write(key.board, 1, 1, [PartitionMove(0, 0, 5)], [change], time_ms=1)
         servers = CountedServers(client)
-        looking = LookAtRedis(Breaker(servers, away_s=60.0), Layout(dict), cast(Heartbeat, None))
+        rank_source = RedisRankSource(Breaker(servers, away_s=60.0), Layout(dict), cast(Heartbeat, None))
         absent = InstanceKey("absent")
 
-        assert looking.digests([*keys, absent]) == {key: (number, "0-5") for number, key in enumerate(keys)}
+        assert rank_source.digests([*keys, absent]) == {key: (number, "0-5") for number, key in enumerate(keys)}
         assert servers.round_trips == 1
 
         name = client.node_of(ShardKeys(keys[0].board, 0).meta)
         there = [key for key in keys if client.node_of(ShardKeys(key.board, 0).meta) != name]
         own_cluster.master_of(ShardKeys(keys[0].board, 0).meta).kill()
         for _ in range(3):
-            assert list(looking.digests(keys)) == there
+            assert list(rank_source.digests(keys)) == there
         assert servers.round_trips == 4
 
 
-def test_a_call_that_redis_refuses_says_nothing_against_the_server(redis_client: Client) -> None:
+def test_a_call_that_redis_refuses_says_nothing_against_the_server(redis_client: RedisClient) -> None:
     with pytest.raises(RanksUnavailable) as refused:
-        redis_client.call(Call("rankd_write", [b"rankd:{b#0}:meta"], ["nonsense"]))
+        redis_client.call(FunctionCall("rankd_write", [b"rankd:{b#0}:meta"], ["nonsense"]))
     assert refused.value.away is None
 
 
@@ -132,11 +132,11 @@ def test_a_redis_that_comes_later_is_found(own_redis: RedisServer) -> None:
     try:
         with pytest.raises(RanksUnavailable) as refused:
             read_beat(client)
-        assert refused.value.away == client.node_of(KEYS[0]) == NOBODY
-        assert str(own_redis.port) not in refused.value.told
+        assert refused.value.away == client.node_of(KEYS[0]) == UNKNOWN_SERVER
+        assert str(own_redis.port) not in refused.value.public_message
         own_redis.start()
         assert read_beat(client) is None
-        assert client.node_of(KEYS[0]) != NOBODY
+        assert client.node_of(KEYS[0]) != UNKNOWN_SERVER
     finally:
         client.close()
 

@@ -14,19 +14,19 @@ from tests.servers.redis_contents import described_of, engine_contents, generati
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Rules, Ties
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Op, Verdict
-from rankd.projection.redis.changes import Move, changed, whole_instance, with_top
-from rankd.projection.redis.client import Client
-from rankd.projection.redis.keys import Kind, ShardKeys, instance_name
-from rankd.projection.redis.mirror import Mirror
-from rankd.projection.redis.reader import RedisReader
+from rankd.projection.port import Op, UpdateBatch, Verdict
+from rankd.redis.connection.client import RedisClient
+from rankd.redis.keys import KeyKind, ShardKeys, instance_name
+from rankd.redis.read.reader import RedisReader
+from rankd.redis.write.changes import PartitionMove, changed, whole_instance, with_top
+from rankd.redis.write.mirror import Mirror
 
 KEY = InstanceKey("arcade")
 NAME = instance_name(KEY)
 
 
 @pytest.fixture
-def plain(redis_server: RedisServer, redis_client: Client) -> Any:
+def plain(redis_server: RedisServer, redis_client: RedisClient) -> Any:
     return redis_server.client()
 
 
@@ -36,7 +36,7 @@ def top_of(plain: Any, shards: int) -> list[tuple[str, Kept]]:
     for shard in range(shards):
         described = described_of(plain, KEY, shard)
         if described is not None:
-            standing = ShardKeys("arcade", shard).of(Kind.STANDING, generation_of(plain, "arcade", shard), NAME)
+            standing = ShardKeys("arcade", shard).of(KeyKind.STANDING, generation_of(plain, "arcade", shard), NAME)
             for member, number in plain.zrange(standing, 0, -1, withscores=True):
                 kept = described.form.decode(number, b"" if described.form.is_packed else member[:8])
                 found.append((number, member, described.form.player(member), kept))
@@ -53,7 +53,7 @@ def everybody_in(plain: Any, shards: int) -> tuple[dict[str, Kept], int]:
             continue
         generation = generation_of(plain, "arcade", shard)
         bytes_a_value = 8 if described.form.is_packed else 16
-        for bucket, text in plain.hgetall(keys.of(Kind.SCORES, generation, NAME)).items():
+        for bucket, text in plain.hgetall(keys.of(KeyKind.SCORES, generation, NAME)).items():
             at = 0
             while bucket not in (b"n", b"p") and at < len(text):
                 first = at + 1 + text[at]
@@ -61,7 +61,7 @@ def everybody_in(plain: Any, shards: int) -> tuple[dict[str, Kept], int]:
                 number = int.from_bytes(value[:8], "big", signed=True)
                 found[text[at + 1 : first].decode()] = described.form.decode(number, value[8:])
                 at = first + bytes_a_value
-        steps = plain.hgetall(keys.of(Kind.STEPS, generation, NAME))
+        steps = plain.hgetall(keys.of(KeyKind.STEPS, generation, NAME))
         fine = sum(int(count) for step, count in steps.items() if not step.startswith(b"c"))
         assert fine == sum(int(count) for step, count in steps.items() if step.startswith(b"c"))
         counted += fine
@@ -69,7 +69,7 @@ def everybody_in(plain: Any, shards: int) -> tuple[dict[str, Kept], int]:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_the_top_is_that_of_the_engine_whatever_is_written(redis_client: Client, plain: Any, seed: int) -> None:
+def test_the_top_is_that_of_the_engine_whatever_is_written(redis_client: RedisClient, plain: Any, seed: int) -> None:
     rng = random.Random(seed)
     exact_top, shards = rng.choice([1, 3, 10]), rng.choice([1, 3])
     bounds = rng.choice([(0, 1_000), (-(2**53) + 1, 2**53 - 1)])
@@ -87,13 +87,13 @@ def test_the_top_is_that_of_the_engine_whatever_is_written(redis_client: Client,
         score = array("q", [rng.randint(-5 if rng.random() < 0.1 else 0, 40) for _ in players])
         ops = bytes(rng.choice([Op.APPLY, Op.APPLY, Op.PUT, Op.REMOVE]) for _ in players)
         tie = array("q", [rng.randrange(5) for _ in players])
-        engine.apply(Batch([(KEY, rules)], players, score, tie=tie, op=ops, after=at, upto=at + 1))
+        engine.apply(UpdateBatch([(KEY, rules)], players, score, tie=tie, op=ops, after=at, upto=at + 1))
         removed = [player for player, op in zip(players, ops, strict=True) if op == Op.REMOVE]
         change = changed(engine, KEY, rules, list(dict.fromkeys(players)), returned=removed)
         # What is put may be worse, whatever the keep: those are told as having come back.
         change.returned = players
         answers = mirror.write(
-            "arcade", shards, 0, [Move(0, at, at + 1)], [with_top(engine, change, exact_top)], time_ms=1
+            "arcade", shards, 0, [PartitionMove(0, at, at + 1)], [with_top(engine, change, exact_top)], time_ms=1
         )
         assert {answer.verdict for answer in answers} == {Verdict.APPLIED}
         everybody = engine_contents(engine, "arcade").get(KEY, [])
@@ -114,13 +114,15 @@ ERROR_SHARE_MAX = 0.005  # of all players, between the guess and the truth: many
 @pytest.mark.parametrize("order", list(Order))
 @pytest.mark.parametrize("scores", list(DISTRIBUTIONS))
 def test_bounds_hold_the_truth_and_the_guess_is_near(
-    redis_client: Client, plain: Any, scores: str, order: Order
+    redis_client: RedisClient, plain: Any, scores: str, order: Order
 ) -> None:
     rng = random.Random(20_261_115)
     rules = Rules(Keep.BEST, order, Ties.PLAYER, 0, 2**52)
     players = [f"player-{number}" for number in range(PLAYERS)]
     engine = EngineStore()
-    engine.apply(Batch([(KEY, rules)], players, array("q", [DISTRIBUTIONS[scores](rng) for _ in players]), upto=1))
+    engine.apply(
+        UpdateBatch([(KEY, rules)], players, array("q", [DISTRIBUTIONS[scores](rng) for _ in players]), upto=1)
+    )
     loading = Mirror(redis_client).begin("arcade", 2, 0)
     assert loading is not None
     for page in whole_instance(engine, KEY, rules):
@@ -144,12 +146,12 @@ def test_bounds_hold_the_truth_and_the_guess_is_near(
     assert worst <= ERROR_SHARE_MAX, f"{scores}: {worst:.5f}"
 
 
-def test_a_player_who_is_not_there_has_no_place(redis_client: Client) -> None:
+def test_a_player_who_is_not_there_has_no_place(redis_client: RedisClient) -> None:
     rules = Rules()
     engine = EngineStore()
-    engine.apply(Batch([(KEY, rules)], ["ann", "bob"], array("q", [5, 4]), upto=1))
+    engine.apply(UpdateBatch([(KEY, rules)], ["ann", "bob"], array("q", [5, 4]), upto=1))
     change = with_top(engine, changed(engine, KEY, rules, ["ann", "bob"]), 1)
-    Mirror(redis_client).write("arcade", 1, 0, [Move(0, 0, 1)], [change], time_ms=1)
+    Mirror(redis_client).write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [change], time_ms=1)
 
     reader = RedisReader(redis_client, lambda _: 1)
     assert reader.rank(KEY, "nobody") is None
@@ -161,19 +163,21 @@ def test_a_player_who_is_not_there_has_no_place(redis_client: Client) -> None:
 
 
 @pytest.mark.parametrize("high", [10**9, 2**62], ids=["packed", "prefixed"])
-def test_buckets_stay_small_however_many_players_come(redis_client: Client, plain: Any, high: int) -> None:
+def test_buckets_stay_small_however_many_players_come(redis_client: RedisClient, plain: Any, high: int) -> None:
     rules = Rules(Keep.BEST, ties=Ties.PLAYER, score_min=0, score_max=high)
     engine, mirror = EngineStore(), Mirror(redis_client)
     players = [f"user_{number}" for number in range(3_000)]
     sent = 0
     for count in (1, 1, 10, 100, 888, 2_000):
         some = players[sent : sent + count]
-        engine.apply(Batch([(KEY, rules)], some, array("q", range(sent, sent + count)), after=sent, upto=sent + count))
+        engine.apply(
+            UpdateBatch([(KEY, rules)], some, array("q", range(sent, sent + count)), after=sent, upto=sent + count)
+        )
         change = with_top(engine, changed(engine, KEY, rules, some), 3)
-        mirror.write("arcade", 1, 0, [Move(0, sent, sent + count)], [change], time_ms=1)
+        mirror.write("arcade", 1, 0, [PartitionMove(0, sent, sent + count)], [change], time_ms=1)
         sent += count
         assert everybody_in(plain, 1) == (dict(engine_contents(engine, "arcade")[KEY]), sent)
-        scores = plain.hgetall(ShardKeys("arcade", 0).of(Kind.SCORES, generation_of(plain, "arcade", 0), NAME))
+        scores = plain.hgetall(ShardKeys("arcade", 0).of(KeyKind.SCORES, generation_of(plain, "arcade", 0), NAME))
         assert int(scores[b"p"]) == sent
         buckets = [text.count(b"user_") for bucket, text in scores.items() if bucket not in (b"n", b"p")]
         assert sent / 8 <= int(scores[b"n"]) <= sent / 8 + 1
@@ -182,11 +186,11 @@ def test_buckets_stay_small_however_many_players_come(redis_client: Client, plai
     mirror.close()
 
 
-def test_all_that_is_kept_takes_far_less_than_an_exact_board(redis_client: Client, plain: Any) -> None:
+def test_all_that_is_kept_takes_far_less_than_an_exact_board(redis_client: RedisClient, plain: Any) -> None:
     rules = Rules(Keep.BEST, ties=Ties.PLAYER, score_min=0, score_max=10**9)
     players = [f"user_{number:08d}" for number in range(PLAYERS)]
     engine = EngineStore()
-    engine.apply(Batch([(KEY, rules)], players, array("q", range(PLAYERS)), upto=1))
+    engine.apply(UpdateBatch([(KEY, rules)], players, array("q", range(PLAYERS)), upto=1))
     used: dict[int, int] = {}
     for exact_top in (0, PLAYERS // 100):
         mirror = Mirror(redis_client)

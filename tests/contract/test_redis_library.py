@@ -12,11 +12,11 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules
 from rankd.errors import InvalidValue, RanksNewer, RanksUnavailable, RanksUnfit
 from rankd.projection.port import Position, Verdict
-from rankd.projection.redis.changes import InstanceChange, Move
-from rankd.projection.redis.client import Client, connect
-from rankd.projection.redis.keys import LAYOUT_VERSION, ShardKeys
-from rankd.projection.redis.library import LIBRARY_VERSION, Library, ensure_library, make_library, our_library
-from rankd.projection.redis.mirror import Mirror
+from rankd.redis.connection.client import RedisClient, connect
+from rankd.redis.connection.library import LIBRARY_VERSION, Library, ensure_library, make_library, our_library
+from rankd.redis.keys import LAYOUT_VERSION, ShardKeys
+from rankd.redis.write.changes import InstanceChange, PartitionMove
+from rankd.redis.write.mirror import Mirror
 
 CHANGE = InstanceChange(InstanceKey("arcade"), Rules(), 1_000, ["ann"], array("q", [5]), array("q", [0]), total=1)
 
@@ -40,35 +40,35 @@ def small_library(version: int, answer: str) -> Library:
     return make_library(version, [("tell.lua", code)])
 
 
-def test_functions_that_were_lost_are_loaded_again(redis_server: RedisServer, redis_client: Client) -> None:
+def test_functions_that_were_lost_are_loaded_again(redis_server: RedisServer, redis_client: RedisClient) -> None:
     mirror = Mirror(redis_client)
-    mirror.write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    mirror.write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [CHANGE], time_ms=1)
     with redis_server.client() as plain:
         plain.execute_command("FUNCTION", "FLUSH")
 
-    assert mirror.write("arcade", 1, 0, [Move(0, 1, 2)], [CHANGE], time_ms=1)[0].verdict is Verdict.APPLIED
+    assert mirror.write("arcade", 1, 0, [PartitionMove(0, 1, 2)], [CHANGE], time_ms=1)[0].verdict is Verdict.APPLIED
     with redis_server.client() as plain:
         plain.execute_command("FUNCTION", "FLUSH")
     assert mirror.positions("arcade", 1) == [{0: Position(0, 2)}]
 
 
-def test_a_flushed_redis_has_no_shards(redis_server: RedisServer, redis_client: Client) -> None:
+def test_a_flushed_redis_has_no_shards(redis_server: RedisServer, redis_client: RedisClient) -> None:
     mirror = Mirror(redis_client)
-    mirror.write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    mirror.write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [CHANGE], time_ms=1)
     with redis_server.client() as plain:
         plain.flushall()
 
-    assert mirror.write("arcade", 1, 0, [Move(0, 1, 2)], [CHANGE], time_ms=1)[0].positions is None
+    assert mirror.write("arcade", 1, 0, [PartitionMove(0, 1, 2)], [CHANGE], time_ms=1)[0].positions is None
     assert mirror.positions("arcade", 1) == [None]
 
 
-def test_every_master_of_a_cluster_has_the_functions(redis_cluster: RedisCluster, cluster_client: Client) -> None:
+def test_every_master_of_a_cluster_has_the_functions(redis_cluster: RedisCluster, cluster_client: RedisClient) -> None:
     for server in redis_cluster.masters():
         with server.client() as plain:
             plain.execute_command("FUNCTION", "FLUSH")
     mirror = Mirror(cluster_client)
 
-    answers = mirror.write("arcade", 9, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    answers = mirror.write("arcade", 9, 0, [PartitionMove(0, 0, 1)], [CHANGE], time_ms=1)
 
     assert {answer.verdict for answer in answers} == {Verdict.APPLIED}
     for server in redis_cluster.masters():
@@ -135,31 +135,31 @@ def test_functions_newer_by_two_versions_are_refused(server: Any) -> None:
 
 
 def test_a_node_two_versions_behind_is_refused_once_the_newer_one_is_there(
-    redis_client: Client, redis_server: RedisServer, server: Any
+    redis_client: RedisClient, redis_server: RedisServer, server: Any
 ) -> None:
     ensure_library(server)
     ensure_library(server, our_library(LIBRARY_VERSION + 1))
     ensure_library(server, our_library(LIBRARY_VERSION + 2))  # takes away those of the version two before
 
     with pytest.raises(RanksNewer, match="upgrade rankd"):
-        Mirror(redis_client).write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+        Mirror(redis_client).write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [CHANGE], time_ms=1)
     with pytest.raises(RanksNewer, match="upgrade rankd"):
         connect(redis_server.url)
     assert our_library().name not in stored_names(server)
 
 
 def test_a_shard_in_another_layout_is_refused_and_left_as_it_is(
-    redis_server: RedisServer, redis_client: Client
+    redis_server: RedisServer, redis_client: RedisClient
 ) -> None:
     mirror, other = Mirror(redis_client), Mirror(redis_client)
-    mirror.write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    mirror.write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [CHANGE], time_ms=1)
     meta = ShardKeys("arcade", 0).meta
     with redis_server.client() as plain:
         plain.hset(meta, "version", LAYOUT_VERSION + 1)
         before = plain.hgetall(meta)
 
         with pytest.raises(RanksNewer, match=f"has layout {LAYOUT_VERSION + 1}, .* upgrade rankd"):
-            mirror.write("arcade", 1, 0, [Move(0, 1, 2)], [CHANGE], time_ms=1)
+            mirror.write("arcade", 1, 0, [PartitionMove(0, 1, 2)], [CHANGE], time_ms=1)
         with pytest.raises(RanksNewer, match=f"has layout {LAYOUT_VERSION + 1}, .* upgrade rankd"):
             other.positions("arcade", 1)
         with pytest.raises(RanksNewer, match=f"has layout {LAYOUT_VERSION + 1}, .* upgrade rankd"):
@@ -177,15 +177,15 @@ def test_a_redis_that_may_evict_is_refused(redis_server: RedisServer, server: An
 
 
 def test_a_redis_without_room_refuses_writes_and_keeps_what_it_has(
-    redis_server: RedisServer, redis_client: Client
+    redis_server: RedisServer, redis_client: RedisClient
 ) -> None:
     mirror = Mirror(redis_client)
-    mirror.write("arcade", 1, 0, [Move(0, 0, 1)], [CHANGE], time_ms=1)
+    mirror.write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [CHANGE], time_ms=1)
     with redis_server.client() as plain:
         plain.config_set("maxmemory", "1mb")
         try:
             with pytest.raises(RanksUnavailable, match="maxmemory"):
-                mirror.write("arcade", 1, 0, [Move(0, 1, 2)], [CHANGE], time_ms=1)
+                mirror.write("arcade", 1, 0, [PartitionMove(0, 1, 2)], [CHANGE], time_ms=1)
         finally:
             plain.config_set("maxmemory", "0")
 

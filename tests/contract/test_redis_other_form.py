@@ -13,11 +13,11 @@ from tests.servers.redis_contents import contents
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Rules, Ties
 from rankd.projection.port import Position, Verdict
-from rankd.projection.redis.changes import InstanceChange, Move, Written
-from rankd.projection.redis.client import Call, Client
-from rankd.projection.redis.lanes import Channel, Pending
-from rankd.projection.redis.mirror import Mirror
-from rankd.projection.redis.writing import OtherFormNeeded
+from rankd.redis.connection.client import FunctionCall, RedisClient
+from rankd.redis.connection.pipelined import Channel, Pending
+from rankd.redis.write.changes import InstanceChange, PartitionMove, Written
+from rankd.redis.write.mirror import Mirror
+from rankd.redis.write.writing import OtherFormNeeded
 
 KEY = InstanceKey("arcade")
 RULES = Rules(ties=Ties.PLAYER, score_min=0, score_max=1_000)
@@ -40,10 +40,10 @@ def plain(redis_server: RedisServer) -> Iterator[Any]:
 
 
 @pytest.fixture
-def mirror(redis_client: Client) -> Mirror:
+def mirror(redis_client: RedisClient) -> Mirror:
     """A board of nine players, and what becomes of them."""
     mirror = Mirror(redis_client, whole=lambda _: [rows(AFTER)], call_updates_max=3)
-    mirror.write("arcade", 1, 0, [Move(0, 0, 1)], [rows(BEFORE)], time_ms=1)
+    mirror.write("arcade", 1, 0, [PartitionMove(0, 0, 1)], [rows(BEFORE)], time_ms=1)
     return mirror
 
 
@@ -52,18 +52,20 @@ def standings(scores: dict[str, int]) -> dict[InstanceKey, list[tuple[str, Kept]
 
 
 def test_a_part_that_comes_again_after_its_answer_was_lost_does_nothing(
-    mirror: Mirror, plain: Any, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+    mirror: Mirror, plain: Any, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Channel.start
 
-    def start_after_a_lost_answer(channel: Channel, calls: Sequence[Call]) -> Pending:
+    def start_after_a_lost_answer(channel: Channel, calls: Sequence[FunctionCall]) -> Pending:
         assert len(calls) > 1
         redis_client.call_all(calls[:1])
         return start(channel, calls)
 
     monkeypatch.setattr(Channel, "start", start_after_a_lost_answer)
     later = {f"q{number}": number for number in range(9)}
-    answers = mirror.write("arcade", 1, 0, [Move(0, 1, 2)], [rows({"p8": BEYOND}), rows_of_another(later)], time_ms=1)
+    answers = mirror.write(
+        "arcade", 1, 0, [PartitionMove(0, 1, 2)], [rows({"p8": BEYOND}), rows_of_another(later)], time_ms=1
+    )
 
     assert answers == [Written(Verdict.APPLIED, {0: Position(0, 2)})]
     assert contents(plain, "arcade")[KEY] == standings(AFTER)[KEY]
@@ -77,11 +79,11 @@ def rows_of_another(scores: dict[str, int]) -> InstanceChange:
 
 def test_a_write_behind_another_does_not_change_a_form(mirror: Mirror, plain: Any) -> None:
     """Its rows would gather before the one before it has come to its end, and be taken for that one's."""
-    first = mirror.send("arcade", 1, 0, [Move(0, 1, 2)], [rows({"p1": 11})], time_ms=1)
+    first = mirror.send("arcade", 1, 0, [PartitionMove(0, 1, 2)], [rows({"p1": 11})], time_ms=1)
     with pytest.raises(OtherFormNeeded):
-        mirror.send("arcade", 1, 0, [Move(0, 2, 3)], [rows({"p8": BEYOND})], time_ms=1, is_behind=True)
+        mirror.send("arcade", 1, 0, [PartitionMove(0, 2, 3)], [rows({"p8": BEYOND})], time_ms=1, is_behind=True)
 
     assert [one.verdict for one in first.answers()] == [Verdict.APPLIED]
     assert contents(plain, "arcade") == standings({**BEFORE, "p1": 11})
-    mirror.write("arcade", 1, 0, [Move(0, 2, 3)], [rows({"p8": BEYOND})], time_ms=1)
+    mirror.write("arcade", 1, 0, [PartitionMove(0, 2, 3)], [rows({"p8": BEYOND})], time_ms=1)
     assert contents(plain, "arcade") == standings(AFTER)

@@ -18,11 +18,11 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Rules, Ties
 from rankd.errors import RanksUnavailable
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Position, Verdict
-from rankd.projection.redis.changes import Move, Written, changed, dropped, whole_instance
-from rankd.projection.redis.client import Client, connect
-from rankd.projection.redis.loading import Loading
-from rankd.projection.redis.mirror import Mirror
+from rankd.projection.port import Position, UpdateBatch, Verdict
+from rankd.redis.connection.client import RedisClient, connect
+from rankd.redis.write.changes import PartitionMove, Written, changed, dropped, whole_instance
+from rankd.redis.write.loading import Loading
+from rankd.redis.write.mirror import Mirror
 
 KEY = InstanceKey("arcade")
 RULES = Rules(ties=Ties.PLAYER, score_min=0, score_max=1_000)
@@ -31,14 +31,14 @@ CHUNK_BYTES = 65_536
 
 
 @pytest.fixture
-def plain(redis_server: RedisServer, redis_client: Client) -> Any:
+def plain(redis_server: RedisServer, redis_client: RedisClient) -> Any:
     return redis_server.client()
 
 
 @pytest.fixture
 def engine() -> EngineStore:
     store = EngineStore()
-    store.apply(Batch([(KEY, RULES)], PLAYERS, array("q", range(100)), upto=9))
+    store.apply(UpdateBatch([(KEY, RULES)], PLAYERS, array("q", range(100)), upto=9))
     return store
 
 
@@ -55,17 +55,17 @@ def verdicts(answers: list[Written]) -> list[Verdict]:
 
 
 def test_a_shard_that_was_switched_keeps_everybody_when_another_is_switched_later(
-    redis_client: Client, plain: Any, engine: EngineStore
+    redis_client: RedisClient, plain: Any, engine: EngineStore
 ) -> None:
     live, mirror = Mirror(redis_client), Mirror(redis_client)
-    live.write("arcade", 2, 0, [Move(0, 0, 5)], [changed(engine, KEY, RULES, PLAYERS[:50])], time_ms=1)
+    live.write("arcade", 2, 0, [PartitionMove(0, 0, 5)], [changed(engine, KEY, RULES, PLAYERS[:50])], time_ms=1)
     loading = begun(mirror, engine)
-    engine.apply(Batch([(KEY, RULES)], PLAYERS[:20], array("q", range(500, 520)), after=9, upto=12))
+    engine.apply(UpdateBatch([(KEY, RULES)], PLAYERS[:20], array("q", range(500, 520)), after=9, upto=12))
     newer = changed(engine, KEY, RULES, PLAYERS[:20])
-    live.write("arcade", 2, 0, [Move(0, 5, 12)], [newer], time_ms=1, shards_only=[1])
+    live.write("arcade", 2, 0, [PartitionMove(0, 5, 12)], [newer], time_ms=1, shards_only=[1])
 
     assert verdicts(loading.finish([(0, 9)], time_ms=2)) == [Verdict.APPLIED, Verdict.GAP]
-    live.write("arcade", 2, 0, [Move(0, 9, 12)], [newer], time_ms=1, shards_only=[0])
+    live.write("arcade", 2, 0, [PartitionMove(0, 9, 12)], [newer], time_ms=1, shards_only=[0])
     loading.load([changed(engine, KEY, RULES, PLAYERS[:20])])
     answers = loading.finish([(0, 12)], time_ms=3)
 
@@ -76,16 +76,16 @@ def test_a_shard_that_was_switched_keeps_everybody_when_another_is_switched_late
 
 
 def test_a_shard_that_was_switched_is_not_taken_back_by_rows_that_come_later(
-    redis_client: Client, plain: Any, engine: EngineStore
+    redis_client: RedisClient, plain: Any, engine: EngineStore
 ) -> None:
     live, mirror = Mirror(redis_client), Mirror(redis_client)
-    live.write("arcade", 2, 0, [Move(0, 0, 12)], [], time_ms=1, shards_only=[1])
+    live.write("arcade", 2, 0, [PartitionMove(0, 0, 12)], [], time_ms=1, shards_only=[1])
     loading = begun(mirror, engine)
     older = changed(engine, KEY, RULES, PLAYERS)
     assert verdicts(loading.finish([(0, 9)], time_ms=2)) == [Verdict.APPLIED, Verdict.GAP]
-    engine.apply(Batch([(KEY, RULES)], PLAYERS[:20], array("q", range(500, 520)), after=9, upto=12))
+    engine.apply(UpdateBatch([(KEY, RULES)], PLAYERS[:20], array("q", range(500, 520)), after=9, upto=12))
     newer = changed(engine, KEY, RULES, PLAYERS[:20])
-    live.write("arcade", 2, 0, [Move(0, 9, 12)], [newer], time_ms=1, shards_only=[0])
+    live.write("arcade", 2, 0, [PartitionMove(0, 9, 12)], [newer], time_ms=1, shards_only=[0])
 
     loading.load([older])
     loading.load([newer])
@@ -95,10 +95,12 @@ def test_a_shard_that_was_switched_is_not_taken_back_by_rows_that_come_later(
 
 
 def test_a_rebuild_that_ends_half_way_leaves_what_is_live_on_each_shard(
-    redis_client: Client, plain: Any, engine: EngineStore
+    redis_client: RedisClient, plain: Any, engine: EngineStore
 ) -> None:
     live, mirror = Mirror(redis_client), Mirror(redis_client)
-    live.write("arcade", 2, 0, [Move(0, 0, 12)], [changed(engine, KEY, RULES, PLAYERS)], time_ms=1, shards_only=[1])
+    live.write(
+        "arcade", 2, 0, [PartitionMove(0, 0, 12)], [changed(engine, KEY, RULES, PLAYERS)], time_ms=1, shards_only=[1]
+    )
     loading = begun(mirror, engine)
     assert verdicts(loading.finish([(0, 9)], time_ms=2)) == [Verdict.APPLIED, Verdict.GAP]
 
@@ -110,7 +112,7 @@ def test_a_rebuild_that_ends_half_way_leaves_what_is_live_on_each_shard(
 
 
 def test_what_a_rebuild_that_was_overtaken_has_left_is_removed_and_nothing_else(
-    redis_client: Client, plain: Any, engine: EngineStore
+    redis_client: RedisClient, plain: Any, engine: EngineStore
 ) -> None:
     mirror = Mirror(redis_client)
     overtaken = begun(mirror, engine)
@@ -127,7 +129,9 @@ def test_what_a_rebuild_that_was_overtaken_has_left_is_removed_and_nothing_else(
     assert not plain.exists("rankd:{arcade#1}:1:z:all_time@global")
 
 
-def test_a_rebuild_does_not_give_up_what_another_loads(redis_client: Client, plain: Any, engine: EngineStore) -> None:
+def test_a_rebuild_does_not_give_up_what_another_loads(
+    redis_client: RedisClient, plain: Any, engine: EngineStore
+) -> None:
     mirror = Mirror(redis_client)
     first = begun(mirror, engine)
     second = begun(mirror, engine)
@@ -139,7 +143,7 @@ def test_a_rebuild_does_not_give_up_what_another_loads(redis_client: Client, pla
 
 
 def test_no_generation_has_the_number_of_one_that_was_given_up(
-    redis_client: Client, plain: Any, engine: EngineStore
+    redis_client: RedisClient, plain: Any, engine: EngineStore
 ) -> None:
     mirror = Mirror(redis_client)
     first = begun(mirror, engine)
@@ -153,10 +157,10 @@ def test_no_generation_has_the_number_of_one_that_was_given_up(
 
 
 def test_an_instance_that_left_while_a_rebuild_went_on_is_not_there(
-    redis_client: Client, plain: Any, engine: EngineStore
+    redis_client: RedisClient, plain: Any, engine: EngineStore
 ) -> None:
     other = InstanceKey("arcade", "daily:2026-05-04")
-    engine.apply(Batch([(other, RULES)], PLAYERS, array("q", range(100)), after=9, upto=10))
+    engine.apply(UpdateBatch([(other, RULES)], PLAYERS, array("q", range(100)), after=9, upto=10))
     mirror = Mirror(redis_client)
     loading = begun(mirror, engine)
     loading.load(list(whole_instance(engine, other, RULES)))
@@ -227,7 +231,7 @@ def _break(end: socket.socket) -> None:
 
 
 @pytest.fixture
-def line(redis_server: RedisServer, redis_client: Client) -> Iterator[LossyLine]:
+def line(redis_server: RedisServer, redis_client: RedisClient) -> Iterator[LossyLine]:
     """A line on which the first answer to rankd_finish is lost."""
     with closing(LossyLine(redis_server.port, "rankd_finish")) as line:
         yield line
@@ -239,7 +243,9 @@ def test_a_switch_whose_answer_was_lost_has_happened(
 ) -> None:
     with connect(redis_server.url.replace(f":{redis_server.port}", f":{line.port}")) as client:
         mirror = Mirror(client)
-        mirror.write("arcade", shards, 0, [Move(0, 0, 3)], [changed(engine, KEY, RULES, PLAYERS[:9])], time_ms=1)
+        mirror.write(
+            "arcade", shards, 0, [PartitionMove(0, 0, 3)], [changed(engine, KEY, RULES, PLAYERS[:9])], time_ms=1
+        )
         loading = begun(mirror, engine, shards)
 
         assert verdicts(loading.finish([(0, 9)], time_ms=2)) == [Verdict.APPLIED] * shards

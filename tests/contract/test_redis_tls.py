@@ -11,8 +11,8 @@ from tests.servers.redis import MASTERS, RedisServer
 from tests.servers.tls import Authority, running_tls_cluster, running_tls_redis
 
 from rankd.errors import RanksUnavailable, RanksUnfit
-from rankd.projection.redis.client import Call, Client, connect
-from rankd.projection.redis.heartbeat import Beat, read_beat, write_beat
+from rankd.redis.connection.client import FunctionCall, RedisClient, connect
+from rankd.redis.heartbeat import Beat, read_beat, write_beat
 
 PASSWORD = "a/b@c:d%41 e?&#"
 BOARDS = 20
@@ -24,11 +24,11 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def check_both_ways(client: Client) -> None:
+def check_both_ways(client: RedisClient) -> None:
     beat = Beat("ledger", 1, 2, (3, 4))
     assert write_beat(client, beat)
     assert read_beat(client) == beat
-    calls = [Call("GET", [b"{b%d}" % number], is_command=True) for number in range(BOARDS)]
+    calls = [FunctionCall("GET", [b"{b%d}" % number], is_command=True) for number in range(BOARDS)]
     assert client.call_all(calls) == [None] * BOARDS
 
 

@@ -10,13 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.servers.load_bound import LoadBound
 from tests.servers.waiting import join_all
 
 from rankd.errors import Overloaded
-from rankd.ledger.database import Database
+from rankd.ledger.sqlite.database import Database
+from rankd.ledger.sqlite.numbers import PlayerNumbers
 from rankd.registry.port import Profile, Registry
-from rankd.registry.postgres import PostgresRegistry
-from rankd.registry.sqlite import SqliteRegistry
+from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.registry.sqlite.registry import SqliteRegistry
 
 OpenRegistry = Callable[..., Registry]
 
@@ -29,7 +31,7 @@ def open_registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
         def open_sqlite(profiles_cached_max: int = 100, **limits: int) -> Registry:
             database = Database(tmp_path)
             closing.callback(database.close)
-            return SqliteRegistry(database, profiles_cached_max, lambda _count: None, **limits)
+            return SqliteRegistry(database, PlayerNumbers(database), profiles_cached_max, lambda _count: None, **limits)
 
         def open_postgres(profiles_cached_max: int = 100, **limits: int) -> Registry:
             registry = PostgresRegistry(request.getfixturevalue("registry_url"), profiles_cached_max, **limits)
@@ -56,7 +58,7 @@ def ids(found: list[Profile]) -> list[str]:
 def test_nobody_has_a_profile_before_it_is_set(registry: Registry) -> None:
     assert registry.profile("alice") is None
     assert registry.profiles(["alice", "bob"]) == {}
-    assert registry.attributes("alice") == {}
+    assert registry.attributes(["alice"]) == {}
     assert registry.friends("alice") == []
     assert registry.search("a", 10) == []
 
@@ -121,9 +123,9 @@ def test_the_country_is_an_attribute(registry: Registry) -> None:
     registry.set_profile(Profile("bob", attributes={"country": "DE"}))
     registry.set_profile(Profile("carol", country="PT", attributes={"country": "DE"}))
 
-    assert registry.attributes("alice") == {"level": "7", "country": "BR"}
-    assert registry.attributes("bob") == {"country": "DE"}
-    assert registry.attributes("carol") == {"country": "PT"}
+    assert registry.attributes(["alice"]) == {"alice": {"level": "7", "country": "BR"}}
+    assert registry.attributes(["bob"]) == {"bob": {"country": "DE"}}
+    assert registry.attributes(["carol"]) == {"carol": {"country": "PT"}}
 
 
 def test_a_memory_smaller_than_the_question_answers_all_the_same(open_registry: OpenRegistry) -> None:
@@ -345,7 +347,7 @@ def test_readers_never_miss_a_profile_while_memory_overflows(open_registry: Open
 
     def read(player: str) -> None:
         for _ in range(400):
-            if registry.attributes(player) != {"country": "BR"}:
+            if registry.attributes([player]) != {player: {"country": "BR"}}:
                 missed.append(player)
                 return
 
@@ -362,6 +364,7 @@ def test_readers_never_miss_a_profile_while_memory_overflows(open_registry: Open
 
 
 def test_a_reader_who_read_before_a_change_does_not_bring_the_old_profile_back(registry: Registry) -> None:
+    bound = LoadBound()
     changes, reads = threading.Event(), []
 
     def change() -> None:
@@ -371,7 +374,7 @@ def test_a_reader_who_read_before_a_change_does_not_bring_the_old_profile_back(r
 
     def read() -> None:
         last = -1
-        while not changes.is_set():
+        while not changes.is_set() and bound.take():
             profile = registry.profile("alice")
             if profile is not None and profile.name is not None:
                 reads.append(int(profile.name) >= last)

@@ -15,9 +15,10 @@ from tests.servers.waiting import WAIT_S, join_all, wait_until
 from rankd.errors import LedgerNewer, LedgerUnavailable
 from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
-from rankd.registry import postgres, postgres_watch
 from rankd.registry.port import Profile
-from rankd.registry.postgres import COMPONENT, LOOK_EVERY_MS, PostgresRegistry, migrate_registry
+from rankd.registry.postgres import registry as postgres
+from rankd.registry.postgres import watch as postgres_watch
+from rankd.registry.postgres.registry import COMPONENT, POLL_EVERY_MS, PostgresRegistry, migrate_registry
 
 ALICE = Profile("alice", "Alice", country="BR")
 NOTE = "INSERT INTO rankd.registry_changes (player) VALUES ('alice')"
@@ -27,20 +28,20 @@ OpenShared = Callable[..., PostgresRegistry]
 
 
 @pytest.fixture
-def open_shared(registry_url: str) -> Iterator[OpenShared]:
+def open_thin(registry_url: str) -> Iterator[OpenShared]:
     """Open the registry as a further process would, which looks for changes at short intervals."""
     with ExitStack() as closing:
 
-        def make(url: str = registry_url, look_every_ms: int = 20) -> PostgresRegistry:
-            registry = PostgresRegistry(url, 100, look_every_ms)
+        def make(url: str = registry_url, poll_every_ms: int = 20) -> PostgresRegistry:
+            registry = PostgresRegistry(url, 100, poll_every_ms)
             closing.callback(registry.close)
             return registry
 
         yield make
 
 
-def test_others_notice_a_change(open_shared: OpenShared) -> None:
-    one, other = open_shared(), open_shared()
+def test_others_notice_a_change(open_thin: OpenShared) -> None:
+    one, other = open_thin(), open_thin()
     assert other.profile("alice") is None
     assert other.friends("alice") == []
     before = other.changes
@@ -48,17 +49,17 @@ def test_others_notice_a_change(open_shared: OpenShared) -> None:
     one.set_profile(ALICE)
     one.set_friends("alice", ["bob"])
     wait_until(lambda: other.profile("alice") == ALICE and other.friends("alice") == ["bob"])
-    assert other.attributes("alice") == {"country": "BR"}
+    assert other.attributes(["alice"]) == {"alice": {"country": "BR"}}
     assert other.changes > before
 
     between = other.changes
     one.set_profile(Profile("alice", "Al", country="PT"))
-    wait_until(lambda: other.attributes("alice") == {"country": "PT"})
+    wait_until(lambda: other.attributes(["alice"]) == {"alice": {"country": "PT"}})
     assert other.changes > between
 
 
-def test_others_notice_who_is_a_mutual_friend_no_longer(open_shared: OpenShared) -> None:
-    one, other = open_shared(), open_shared()
+def test_others_notice_who_is_a_mutual_friend_no_longer(open_thin: OpenShared) -> None:
+    one, other = open_thin(), open_thin()
     one.set_friends("alice", ["bob"])
     one.set_friends("bob", ["alice"])
     wait_until(lambda: other.mutual_friends("alice") == ["bob"])
@@ -66,17 +67,17 @@ def test_others_notice_who_is_a_mutual_friend_no_longer(open_shared: OpenShared)
     wait_until(lambda: other.mutual_friends("alice") == [])
 
 
-def test_others_notice_within_about_a_second(open_shared: OpenShared) -> None:
-    assert LOOK_EVERY_MS <= 1_000
-    one, other = open_shared(), open_shared(look_every_ms=LOOK_EVERY_MS)
+def test_others_notice_within_about_a_second(open_thin: OpenShared) -> None:
+    assert POLL_EVERY_MS <= 1_000
+    one, other = open_thin(), open_thin(poll_every_ms=POLL_EVERY_MS)
     assert other.profiles(["alice"]) == {}
 
     one.set_profile(ALICE)
     wait_until(lambda: other.profiles(["alice"]) == {"alice": ALICE})
 
 
-def test_what_nobody_changed_stays_in_memory(open_shared: OpenShared) -> None:
-    one, other = open_shared(), open_shared()
+def test_what_nobody_changed_stays_in_memory(open_thin: OpenShared) -> None:
+    one, other = open_thin(), open_thin()
     one.set_profile(ALICE)
     one.set_profile(Profile("bob"))
     let_notice(other)
@@ -87,8 +88,8 @@ def test_what_nobody_changed_stays_in_memory(open_shared: OpenShared) -> None:
     assert other.profile("alice") is held
 
 
-def test_a_change_that_began_early_and_committed_late_is_noticed(open_shared: OpenShared, registry_url: str) -> None:
-    one, other = open_shared(), open_shared()
+def test_a_change_that_began_early_and_committed_late_is_noticed(open_thin: OpenShared, registry_url: str) -> None:
+    one, other = open_thin(), open_thin()
     one.set_profile(ALICE)
     let_notice(other)
     assert other.profile("alice") == ALICE
@@ -107,7 +108,7 @@ def test_a_change_that_began_early_and_committed_late_is_noticed(open_shared: Op
 def let_notice(reader: PostgresRegistry) -> None:
     """Return when a reader has noticed all that was written so far, and forgets nothing of it later."""
     now = time.monotonic()
-    wait_until(lambda: reader._watch._looked > now)
+    wait_until(lambda: reader._watch._polled_at > now)
 
 
 def named(registry: PostgresRegistry, player: str) -> str | None:
@@ -115,9 +116,9 @@ def named(registry: PostgresRegistry, player: str) -> str | None:
     return None if profile is None else profile.name
 
 
-def test_very_many_changes_at_once_are_noticed_too(open_shared: OpenShared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_changes_at_once_are_noticed_too(open_thin: OpenShared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_watch, "NOTICED_MAX", 2)
-    one, other = open_shared(), open_shared()
+    one, other = open_thin(), open_thin()
     players = [f"p{number}" for number in range(10)]
     assert other.profiles(players) == {}
 
@@ -127,38 +128,38 @@ def test_very_many_changes_at_once_are_noticed_too(open_shared: OpenShared, monk
 
 
 def test_a_process_that_was_away_for_too_long_forgets_everything(
-    open_shared: OpenShared, registry_url: str, monkeypatch: pytest.MonkeyPatch
+    open_thin: OpenShared, registry_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody kept for it what changed meanwhile."""
-    one = open_shared(look_every_ms=1_000_000)
+    one = open_thin(poll_every_ms=1_000_000)
     one.set_profile(ALICE)
-    one._watch._look()  # its own change
+    one._watch._poll()  # its own change
     assert one.profile("alice") == ALICE
     with psycopg.connect(registry_url) as other:
         other.execute(RENAME)
 
-    one._watch._look()
+    one._watch._poll()
     assert one.profile("alice") == ALICE
     monkeypatch.setattr(postgres_watch, "AWAY_S_MAX", -1)
-    one._watch._look()
+    one._watch._poll()
     assert named(one, "alice") == "Al"
 
 
 def test_what_everybody_has_noticed_is_deleted(
-    open_shared: OpenShared, registry_url: str, monkeypatch: pytest.MonkeyPatch
+    open_thin: OpenShared, registry_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = open_shared()
+    one = open_thin()
     one.set_profile(ALICE)
-    with psycopg.connect(registry_url, autocommit=True) as looking:
+    with psycopg.connect(registry_url, autocommit=True) as rank_source:
         count = "SELECT count(*) FROM rankd.registry_changes"
         one._watch._prune()
-        assert looking.execute(count).fetchone() == (1,)
+        assert rank_source.execute(count).fetchone() == (1,)
         monkeypatch.setattr(postgres_watch, "KEPT_S", -1)
         one._watch._prune()
-        assert looking.execute(count).fetchone() == (0,)
+        assert rank_source.execute(count).fetchone() == (0,)
 
 
-def test_two_who_give_different_parts_of_a_profile_both_count(open_shared: OpenShared) -> None:
+def test_two_who_give_different_parts_of_a_profile_both_count(open_thin: OpenShared) -> None:
     parts = [Profile("alice", "Alice"), Profile("alice", country="BR"), Profile("alice", attributes={"level": "7"})]
     together = threading.Barrier(len(parts))
 
@@ -166,14 +167,14 @@ def test_two_who_give_different_parts_of_a_profile_both_count(open_shared: OpenS
         together.wait(WAIT_S)
         registry.set_profile(part, only_given=True)
 
-    registries = [open_shared() for _ in parts]
+    registries = [open_thin() for _ in parts]
     run_at_once([lambda one=one, part=part: fill(one, part) for one, part in zip(registries, parts, strict=True)])  # type: ignore[misc]
 
-    assert open_shared().profile("alice") == Profile("alice", "Alice", country="BR", attributes={"level": "7"})
+    assert open_thin().profile("alice") == Profile("alice", "Alice", country="BR", attributes={"level": "7"})
 
 
-def test_players_who_were_met_are_found_by_id(open_shared: OpenShared) -> None:
-    registry = open_shared()
+def test_players_who_were_met_are_found_by_id(open_thin: OpenShared) -> None:
+    registry = open_thin()
     registry.meet(["zed", "alice", "zed", "al\\b%"])
     registry.meet([])
     registry.meet(["alice", "albert"])
@@ -184,9 +185,9 @@ def test_players_who_were_met_are_found_by_id(open_shared: OpenShared) -> None:
     assert registry.profile("zed") is None
 
 
-def test_the_same_newcomers_may_be_met_in_any_order_at_once(open_shared: OpenShared) -> None:
+def test_the_same_newcomers_may_be_met_in_any_order_at_once(open_thin: OpenShared) -> None:
     newcomers = [f"p{number}" for number in range(2_000)]
-    one, other = open_shared(), open_shared()
+    one, other = open_thin(), open_thin()
     run_at_once(
         [
             lambda: one.meet(newcomers),
@@ -199,7 +200,7 @@ def test_the_same_newcomers_may_be_met_in_any_order_at_once(open_shared: OpenSha
     assert len(one.search("p", 10_000)) == len(newcomers)
 
 
-FIRST = scripts_of("rankd.registry", "postgres_schema")[:1]
+FIRST = scripts_of("rankd.registry.postgres")[:1]
 STORED = """
 INSERT INTO rankd.registry_players VALUES ('alice'), ('bob'), ('carol'), ('dave'), ('erin'), ('zed');
 INSERT INTO rankd.registry_profiles (player, name) VALUES ('bob', 'Bob');
@@ -243,11 +244,11 @@ def test_where_the_ledger_is_in_another_database_everybody_stays(postgres_url: s
 
 
 def test_while_postgres_is_away_memory_answers_and_writes_are_refused(
-    own_postgres: PostgresServer, open_shared: OpenShared
+    own_postgres: PostgresServer, open_thin: OpenShared
 ) -> None:
     url = own_postgres.url(own_postgres.make_database())
     migrate_registry(url)
-    registry, other = open_shared(url), open_shared(url)
+    registry, other = open_thin(url), open_thin(url)
     registry.set_profile(ALICE)
     registry.set_profile(Profile("bob", "Bob"))
     registry.set_friends("alice", ["bob"])
@@ -257,13 +258,13 @@ def test_while_postgres_is_away_memory_answers_and_writes_are_refused(
     own_postgres.stop()
 
     assert other.profile("alice") == ALICE
-    assert other.attributes("alice") == {"country": "BR"}
+    assert other.attributes(["alice"]) == {"alice": {"country": "BR"}}
     assert other.friends("alice") == ["bob"]
     assert other.profiles(["alice", "bob"]) == {"alice": ALICE}
     without_bob = other.changes
     for refused in (
         lambda: other.profile("bob"),
-        lambda: other.attributes("bob"),
+        lambda: other.attributes(["bob"]),
         lambda: other.friends("bob"),
         lambda: other.search("a", 10),
         lambda: other.set_profile(Profile("carol")),
@@ -281,29 +282,29 @@ def test_while_postgres_is_away_memory_answers_and_writes_are_refused(
 
 
 def test_a_score_is_not_counted_by_what_others_may_have_changed_long_ago(
-    own_postgres: PostgresServer, open_shared: OpenShared
+    own_postgres: PostgresServer, open_thin: OpenShared
 ) -> None:
     url = own_postgres.url(own_postgres.make_database())
     migrate_registry(url)
-    registry, other = open_shared(url), open_shared(url)
+    registry, other = open_thin(url), open_thin(url)
     other.set_profile(ALICE)
     let_notice(registry)
-    assert registry.attributes("alice") == {"country": "BR"}
+    assert registry.attributes(["alice"]) == {"alice": {"country": "BR"}}
     own_postgres.stop()
     registry._watch._fresh_s = 0.0
 
     assert registry.profile("alice") == ALICE
     with pytest.raises(LedgerUnavailable):
-        registry.attributes("alice")
+        registry.attributes(["alice"])
 
 
 def test_a_server_that_hangs_holds_nobody_up_for_long(
-    own_postgres: PostgresServer, open_shared: OpenShared, monkeypatch: pytest.MonkeyPatch
+    own_postgres: PostgresServer, open_thin: OpenShared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "READ_WAIT_S", 0.3)
     url = own_postgres.url(own_postgres.make_database())
     migrate_registry(url)
-    registry, other = open_shared(url), open_shared(url)
+    registry, other = open_thin(url), open_thin(url)
     other.set_profile(ALICE)
     other.set_profile(Profile("bob", "Bob"))
     let_notice(registry)

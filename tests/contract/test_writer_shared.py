@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import pytest
+from tests.committing import commit_together
 from tests.servers.waiting import join_all, wait_until
 
 from rankd.clock import ManualClock
@@ -21,14 +22,14 @@ from rankd.intake.results import Accepted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
 from rankd.intake.writer import Writer
-from rankd.ledger.port import Appended, DefinitionsChanged, Draft, Request
+from rankd.ledger.port import Appended, DefinitionsChanged, Draft, StoredRequest
 from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node import ledger_upkeep as upkeep_module
+from rankd.node.open_operations import migrate
+from rankd.node.thin import Thin
 from rankd.registry.memory import Memory
 from rankd.registry.port import Profile
-from rankd.registry.postgres import PostgresRegistry
-from rankd.scaled import upkeep as upkeep_module
-from rankd.scaled.compose import migrate
-from rankd.scaled.running import SharedRunning
+from rankd.registry.postgres.registry import PostgresRegistry
 from rankd.settings import read_settings
 
 NOON = 1_777_896_000_000
@@ -46,7 +47,7 @@ class CountingLedger(PostgresLedger):
         self.appends += 1
         return super().append(draft)
 
-    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Request]:
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
         self.lookups += bool(keys)
         return super().requests(keys)
 
@@ -76,7 +77,7 @@ class Process:
 
     def send(self, *tasks: ScoreTask) -> list[Any]:
         """Commit tasks together; return the result or the error of each."""
-        self.writer.submit_all([*tasks])
+        commit_together(self.writer.hand_in, tasks)
         return [task.result if task.error is None else task.error for task in tasks]
 
 
@@ -246,7 +247,7 @@ def test_newcomers_who_could_not_be_met_are_met_later(
 
     running = _running(one, meet)
     try:
-        running.writer.submit_all([score("alice", 1), score("bob", 2)])
+        commit_together(running.writer.hand_in, [score("alice", 1), score("bob", 2)])
         wait_until(lambda: met == ["alice", "bob"])
     finally:
         running.close()
@@ -300,14 +301,14 @@ def test_all_requests_whose_time_is_over_are_forgotten_at_once(
         running.close()
 
 
-def _running(process: Process, meet: Any = lambda _players: None) -> SharedRunning:
-    return SharedRunning(
+def _running(process: Process, meet: Any = lambda _players: None) -> Thin:
+    return Thin(
         process.ledger,
         process.definitions,
         process.registry,
         cast(Any, Memory),
         clock=ManualClock(NOON),
         settings=read_settings({}),
-        let_go=lambda: None,
+        close_parts=lambda: None,
         meet=meet,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from tests.batches import batch_of_rows
 from tests.servers.mirrored import KeepingReader, MirroredStore
 
 from rankd.domain.instance import InstanceKey
@@ -25,10 +26,10 @@ from rankd.domain.order import (
 )
 from rankd.domain.position import tokens
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import READ_ENTRIES_MAX, batch_of_rows
-from rankd.projection.redis.client import Call, Client
-from rankd.projection.redis.forms import choose_form
+from rankd.projection.port import READ_ENTRIES_MAX
 from rankd.projection.reference import ReferenceStore
+from rankd.redis.connection.client import FunctionCall, RedisClient
+from rankd.redis.forms import choose_form
 
 Row = tuple[str, int, int]
 LOW, HIGH = SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE
@@ -42,8 +43,8 @@ DEFAULT = SCORE_BOUND_DEFAULT
 SCORES: dict[str, tuple[int, int, Callable[[random.Random], int]]] = {
     "few": (-20, 20, lambda rng: rng.randint(-20, 20)),
     "almost one": (0, 10, lambda rng: rng.choice([5, 5, 5, 5, 5, 6])),
-    "a stretch of one number in the prefixed form": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(2_048)),
-    "some such stretches": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(10_000)),
+    "one number in the prefixed form": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(2_048)),
+    "some such numbers": (LOW, HIGH, lambda rng: 8_192 + rng.randrange(10_000)),
     "far from zero": (-(2**62), -(2**62) + 10**9, lambda rng: -(2**62) + rng.randrange(10**9)),
     "large neighbours": (-(2**62), 2**62, lambda rng: 2**61 + 2_048 * rng.randrange(-9, 9) + rng.randrange(3)),
     "as by default": (
@@ -65,11 +66,11 @@ SCORES: dict[str, tuple[int, int, Callable[[random.Random], int]]] = {
 class Counting:
     """A client that counts round trips."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self._client = client
         self.round_trips = 0
 
-    def call_all(self, calls: Sequence[Call]) -> list[Any]:
+    def call_all(self, calls: Sequence[FunctionCall]) -> list[Any]:
         self.round_trips += 1
         assert all(call.read_only for call in calls)
         return self._client.call_all(calls)
@@ -151,7 +152,11 @@ def random_rows(rng: random.Random, score_of: Callable[[random.Random], int], pl
 
 
 def comparison(
-    client: Client, shards: int, rows: list[Row], rules: Rules, reference: ReferenceStore | EngineStore | None = None
+    client: RedisClient,
+    shards: int,
+    rows: list[Row],
+    rules: Rules,
+    reference: ReferenceStore | EngineStore | None = None,
 ) -> Comparison:
     """Write the rows to both stores.
 
@@ -168,7 +173,7 @@ def comparison(
     return Comparison(rows, rules, key, shards, reference, mirrored, Counting(client))
 
 
-def random_comparison(client: Client, shards: int, kind: str, rng: random.Random, players: int) -> Comparison:
+def random_comparison(client: RedisClient, shards: int, kind: str, rng: random.Random, players: int) -> Comparison:
     """Make a board of one kind of scores, in any order and with any ties."""
     low, high, score_of = SCORES[kind]
     order, ties = rng.choice(list(Order)), rng.choice(list(Ties))

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+from tests.servers.load_bound import LoadBound
+
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, Keep, Kept, Order, Ranking, Rules, Ties, sort_key
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Entry, Op, Standing, Verdict, walk
+from rankd.projection.port import Op, RankedEntry, RankedStanding, UpdateBatch, Verdict, walk
 
-RUN_SECONDS = 4.0
+RUN_SECONDS = 2.0
 WAIT_SECONDS_MAX = 60
 PLAYERS = [f"p{n}" for n in range(3_000)]
 ROWS = 1_500
@@ -61,7 +63,7 @@ class Writer:
             rows.append((1, op, rng.randrange(len(PLAYERS)), rng.randrange(-20, 20), rng.randrange(3)))
         rng.shuffle(rows)
         answer = self.engine.apply(
-            Batch(
+            UpdateBatch(
                 instances=[GROWS, CHURNS],
                 players=PLAYERS,
                 instance=array("I", [row[0] for row in rows]),
@@ -77,13 +79,13 @@ class Writer:
         assert answer.verdict is Verdict.APPLIED
 
 
-def in_order(rules: Rules, entries: list[Entry]) -> None:
+def in_order(rules: Rules, entries: list[RankedEntry]) -> None:
     keys = [sort_key(rules, Kept(entry.score, entry.tie), entry.player) for entry in entries]
     assert all(above < below for above, below in pairwise(keys))
     assert len({entry.player for entry in entries}) == len(entries)
 
 
-def counted(entries: list[Entry], ranking: Ranking) -> None:
+def counted(entries: list[RankedEntry], ranking: Ranking) -> None:
     for above, below in pairwise(entries):
         level = above.score == below.score
         match ranking:
@@ -120,7 +122,7 @@ def read_neighbours(engine: EngineStore, rng: random.Random) -> None:
         if around is None:
             continue
         me = around.player
-        entries = [*around.above, Entry(me.rank, me.player, me.score, me.tie), *around.below]
+        entries = [*around.above, RankedEntry(me.rank, me.player, me.score, me.tie), *around.below]
         in_order(rules, entries)
         counted(entries, Ranking.ORDINAL)
         assert len(around.above) == min(10, me.rank - 1)
@@ -131,16 +133,16 @@ def read_neighbours(engine: EngineStore, rng: random.Random) -> None:
 def read_many(engine: EngineStore, rng: random.Random) -> None:
     asked = rng.sample(PLAYERS, 200)
     for key, rules in (GROWS, CHURNS):
-        standings: list[Standing] = [standing for standing in engine.ranks(key, asked) if standing is not None]
+        standings: list[RankedStanding] = [standing for standing in engine.ranks(key, asked) if standing is not None]
         # One instant: one total, and ranks that stand in the order of the scores shown with them.
         assert len({standing.total for standing in standings}) <= 1
         standings.sort(key=lambda standing: standing.rank)
-        in_order(rules, [Entry(s.rank, s.player, s.score, s.tie) for s in standings])
+        in_order(rules, [RankedEntry(s.rank, s.player, s.score, s.tie) for s in standings])
         for above, below in pairwise(standings):
             assert above.rank < below.rank
             assert above.better == below.better if above.score == below.score else above.better < below.better
         friends = engine.friends(key, asked)
-        in_order(rules, [Entry(friend.rank, friend.player, friend.score, friend.tie) for friend in friends])
+        in_order(rules, [RankedEntry(friend.rank, friend.player, friend.score, friend.tie) for friend in friends])
         assert [friend.rank for friend in friends] == list(range(1, len(friends) + 1))
         assert all(above.global_rank < below.global_rank for above, below in pairwise(friends))
 
@@ -203,13 +205,15 @@ READS: list[Callable[[EngineStore, random.Random], None]] = [
 def test_every_read_beside_a_writer_is_of_one_instant() -> None:
     seed = random.randrange(2**32)
     engine = EngineStore()
-    engine.apply(Batch(instances=[RESTS], players=PLAYERS[:1_000], score=array("q", [n % 10 for n in range(1_000)])))
+    engine.apply(
+        UpdateBatch(instances=[RESTS], players=PLAYERS[:1_000], score=array("q", [n % 10 for n in range(1_000)]))
+    )
     writer = Writer(engine, seed)
 
     def read(reader: int) -> int:
         rng = random.Random(seed + reader)
-        rounds = 0
-        while not writer.over.is_set():
+        rounds, bound = 0, LoadBound()
+        while not writer.over.is_set() and bound.take():
             for one in READS:
                 one(engine, rng)
             rounds += 1

@@ -13,23 +13,23 @@ from tests.servers.redis_contents import captured_of, contents, described_of, en
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Order, Rules, Ties
-from rankd.projection.port import Batch, Op
-from rankd.projection.redis.client import Client
+from rankd.projection.port import Op, UpdateBatch
+from rankd.redis.connection.client import RedisClient
 
-SEEDS = range(40)
+SEEDS = [seed if seed < 12 else pytest.param(seed, marks=pytest.mark.long) for seed in range(100)]
 STEPS = 12
 PLAYERS = [f"p{number}" for number in range(10)] + ["ü", "x" * 100]
 OPS = [Op.APPLY] * 5 + [Op.PUT] * 2 + [Op.REMOVE]
 KEYS = [InstanceKey("arcade"), InstanceKey("arcade", "daily:2026-05-04", "country:BR")]
 
 
-def random_batch(rng: random.Random, rules: Rules, after: int) -> Batch:
+def random_batch(rng: random.Random, rules: Rules, after: int) -> UpdateBatch:
     count = rng.randrange(15)
     low, high = rules.score_min, rules.score_max
     scores = [rng.choice([low, high, rng.randint(low, min(high, low + 20)), 0]) for _ in range(count)]
     ties = [rng.choice([0, 5, rng.randrange(2**40), rng.randrange(2**48)]) for _ in range(count)]
     ops = [Op.CLEAR if rng.random() < 0.02 else rng.choice(OPS) for _ in range(count)]
-    return Batch(
+    return UpdateBatch(
         [(key, rules) for key in KEYS],
         [rng.choice(PLAYERS) for _ in range(count)],
         score=array("q", scores),
@@ -44,7 +44,7 @@ def random_batch(rng: random.Random, rules: Rules, after: int) -> Batch:
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_redis_holds_what_the_engine_holds(
-    redis_server: RedisServer, redis_client: Client, seed: int, shards: int
+    redis_server: RedisServer, redis_client: RedisClient, seed: int, shards: int
 ) -> None:
     rng = random.Random(seed)
     bounds = rng.choice([(0, 100), (5, 2**20), (0, 2**40), (-(2**63), 2**63 - 1)])

@@ -18,7 +18,7 @@ from tests.servers.redis import (
     running_redis,
 )
 
-from rankd.projection.redis.client import Client, connect
+from rankd.redis.connection.client import RedisClient, connect
 
 NOTHING_KEPT = ("--appendonly", "no")
 
@@ -64,7 +64,7 @@ def own_cluster() -> Iterator[RedisCluster]:
 
 
 @pytest.fixture
-def redis_client(redis_server: RedisServer) -> Iterator[Client]:
+def redis_client(redis_server: RedisServer) -> Iterator[RedisClient]:
     """A client of an empty server."""
     with redis_server.client() as plain:
         plain.flushall()
@@ -73,7 +73,7 @@ def redis_client(redis_server: RedisServer) -> Iterator[Client]:
 
 
 @pytest.fixture
-def cluster_client(redis_cluster: RedisCluster) -> Iterator[Client]:
+def cluster_client(redis_cluster: RedisCluster) -> Iterator[RedisClient]:
     """A client of an empty cluster."""
     redis_cluster.flush()
     with connect(redis_cluster.url) as client:

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from tests.servers.postgres import PostgresServer
 
-from rankd.registry.postgres import migrate_registry
-from rankd.registry.standings import migrate_standings
+from rankd.registry.postgres.registry import migrate_registry
+from rankd.registry.postgres.standings import migrate_standings
 
 TABLES = (
     "registry_players, registry_profiles, registry_friends, registry_changes, credentials, signing_keys,"

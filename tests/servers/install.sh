@@ -15,10 +15,29 @@ python3 -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/P
 command -v redis-server > /dev/null || lacks redis-server "ranks in Redis, the scaled-out form"
 command -v postgres > /dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' > /dev/null ||
   lacks postgresql "the ledger in PostgreSQL, the scaled-out form"
-command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null ||
+command -v chromium-headless-shell > /dev/null || command -v chromium > /dev/null ||
+  command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null ||
   lacks chromium "pages in a browser"
 command -v wrk > /dev/null || lacks wrk "benchmarks over HTTP"
-[ ${#missing[@]} -gt 0 ] || exit 0
+command -v java > /dev/null || lacks default-jre-headless "scores through Kafka"
+kafka=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/rankd-tests/kafka-4.1.0
+[ -e "$kafka/complete" ] || command -v mvn > /dev/null || lacks maven "scores through Kafka"
+
+# The jars of Kafka stay outside of the repository; Maven resolves them from kafka.pom.xml, once.
+fetch_kafka() {
+  if [ ! -e "$kafka/complete" ] && command -v mvn > /dev/null; then
+    echo "fetching Apache Kafka for the tests"
+    if mvn -q -B -f "${0%/*}/kafka.pom.xml" dependency:copy-dependencies -DoutputDirectory="$kafka" > /dev/null; then
+      : > "$kafka/complete"
+    else
+      echo "Apache Kafka could not be fetched: its tests are not run, and fail where CI=true"
+    fi
+  fi
+}
+if [ ${#missing[@]} -eq 0 ]; then
+  fetch_kafka
+  exit 0
+fi
 
 if [ "$(id -u)" = 0 ]; then
   privileged=(env)
@@ -28,12 +47,16 @@ else
   privileged=()
 fi
 if [ ${#privileged[@]} -gt 0 ] && command -v apt-get > /dev/null; then
-  echo "installing ${missing[*]}"
   install() {
     "${privileged[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
       -o Dpkg::Options::=--force-confold "$@" > /dev/null
   }
   "${privileged[@]}" apt-get update -qq || true
+  # Without its user interface the browser opens a page for a third of the processor time.
+  if apt-cache show chromium-headless-shell > /dev/null 2>&1; then
+    missing=("${missing[@]/%chromium/chromium-headless-shell}")
+  fi
+  echo "installing ${missing[*]}"
   # The tests start their own PostgreSQL: no other is wanted.
   if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
     "${privileged[@]}" mkdir -p /etc/postgresql-common
@@ -47,3 +70,4 @@ else
   echo "not installed: ${missing[*]}. To have everything tested: sudo apt-get install ${missing[*]}"
   for tests in "${without[@]}"; do echo "not run: $tests"; done
 fi
+fetch_kafka

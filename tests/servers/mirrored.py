@@ -16,19 +16,19 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.projection import arguments
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import START, Applied, Batch, One, Op, Position, Table, Verdict
-from rankd.projection.redis.changes import (
+from rankd.projection.port import START, Applied, Dropped, One, Op, Position, Table, UpdateBatch, Verdict, WindowSum
+from rankd.redis.connection.client import RedisClient
+from rankd.redis.read.query import RedisQuery
+from rankd.redis.read.reader import RedisReader
+from rankd.redis.write.changes import (
     InstanceChange,
-    Move,
+    PartitionMove,
     captured_places,
     changed,
     dropped,
     whole_instance,
 )
-from rankd.projection.redis.client import Client
-from rankd.projection.redis.mirror import CALL_UPDATES_MAX, Mirror
-from rankd.projection.redis.query import RedisQuery
-from rankd.projection.redis.reader import RedisReader
+from rankd.redis.write.mirror import CALL_UPDATES_MAX, Mirror
 
 
 class KeepingReader(RedisReader):
@@ -44,7 +44,7 @@ class KeepingReader(RedisReader):
 class MirroredStore(RedisReader):
     """Any number of boards in Redis, each of `shards` shards; one process writes them."""
 
-    def __init__(self, client: Client, shards: int = 1, *, call_updates_max: int = CALL_UPDATES_MAX) -> None:
+    def __init__(self, client: RedisClient, shards: int = 1, *, call_updates_max: int = CALL_UPDATES_MAX) -> None:
         """Begin with boards that nobody else has written."""
         super().__init__(client, lambda _board: shards)
         self.engine = EngineStore()
@@ -58,7 +58,7 @@ class MirroredStore(RedisReader):
 
     # Writing
 
-    def apply(self, batch: Batch) -> Applied:
+    def apply(self, batch: UpdateBatch) -> Applied:
         """Apply a batch and move its partition's position, both or neither."""
         with self._lock:
             applied = self.engine.apply(batch)
@@ -90,6 +90,22 @@ class MirroredStore(RedisReader):
             if found:
                 self._write_beside(dropped(instance, self._rules[instance]))
             return found
+
+    def drop_window(self, board: str, window: str, _instances_max: int | None = None) -> Dropped:
+        """Take out all instances of a window instance."""
+        keys = [InstanceKey(board, window, scope) for scope in self.engine.scopes(board, window)]
+        entries = sum(self.engine.total(key) for key in keys)
+        for key in keys:
+            self.drop(key)
+        return Dropped(entries, is_all=True)
+
+    def scopes(self, board: str, window: str, player: str | None = None) -> Iterator[str]:
+        """Go through the scopes of a window instance in which somebody stands, or in which this player does."""
+        return self.engine.scopes(board, window, player)
+
+    def window_sum(self, board: str, window: str) -> WindowSum:
+        """Add up the instances of a window instance."""
+        return self.engine.window_sum(board, window)
 
     def capture(self, instance: InstanceKey) -> None:
         """Remember every player's place as it is now, instead of what was remembered before."""
@@ -132,22 +148,22 @@ class MirroredStore(RedisReader):
         if board not in self._boards:
             with self._lock:
                 if board not in self._boards:
-                    self._write([], Move(0, 0, 0), board)
+                    self._write([], PartitionMove(0, 0, 0), board)
 
-    def _changes(self, batch: Batch) -> list[InstanceChange]:
-        touched: dict[InstanceKey, dict[str, None]] = {}
+    def _changes(self, batch: UpdateBatch) -> list[InstanceChange]:
+        dirty: dict[InstanceKey, dict[str, None]] = {}
         cleared: set[InstanceKey] = set()
         returned: dict[InstanceKey, dict[str, None]] = {}
         columns = arguments.check_batch(batch)
         for op, instance, player, _, _ in arguments.rows_of(columns):
             key, rules = batch.instances[instance]
-            touched.setdefault(key, {})
+            dirty.setdefault(key, {})
             self._rules[key] = rules  # order and ties are those of whoever stands there, or it would be malformed
             if op == Op.CLEAR:
                 cleared.add(key)
-                touched[key].clear()  # who comes after is written after
+                dirty[key].clear()  # who comes after is written after
             else:
-                touched[key][batch.players[player]] = None
+                dirty[key][batch.players[player]] = None
                 if op == Op.REMOVE:
                     returned.setdefault(key, {})[batch.players[player]] = None
         return [
@@ -159,13 +175,13 @@ class MirroredStore(RedisReader):
                 cleared=key in cleared,
                 returned=list(returned.get(key, ())),
             )
-            for key, players in touched.items()
+            for key, players in dirty.items()
         ]
 
     def _write_beside(self, change: InstanceChange) -> None:
         self._make(change.key.board)
         at = self._boards[change.key.board].get(0, 0)
-        self._write([change], Move(0, at, at), change.key.board)
+        self._write([change], PartitionMove(0, at, at), change.key.board)
 
     def _write_all(self, changes: list[InstanceChange], partition: int, upto: int) -> None:
         """Write to the boards that changed; the others stay where they are until something changes there."""
@@ -174,9 +190,9 @@ class MirroredStore(RedisReader):
             by_board.setdefault(change.key.board, []).append(change)
         for board, its in by_board.items():
             self._make(board)
-            self._write(its, Move(partition, self._boards[board].get(partition, 0), upto), board)
+            self._write(its, PartitionMove(partition, self._boards[board].get(partition, 0), upto), board)
 
-    def _write(self, changes: list[InstanceChange], move: Move, board: str) -> None:
+    def _write(self, changes: list[InstanceChange], move: PartitionMove, board: str) -> None:
         answers = self.mirror.write(board, self._shards, self._epoch, [move], changes, time_ms=_now_ms(), dense=True)
         if any(answer.verdict is not Verdict.APPLIED for answer in answers):
             raise AssertionError(f"{board} was answered with {answers}")

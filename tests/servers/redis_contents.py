@@ -12,8 +12,8 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, score_key
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import walk
-from rankd.projection.redis.forms import LOW_BITS, PREFIX_BYTES, Described, read_described
-from rankd.projection.redis.keys import Kind, ShardKeys, bucket_hash, instance_of, shard_of
+from rankd.redis.forms import LOW_BITS, PREFIX_BYTES, InstanceForm, read_described
+from rankd.redis.keys import KeyKind, ShardKeys, bucket_hash, instance_of, shard_of
 
 Contents = dict[InstanceKey, list[tuple[str, Kept]]]
 
@@ -42,12 +42,12 @@ def contents(plain: Any, board: str, shards: int = 1) -> Contents:
 
 
 def _standing(
-    plain: Any, keys: ShardKeys, generation: int, name: bytes, described: Described
+    plain: Any, keys: ShardKeys, generation: int, name: bytes, described: InstanceForm
 ) -> list[tuple[float, bytes, str, Kept]]:
     form = described.form
     rows = []
-    prefixes = plain.hgetall(keys.of(Kind.PREFIXES, generation, name))
-    for member, number in plain.zrange(keys.of(Kind.STANDING, generation, name), 0, -1, withscores=True):
+    prefixes = plain.hgetall(keys.of(KeyKind.PREFIXES, generation, name))
+    for member, number in plain.zrange(keys.of(KeyKind.STANDING, generation, name), 0, -1, withscores=True):
         player = form.player(member)
         prefix = b"" if form.is_packed else member[:PREFIX_BYTES]
         if not form.is_packed:
@@ -61,9 +61,9 @@ def _standing(
             text = str(key - form.lowest_key if form.is_packed else key >> LOW_BITS).encode()
             low = b"" if form.is_packed else (key & (1 << LOW_BITS) - 1).to_bytes(2, "big")
             counts[low + text] = counts.get(low + text, 0) + 1
-    stored = plain.hgetall(keys.of(Kind.DISTINCT_COUNTS, generation, name))
+    stored = plain.hgetall(keys.of(KeyKind.DISTINCT_COUNTS, generation, name))
     assert {member: int(count) for member, count in stored.items()} == counts
-    assert set(plain.zrange(keys.of(Kind.DISTINCT, generation, name), 0, -1)) == set(counts)
+    assert set(plain.zrange(keys.of(KeyKind.DISTINCT, generation, name), 0, -1)) == set(counts)
     return rows
 
 
@@ -76,7 +76,7 @@ def engine_contents(engine: EngineStore, board: str) -> Contents:
     }
 
 
-def described_of(plain: Any, key: InstanceKey, shard: int = 0) -> Described | None:
+def described_of(plain: Any, key: InstanceKey, shard: int = 0) -> InstanceForm | None:
     """What a shard says of an instance."""
     keys = ShardKeys(key.board, shard)
     value = plain.hget(keys.described(generation_of(plain, key.board, shard)), f"{key.window}@{key.scope}")
@@ -86,7 +86,7 @@ def described_of(plain: Any, key: InstanceKey, shard: int = 0) -> Described | No
 def captured_of(plain: Any, key: InstanceKey, shard: int = 0) -> dict[str, int]:
     """The captured places on a shard; each must lie in its bucket."""
     keys, generation = ShardKeys(key.board, shard), generation_of(plain, key.board, shard)
-    stored = plain.hgetall(keys.of(Kind.CAPTURED, generation, f"{key.window}@{key.scope}".encode()))
+    stored = plain.hgetall(keys.of(KeyKind.CAPTURED, generation, f"{key.window}@{key.scope}".encode()))
     buckets = int(stored.pop(b"n", b"1"))
     places: dict[str, int] = {}
     for bucket, blob in stored.items():

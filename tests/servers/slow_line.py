@@ -7,6 +7,7 @@ import socket
 import threading
 from contextlib import suppress
 
+from tests.servers.load_bound import LoadBound
 from tests.servers.waiting import join_all
 
 CHUNK_BYTES = 65_536
@@ -50,7 +51,8 @@ class SlowLine:
         thread.start()
 
     def _accept(self) -> None:
-        while not self._closed.is_set():
+        bound = LoadBound()
+        while not self._closed.is_set() and bound.take():
             try:
                 near, _ = self._listener.accept()
             except OSError:

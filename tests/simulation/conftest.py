@@ -11,10 +11,13 @@ import pytest
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-from rankd.scaled import projector
-from rankd.scaled.compose import migrate
+from rankd.node import projector
+from rankd.node.open_operations import migrate
 
+from .playing import folders
 from .scaled_by_hand import Installation
+
+__all__ = ["folders"]
 
 
 class Stores(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from . import looks
+from . import reads
 from .oracle import Life, Oracle, Row
 from .oracle_board import Spec
 from .oracle_calendar import Instance, Window, changes
@@ -259,8 +259,8 @@ class Driver:
         life = self.rng.choice(list(oracle.boards.values()))
         spec = life.spec
         window, instance = self.rng.choice(list(spec.instances(oracle.now).items()))
-        if life.touched and self.chance(0.4):
-            window, instance = self.rng.choice(list(life.touched.values()))
+        if life.dirty and self.chance(0.4):
+            window, instance = self.rng.choice(list(life.dirty.values()))
         edges = [instance.end, spec.final_at(instance), spec.gone_at(window, instance)]
         edges += [change.when * 1000 for change in changes(spec["time_zone"]) if change.when * 1000 > oracle.now][:1]
         ahead = [edge for edge in edges if edge is not None and oracle.now < edge < oracle.now + 200 * DAY_MS]
@@ -289,35 +289,35 @@ class Driver:
         step: Step
         match rng.randint(0, 10):
             case 0:
-                step = looks.LookAtTop(*about, limit=rng.randint(1, 20), offset=rng.choice([0, 0, 3, 50]))
+                step = reads.ReadTop(*about, limit=rng.randint(1, 20), offset=rng.choice([0, 0, 3, 50]))
             case 1:
-                step = looks.LookAtAll(*about, limit=rng.randint(1, 5))
+                step = reads.ReadAll(*about, limit=rng.randint(1, 5))
             case 2:
                 first = rng.randint(1, 8)
-                step = looks.LookAtRange(*about, first=first, last=first + rng.randint(0, 9))
+                step = reads.ReadRange(*about, first=first, last=first + rng.randint(0, 9))
             case 3 | 4 | 5:
-                step = looks.LookAtPlayer(*about, player=player)
+                step = reads.ReadPlayer(*about, player=player)
             case 6:
-                step = looks.LookAround(*about, player=player, above=rng.randint(0, 4), below=rng.randint(0, 4))
+                step = reads.ReadAround(*about, player=player, above=rng.randint(0, 4), below=rng.randint(0, 4))
             case 7:
                 named = tuple(rng.choices([*PLAYERS, *standing], k=rng.randint(1, 8)))
-                step = looks.LookAtPlayers(*about, players=named)
+                step = reads.ReadPlayers(*about, players=named)
             case 10:
                 named = tuple(rng.choices([*PLAYERS, *standing], k=rng.randint(1, 8)))
-                step = looks.LookAtFriends(*about, players=named if self.chance(0.5) else player)
+                step = reads.ReadFriends(*about, players=named if self.chance(0.5) else player)
             case 8:
                 score = self._score(self._spec(oracle, board))
-                step = looks.LookAtScore(*about, score=score, tiebreak=rng.choice([0, 1, 2]))
+                step = reads.ReadScore(*about, score=score, tiebreak=rng.choice([0, 1, 2]))
             case _:
-                step = looks.LookAtDistribution(*about, buckets=rng.randint(1, 12))
+                step = reads.ReadDistribution(*about, buckets=rng.randint(1, 12))
         return step
 
-    def _about(self, oracle: Oracle, board: str) -> tuple[looks.About, list[str]]:
+    def _about(self, oracle: Oracle, board: str) -> tuple[reads.About, list[str]]:
         """Return the instance to read, mostly one in which somebody stands, and who does."""
         life = oracle.boards.get(board)
-        if life is not None and life.touched and life.scopes and self.chance(0.75):
+        if life is not None and life.dirty and life.scopes and self.chance(0.75):
             for _ in range(8):
-                window, instance = self.rng.choice(list(life.touched.values()))
+                window, instance = self.rng.choice(list(life.dirty.values()))
                 scope = self.rng.choice(sorted(life.scopes))
                 standing = sorted(life.fold(window, instance, scope).standing)
                 if standing:

@@ -23,6 +23,7 @@ from rankd.projection.verify import digests
 
 from .oracle import Oracle, Row, Submitted
 from .scaled_world import UNTOLD
+from .states import comparable
 from .steps import World
 
 NODES = 2
@@ -77,7 +78,7 @@ class NodeWorld(World):
     def _is_what_is_due_done(self) -> bool:
         for node in self.rng.sample(self.nodes, NODES):
             node.settle()
-        return any(node._running.holds_lease for node in self.nodes)  # type: ignore[attr-defined]
+        return any(node._backend.holds_lease for node in self.nodes)  # type: ignore[attr-defined]
 
     def _is_due(self) -> bool:
         before = self._rolled_over()
@@ -116,7 +117,7 @@ class NodeWorld(World):
         first, second = self.nodes
         assert first.position == second.position
         assert digests(first.rank_store) == digests(second.rank_store)
-        assert first._running.applier.state == second._running.applier.state
+        assert comparable(first._backend.applier.state) == comparable(second._backend.applier.state)
 
 
 class NodeBoards(rankd.Boards):

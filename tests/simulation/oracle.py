@@ -64,7 +64,7 @@ class Life:
     spec: Spec
     midnight: int  # the last one whose places are remembered, or when the board was defined
     events: list[Happening] = field(default_factory=list)
-    touched: dict[str, tuple[Window, Instance]] = field(default_factory=dict)  # instances that an event came to
+    dirty: dict[str, tuple[Window, Instance]] = field(default_factory=dict)  # instances that an event came to
     scopes: set[str] = field(default_factory=set)  # in which somebody has stood; their number is limited
     closed: set[str] = field(default_factory=set)
     retired: set[str] = field(default_factory=set)
@@ -149,7 +149,7 @@ class Oracle:
             if midnight > life.midnight:
                 life.midnight = midnight
                 self._remember_places(life)
-            for name, (window, instance) in life.touched.items():
+            for name, (window, instance) in life.dirty.items():
                 final, gone = life.spec.final_at(instance), life.spec.gone_at(window, instance)
                 if final is not None and final <= self.at:
                     life.closed.add(name)
@@ -239,9 +239,10 @@ class Oracle:
     def _taken(self, spec: Spec, attributes: Mapping[str, str], scopes: set[str]) -> dict[str, str]:
         """Return the attributes without those a board cannot take: one value too many, or a team that no id can be."""
         taken = dict(attributes)
+        values_max = spec["scope_values_max"] or self.scope_values_max
         for name in {*spec["scopes"]} & {*taken}:
             known = {scope for scope in scopes if scope.startswith(f"{name}:")}
-            if f"{name}:{taken[name]}" not in known and len(known) >= self.scope_values_max:
+            if f"{name}:{taken[name]}" not in known and len(known) >= values_max:
                 del taken[name]
         if spec["team"] and taken.get(spec["team"]["attribute"]) in (".", ".."):
             del taken[spec["team"]["attribute"]]
@@ -257,7 +258,7 @@ class Oracle:
         spec, at = life.spec, self.at if row.at is None else row.at
         current = spec.instances(at)
         counted = {window: one for window, one in current.items() if one.name not in life.final()}
-        life.touched.update({one.name: (window, one) for window, one in counted.items()})
+        life.dirty.update({one.name: (window, one) for window, one in counted.items()})
         attributes = self._taken(spec, attributes, life.scopes)
         if not spec.takes(row.score) or not spec.counts_team(attributes):
             return
@@ -290,7 +291,7 @@ class Oracle:
     def _everything(self, life: Life) -> dict[tuple[str, str], dict[object, object]]:
         return {
             (name, scope): dict(life.fold(window, instance, scope).kept)
-            for name, (window, instance) in life.touched.items()
+            for name, (window, instance) in life.dirty.items()
             for scope in life.scopes
             if name not in life.retired
         }

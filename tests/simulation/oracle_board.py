@@ -32,6 +32,7 @@ DEFAULTS: dict[str, Any] = {
     "decay": None,
     "writes": "server",
     "open": True,
+    "scope_values_max": None,
     "title": None,
     "description": None,
 }
@@ -45,6 +46,7 @@ MAY_CHANGE = {
     "score_min",
     "score_max",
     "open",
+    "scope_values_max",
 }
 NESTS_IN = {
     "hourly": ("daily", "weekly", "monthly", "yearly", "all_time"),

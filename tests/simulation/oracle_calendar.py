@@ -26,7 +26,7 @@ LOCAL_ZERO = datetime(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Instance:
-    """One stretch of a window: its full name, start and end in ms, end exclusive."""
+    """One instance of a window: its full name, start and end in ms, end exclusive."""
 
     name: str
     start: int | None

@@ -27,19 +27,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import rankd
 from rankd.api.app import App
-from rankd.api.authentication import Authenticator
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.signing import Signatures
 from rankd.api.http.server import HttpServer
 from rankd.api.metrics import Metrics, Sources
 from rankd.api.service import Service
-from rankd.api.signing import Signatures
-from rankd.client.exchange import Request
-from rankd.client.replies import Reply, Trouble
+from rankd.client.exchange import ClientRequest
+from rankd.client.replies import ExchangeFailure, Reply
 from rankd.clock import SystemClock
-from rankd.config.model import Config, Server
+from rankd.config.model import Config, ServerConfig
 from rankd.domain.position import parse_position
 from rankd.reads.answers import Friends, Place, Ranks
-from rankd.reads.meaning import Where
-from rankd.registry.sqlite_credentials import ADMIN_KEY_FILE, SqliteCredentials, first_admin_key
+from rankd.reads.instance_ref import ReadOptions
+from rankd.registry.sqlite.credentials import ADMIN_KEY_FILE, SqliteCredentials, first_admin_key
 
 from .steps import Difference, World
 
@@ -119,7 +119,7 @@ class Served:
             self._failure = problem
 
     async def _serve(self) -> None:
-        server = HttpServer(self._app, Config(server=Server(port=self._port)))
+        server = HttpServer(self._app, Config(server=ServerConfig(port=self._port)))
         await server.start()
         with SqliteCredentials(self._folder, SystemClock()) as credentials:
             first_admin_key(self._folder, credentials)
@@ -264,23 +264,23 @@ class OverHttp(rankd.Client):
 
     # Reads that nobody may keep ask for the last write as well: it is there, so they must answer the same at once
 
-    def ranks(self, board: str, players: Sequence[str], **where: Unpack[Where]) -> Ranks:
+    def ranks(self, board: str, players: Sequence[str], **where: Unpack[ReadOptions]) -> Ranks:
         where["at_least"] = self._served.boards.position
         return super().ranks(board, players, **where)
 
-    def friends(self, board: str, players: Sequence[str], **where: Unpack[Where]) -> Friends:
+    def friends(self, board: str, players: Sequence[str], **where: Unpack[ReadOptions]) -> Friends:
         where["at_least"] = self._served.boards.position
         return super().friends(board, players, **where)
 
-    def friends_of(self, board: str, player: str, **where: Unpack[Where]) -> Friends:
+    def friends_of(self, board: str, player: str, **where: Unpack[ReadOptions]) -> Friends:
         where["at_least"] = self._served.boards.position
         return super().friends_of(board, player, **where)
 
-    def rank_of_score(self, board: str, score: int, *, tiebreak: int = 0, **where: Unpack[Where]) -> Place:
+    def rank_of_score(self, board: str, score: int, *, tiebreak: int = 0, **where: Unpack[ReadOptions]) -> Place:
         where["at_least"] = self._served.boards.position
         return super().rank_of_score(board, score, tiebreak=tiebreak, **where)
 
-    def _attempt(self, request: Request) -> Reply | Trouble:
+    def _attempt(self, request: ClientRequest) -> Reply | ExchangeFailure:
         """Let the cache see every read that may be kept, or might once."""
         reply = super()._attempt(request)
         if request.method == "GET" and isinstance(reply, Reply):

@@ -60,6 +60,7 @@ class BoardMaker:
         if self.chance(0.5):
             definition["scopes"] = rng.sample(["country", "level"], rng.randint(1, 2))
             definition["global"] = self.chance(0.8)
+            definition["scope_values_max"] = self.scope_values_max(oracle)
         if self.chance(0.5):
             definition["score_min"], definition["score_max"] = rng.choice([(-20, 40), (0, 30), (-(2**63), 2**63 - 1)])
         if self.chance(0.4):
@@ -70,6 +71,10 @@ class BoardMaker:
         if self.chance(0.5) and not any(board in life.spec["feeds"] for life in oracle.boards.values()):
             definition["feeds"] = self.feeds(board, oracle)
         return {name: value for name, value in definition.items() if value is not None}
+
+    def scope_values_max(self, oracle: Oracle) -> int | None:
+        """Return a limit of the board's own, in runs where there are few values anyway."""
+        return self.rng.choice([None, 1, 3, 100_000_000]) if oracle.scope_values_max < 10 else None
 
     def _maybe_special(self, definition: dict[str, Any]) -> None:
         if self.chance(0.2):
@@ -163,6 +168,8 @@ class BoardMaker:
                 new["title"] = rng.choice(["Arcade", "Ärcade"])
             case 11:
                 new.update([rng.choice(list(self._turned(spec).items()))])
+            case 13 if spec["scopes"]:
+                new["scope_values_max"] = self.scope_values_max(oracle)
             case 12:
                 new["feeds"] = [*spec["feeds"], rng.choice([spec.board, "nobody", *oracle.boards])]
         return new

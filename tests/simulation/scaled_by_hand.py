@@ -9,7 +9,7 @@ from typing import Any
 
 import rankd
 from rankd.boards import Boards
-from rankd.scaled import mirroring
+from rankd.redis.write import mirroring
 
 from .scaled_installation import SteppedProjector, check_mirrored, open_api, recomputed, shards_by_board
 
@@ -35,7 +35,7 @@ class Installation:
         self.projector = self._new_projector()
 
     @property
-    def mirroring(self) -> mirroring.Mirroring:
+    def mirroring(self) -> mirroring.MirrorSync:
         found = self.projector._projector._mirroring
         assert found is not None
         return found

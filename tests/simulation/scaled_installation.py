@@ -22,23 +22,23 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
 from rankd.errors import Unavailable
 from rankd.intake.definitions import Definitions
+from rankd.ledger.postgres.lease import Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node.projector import Projector, ProjectorSettings
+from rankd.node.thin import Thin
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import is_team_scope
 from rankd.projection.port import RankReads, RankStore
-from rankd.projection.redis.client import Client, connect
-from rankd.projection.redis.reader import RedisReader
 from rankd.projection.state import State
-from rankd.registry.postgres import PostgresRegistry
-from rankd.registry.standings import Standings
-from rankd.registry.standings_writer import StandingsWriter
-from rankd.scaled.boards_in_redis import instances_of, shards_of
-from rankd.scaled.lease import Lease
-from rankd.scaled.projector import Projector, ProjectorSettings
-from rankd.scaled.recorded_follower import RecordedFollower
-from rankd.scaled.recording import RecordingStore
-from rankd.scaled.running import SharedRunning
-from rankd.scaled.served import Heartbeat, Layout, LookAtRedis, RedisLook
+from rankd.redis.connection.client import RedisClient, connect
+from rankd.redis.read.rank_source import Heartbeat, Layout, RedisRankSource, RedisReadSession
+from rankd.redis.read.reader import RedisReader
+from rankd.redis.write.boards import instances_of, shards_of
+from rankd.redis.write.recorded_follower import RecordedFollower
+from rankd.redis.write.recording import RecordingStore
+from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.registry.postgres.standings import StoredStandings
+from rankd.registry.postgres.standings_writer import StandingsWriter
 from rankd.settings import read_settings
 
 IDLE_WITHIN_S = 30.0
@@ -62,7 +62,7 @@ class SteppedProjector:
         self._lease = Lease(ledger_url, "stepped")
         self._ranks_url = ranks_url
         self._ledger_url = ledger_url
-        self._opened: list[Client | StandingsWriter] = []
+        self._opened: list[RedisClient | StandingsWriter] = []
         self._archived = 0
         self._projector = Projector(
             self._ledger,
@@ -74,7 +74,7 @@ class SteppedProjector:
             standings=self._standings,
         )
 
-    def _connect(self) -> Client:
+    def _connect(self) -> RedisClient:
         client = connect(self._ranks_url)
         self._opened.append(client)
         return client
@@ -131,9 +131,9 @@ class SteppedProjector:
     def die(self) -> None:
         """End it without notice."""
         self._projector.archiving.close()
-        if self._projector.keeping is not None:
+        if self._projector.standings_sync is not None:
             # Its thread would hold its transaction open in this process, where a dead one's is over at once.
-            self._projector.keeping.stand_by()
+            self._projector.standings_sync.stand_by()
         self._lease.release()
         self._ledger.close()
         for opened in self._opened:
@@ -145,24 +145,24 @@ class BeatNow(Heartbeat):
 
     @property
     def is_stale(self) -> bool:
-        self._ask()
+        self._read()
         return super().is_stale
 
 
-class LookBehindProjector(LookAtRedis):
-    """Looks at Redis once all that was written is there."""
+class CaughtUpRankSource(RedisRankSource):
+    """Reads Redis once all that was written is there."""
 
-    def __init__(self, client: Client, layout: Layout, heartbeat: Heartbeat, project: Callable[[], None]) -> None:
+    def __init__(self, client: RedisClient, layout: Layout, heartbeat: Heartbeat, project: Callable[[], None]) -> None:
         super().__init__(client, layout, heartbeat)
         self._project = project
 
-    def look(self, instance: InstanceKey) -> RedisLook:
+    def open(self, instance: InstanceKey) -> RedisReadSession:
         self._project()
-        return super().look(instance)
+        return super().open(instance)
 
-    def look_at_ranks(self, instance: InstanceKey) -> RedisLook:
+    def open_ranks(self, instance: InstanceKey) -> RedisReadSession:
         self._project()
-        return super().look_at_ranks(instance)
+        return super().open_ranks(instance)
 
     def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
         self._project()
@@ -171,8 +171,8 @@ class LookBehindProjector(LookAtRedis):
 
 def open_api(
     ledger_url: str, ranks_url: str, clock: Clock, project: Callable[[], None], **settings: object
-) -> tuple[SharedRunning, Definitions]:
-    """Open the parts of an API process, as `open_shared` does, around a look that waits for no other thread."""
+) -> tuple[Thin, Definitions]:
+    """Open the parts of an API process, as `open_thin` does, around a look that waits for no other thread."""
     chosen = read_settings(settings)
     with ExitStack() as opened:
         ledger = PostgresLedger(ledger_url)
@@ -185,9 +185,9 @@ def open_api(
         heartbeat = BeatNow(client, STALE_AFTER_MS, clock.now)
         opened.callback(heartbeat.close)
 
-        looking = LookBehindProjector(client, Layout(lambda: definitions.boards), heartbeat, project)
+        rank_source = CaughtUpRankSource(client, Layout(lambda: definitions.boards), heartbeat, project)
         let_go = opened.pop_all().close
-        running = SharedRunning(ledger, definitions, registry, looking, clock=clock, settings=chosen, let_go=let_go)
+        running = Thin(ledger, definitions, registry, rank_source, clock=clock, settings=chosen, close_parts=let_go)
         return running, definitions
 
 
@@ -251,11 +251,11 @@ def wait_until_mirrored(anew: RecordedFollower, ranks_url: str, until: float) ->
 def check_standings(follower: RecordedFollower, ledger_url: str) -> None:
     """Compare what is kept for when Redis is away, which must have come as far, with an engine."""
     should = set()
-    standings = Standings(ledger_url)
+    standings = StoredStandings(ledger_url)
     try:
         for board_id in follower.applier.state.boards:
             board, live = follower.board(board_id)
-            for key, _ in instances_of(board, live):
+            for key, _ in instances_of(follower.store, board, live):
                 kept = list(entries(follower.store, key))
                 if board.window_of(key.window) is board.first_window and kept:
                     should.add(key.text)
@@ -272,7 +272,7 @@ def check_standings(follower: RecordedFollower, ledger_url: str) -> None:
 
 def standings_positions(ledger_url: str) -> tuple[int, ...]:
     """Return how far the standings are kept."""
-    standings = Standings(ledger_url)
+    standings = StoredStandings(ledger_url)
     try:
         found = standings.positions()
     finally:

@@ -14,14 +14,15 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Any, NamedTuple
 
+from tests.servers.load_bound import REQUESTS_MAX, LoadBound
 from tests.servers.waiting import join_all, wait_until
 from tests.timing import BUSY_MACHINE
 
 from rankd.domain.position import parse_positions
 from rankd.errors import RankdError, Unavailable
-from rankd.ledger.event import Kind
+from rankd.ledger.event import EventKind
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.scaled.compose import open_shared
+from rankd.node.open_thin import open_thin
 
 from .scaled_installation import recomputed, wait_until_mirrored
 
@@ -42,7 +43,7 @@ READ_EVENTS = 50_000
 PAGE = 1_000
 
 
-class Seen(NamedTuple):
+class ReadPage(NamedTuple):
     """A page that somebody got."""
 
     board: str
@@ -62,14 +63,15 @@ class Load:
         self._pause_s = pause_s
         self._events_max = 0  # 0: as many as come
         self._stop = threading.Event()
+        self._bound = LoadBound(REQUESTS_MAX)
         self._lock = threading.Lock()
         self._failures: list[BaseException] = []
         self.sums: dict[str, Counter[str]] = {board: Counter() for board in SUMMED}  # acknowledged
         self.acknowledged = 0
         self._marks = 0
         self.refused_writes = 0
-        self.seen: list[Seen] = []
-        self.boards = open_shared(ledger_url, ranks_url)
+        self.seen: list[ReadPage] = []
+        self.boards = open_thin(ledger_url, ranks_url)
         for board, definition in BOARDS.items():
             self.boards.define(board, definition)
         self._threads = [threading.Thread(target=self._run, args=(self._write, number)) for number in range(WRITERS)]
@@ -89,7 +91,7 @@ class Load:
     def _write(self, writer: int) -> None:
         rng = random.Random(writer)
         number = 0
-        while not self._stop.wait(self._pause_s):
+        while self._bound.take() and not self._stop.wait(self._pause_s):
             if 0 < self._events_max <= self.acknowledged:
                 continue
             number += 1
@@ -108,21 +110,26 @@ class Load:
 
     def _send(self, board: str, rows: list[dict[str, object]], key: str) -> None:
         """Send a request until it is acknowledged; the last ones also when the load is to end."""
-        while True:
-            try:
-                self.boards.submit_many(board, rows, key=key)
-                break
-            except Unavailable:
-                self.refused_writes += 1
-                threading.Event().wait(PAUSE_S)
+        attempts = LoadBound(REQUESTS_MAX)
+        while not self._is_acknowledged(board, rows, key):
+            assert attempts.take(), "a request is never acknowledged"
+            self.refused_writes += 1
+            threading.Event().wait(PAUSE_S)
         with self._lock:
             for row in rows:
                 self.sums[board][str(row["player"])] += int(str(row["score"]))
             self.acknowledged += len(rows)
 
+    def _is_acknowledged(self, board: str, rows: list[dict[str, object]], key: str) -> bool:
+        try:
+            self.boards.submit_many(board, rows, key=key)
+        except Unavailable:
+            return False
+        return True
+
     def _read(self, _number: int) -> None:
         turn = 0
-        while not self._stop.wait(PAUSE_S / 2):
+        while self._bound.take() and not self._stop.wait(PAUSE_S / 2):
             turn += 1
             board = SUMMED[turn % len(SUMMED)]
             try:
@@ -135,7 +142,7 @@ class Load:
             assert [entry.rank for entry in page.entries] == list(range(1, len(scores) + 1))
             assert sorted((-score for _, score in scores)) == [-score for _, score in scores]
             if len(self.seen) < SEEN_MAX:
-                self.seen.append(Seen(board, dict(parse_positions(page.position)), page.stale, page.total, scores))
+                self.seen.append(ReadPage(board, dict(parse_positions(page.position)), page.stale, page.total, scores))
 
     def go_on_to(self, events_max: int) -> None:
         """Send so many events and no more: on a busy machine writers can be quicker than whoever follows them."""
@@ -210,14 +217,14 @@ class Load:
         try:
             after = [0] * ledger.partitions
             while parts := ledger.read(after, READ_EVENTS):
-                for partition, stretch, _ in parts:
-                    after[partition] = stretch.first + len(stretch) - 1
-                    context = ledger.context(stretch.context)
-                    if context.kind is not Kind.SCORE:
+                for partition, event_run, _ in parts:
+                    after[partition] = event_run.first + len(event_run) - 1
+                    context = ledger.context(event_run.context)
+                    if context.kind is not EventKind.SCORE:
                         continue
-                    for offset, (player, score) in enumerate(zip(stretch.players, stretch.score, strict=True)):
+                    for offset, (player, score) in enumerate(zip(event_run.players, event_run.score, strict=True)):
                         _, sequences, sums = kept[context.board].setdefault(player, (partition, [], []))
-                        sequences.append(stretch.first + offset)
+                        sequences.append(event_run.first + offset)
                         sums.append((sums[-1] if sums else 0) + score)
         finally:
             ledger.close()

@@ -11,8 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-from rankd.scaled.compose import make_projector
-from rankd.scaled.projector import ProjectorSettings
+from rankd.node.open_projector import make_projector
+from rankd.node.projector import ProjectorSettings
 
 CHECKPOINT_EVENTS = 300  # so that kills strike while one is written, and starts begin from one
 CALL_UPDATES_MAX = 50  # so that they strike between two parts of a write

@@ -22,13 +22,13 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.intake.definitions import Definitions
-from rankd.scaled.projector import ProjectorSettings
+from rankd.node.projector import ProjectorSettings
 
 from .driver import Driver
-from .looks import Look, LookAtDistribution
 from .oracle import Oracle, Refusal, Row, Submitted
 from .oracle_board import Definition, Spec
 from .random_boards import BoardMaker
+from .reads import ReadDistribution, ReadStep
 from .scaled_installation import (
     SteppedProjector,
     check_mirrored,
@@ -38,6 +38,7 @@ from .scaled_installation import (
     shards_by_board,
     standings_positions,
 )
+from .states import comparable
 from .steps import Refused, Step, Submit, World, outcome
 
 SETTLED_BY_CHANCE = 0.3
@@ -144,7 +145,7 @@ class ScaledWorld(World):
         assert anew.positions == kept.positions
         assert anew.ordinal == kept.ordinal
         assert anew.controls == kept.controls
-        assert anew.applier.state == kept.applier.state
+        assert comparable(anew.applier.state) == comparable(kept.applier.state)
         check_mirrored(anew.store, self.ranks_url, shards_by_board(anew))
         wait_until(self._have_standings_come)
         check_standings(anew, self.ledger_url)
@@ -200,10 +201,10 @@ class ScaledOracle(Oracle):
 
 
 @dataclass(frozen=True)
-class LookAtDense(Step):
+class ReadDense(Step):
     """A read of dense ranks on a board that does not have them: refused, unless nobody stands there."""
 
-    look: Look
+    look: ReadStep
 
     def do(self, world: World) -> None:
         options = self.look._options(world)
@@ -231,9 +232,9 @@ class ScaledDriver(Driver):
         step = super().next(oracle)
         if isinstance(step, Submit) and step.key in oracle.keys and step.board not in oracle.boards:
             return self.next(oracle)
-        if not isinstance(step, Look) or isinstance(step, LookAtDistribution) or step.board not in oracle.boards:
+        if not isinstance(step, ReadStep) or isinstance(step, ReadDistribution) or step.board not in oracle.boards:
             return step
         spec = oracle.boards[step.board].spec
         if step.ranking != "dense" or spec["ranking"] == "dense":
             return step
-        return LookAtDense(step) if self.chance(0.2) else replace(step, ranking="competition")
+        return ReadDense(step) if self.chance(0.2) else replace(step, ranking="competition")

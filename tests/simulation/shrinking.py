@@ -16,7 +16,7 @@ def shrunk(steps: Sequence[Step], fails: Fails) -> Sequence[Step]:
 
 
 def with_fewer_steps(steps: Sequence[Step], fails: Fails) -> Sequence[Step]:
-    """Leave out stretches of steps, long ones first."""
+    """Leave out runs of steps, long ones first."""
     size = len(steps) // 2
     while size:
         start = 0

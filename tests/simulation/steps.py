@@ -61,7 +61,7 @@ class World:
 
     def check_entries(self) -> None:
         """Compare the entries that were counted with those in the store; scaled out, nobody counts them."""
-        running = getattr(self.boards, "_running", None)
+        running = getattr(self.boards, "_backend", None)
         if isinstance(running, Embedded):
             self.boards.settle()
             keys = list(running.rank_store.instances())

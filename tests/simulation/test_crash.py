@@ -18,7 +18,8 @@ from . import crash_child
 from .crash_child import THREADS, player, send
 from .extent import replayable, short_and_long
 
-KILLS = 10
+KILLS = 5
+KILLS_LONG = 10
 FOLDERS_LONG = 10
 KILL_AFTER_MS = (5, 400)
 START_S_MAX = 60
@@ -142,4 +143,4 @@ def live_and_die(folder: Path, kills: int, rng: random.Random) -> int:
 def test_killed_again_and_again_the_folder_holds_what_was_acknowledged(tmp_path: Path, everything: bool) -> None:
     with replayable() as rng:
         for folder in range(FOLDERS_LONG if everything else 1):
-            assert live_and_die(tmp_path / str(folder), KILLS, rng) > THREADS
+            assert live_and_die(tmp_path / str(folder), KILLS_LONG if everything else KILLS, rng) > THREADS

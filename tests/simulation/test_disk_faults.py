@@ -36,10 +36,10 @@ from .disk_scenario import (
 from .extent import STUCK_AFTER_S, replayable, sampled, scratch_folder, short_and_long, without_hanging
 
 # Of each kind of operation; a fault lasts for as many calls before the disk is repaired.
-SAMPLE = 22
+SAMPLE = 10
 CALLS_BEFORE_REPAIR = 3
 THREADS = 8
-TURNS = 30
+TURNS = 12
 FAILING = tuple(Operation)
 
 
@@ -57,7 +57,7 @@ def _upkeep_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass
-class Patience:
+class DiskRepair:
     """Repairs the disk after some failed calls."""
 
     disk: FaultyDisk
@@ -73,9 +73,9 @@ def live_through(folder: Path, scenario: list[Step], fault: Fault) -> int:
     """Play a scenario on a disk that fails; return how often it did."""
     with FaultyDisk() as disk:
         disk.fail(fault)
-        patience, history = Patience(disk), History()
-        boards = open_at_last(folder, disk.name, patience.failed)
-        play(boards, scenario, history, patience.failed)
+        repair, history = DiskRepair(disk), History()
+        boards = open_at_last(folder, disk.name, repair.failed)
+        play(boards, scenario, history, repair.failed)
         close_at_last(boards)
         hits = disk.hits
         disk.repair()
@@ -92,9 +92,9 @@ def go_on_after(folder: Path, scenario: list[Step], fault: Fault) -> int:
     """Play a scenario on a disk that fails, and go on in the same process when it is well again."""
     with FaultyDisk() as disk:
         disk.fail(fault)
-        patience, history = Patience(disk), History()
-        boards = open_at_last(folder, disk.name, patience.failed)
-        play(boards, scenario, history, patience.failed)
+        repair, history = DiskRepair(disk), History()
+        boards = open_at_last(folder, disk.name, repair.failed)
+        play(boards, scenario, history, repair.failed)
         hits = disk.hits
         disk.repair()
 

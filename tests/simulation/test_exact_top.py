@@ -13,8 +13,8 @@ import redis
 
 import rankd
 from rankd.errors import VerificationFailed
-from rankd.projection.redis.loading import Loading
-from rankd.scaled.compose import rebuild_shared, verify_shared
+from rankd.node.open_operations import rebuild_shared, verify_shared
+from rankd.redis.write.loading import Loading
 
 from .conftest import LendStores, Stores
 from .scaled_installation import SteppedProjector, open_api

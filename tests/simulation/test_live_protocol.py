@@ -59,11 +59,14 @@ class Client:
         self.rng = rng
         self.kind = kind
         self.topics = rng.sample(list(READS), rng.randrange(1, 5))
-        self.tables = {topic: Table() for topic in self.topics}
+        self.tables = self.new_tables()
         self.link: EventStream | Socket | None = None
         self.last_id: str | None = None
         self.resumed = 0
         self.changes = 0
+
+    def new_tables(self) -> dict[str, Table]:
+        return {topic: Table(skips_repeats=self.kind == "ws") for topic in self.topics}
 
     def connect(self, server: Serving) -> None:
         """Come, or come back with what there is; a board that is not there now is asked for again later."""
@@ -85,7 +88,7 @@ class Client:
 
     def forget(self) -> None:
         """Begin anew, as a page that is loaded again."""
-        self.tables = {topic: Table() for topic in self.topics}
+        self.tables = self.new_tables()
         self.last_id = None
 
     def subscribe_otherwise(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 import rankd
 
 from .extent import scratch_folder
-from .looks import LookAtAll, LookAtPlayer, LookAtScore
 from .oracle import Oracle, Row
+from .reads import ReadAll, ReadPlayer, ReadScore
 from .steps import Advance, Define, Delete, Reset, Restart, SetBack, Step, Submit, SubmitMany, World
 
 NOON = 1_777_896_000_000  # 2026-05-04T12:00Z, a Monday
@@ -43,7 +43,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 
 def everybody(board: str = "b", window: str | None = None, scope: str | None = None) -> Step:
-    return LookAtAll(board, window, scope, None, limit=1_000)
+    return ReadAll(board, window, scope, None, limit=1_000)
 
 
 def sent(player: str, score: int, **more: Any) -> Step:
@@ -82,7 +82,7 @@ def test_a_retired_window_stays_gone_when_its_retention_grows(play: Play) -> Non
         sent("ann", 2),
         Advance(2 * HOUR),
         Define("b", {"windows": ["hourly"]}),
-        LookAtPlayer("b", ("hourly", NOON), None, None, player="ann"),
+        ReadPlayer("b", ("hourly", NOON), None, None, player="ann"),
     )
 
 
@@ -167,7 +167,7 @@ def test_a_newcomer_is_placed_by_the_time_the_ledger_would_give(play: Play) -> N
         Define("b", {"ties": "earliest"}),
         sent("ann", 5),
         SetBack(HOUR, "b"),
-        LookAtScore("b", None, None, "ordinal", score=5, tiebreak=0),
+        ReadScore("b", None, None, "ordinal", score=5, tiebreak=0),
     )
 
 

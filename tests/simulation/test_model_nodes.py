@@ -1,62 +1,46 @@
 """Two nodes beside the oracle: random boards, scores, days and restarts, and every answer compared.
 
-What may be otherwise than in the library is listed in node_world.py. A failure prints its seed and step and how to play
-it again: `RANKD_SEED=<seed>` before the same command; with `RANKD_SHRINK=1` it also looks for the fewest steps that
-still fail.
+What may be otherwise than in the library is listed in node_world.py.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from functools import partial
-from itertools import count
-from pathlib import Path
 
 import pytest
 
 import rankd
-from rankd.node import catching_up, node, open_node, ranks
-from rankd.registry.postgres import PostgresRegistry
+from rankd.node import catching_up, following, node, open_node, ranks
+from rankd.registry.postgres.registry import PostgresRegistry
 
 from .conftest import LendStores
-from .driver import Driver
-from .extent import LONG, scratch_folder
 from .node_world import NodeOracle, NodeWorld
 from .oracle import Oracle
-from .shrinking import shrunk
-from .steps import Step
-from .test_model_scaled import fails_alike, fresh_seeds
+from .playing import Folders, Runs
 
-SEEDS = range(6)  # the same each time
-FRESH_SEEDS = 2  # others each time
-STEPS = 200
-LONG_RUNS = 60
-LONG_STEPS = 500
+RUNS: Runs[NodeWorld] = Runs(
+    "tests/simulation/test_model_nodes.py",
+    seeds=4,
+    steps=200,
+    long_runs=60,
+    long_steps=500,
+    oracle=NodeOracle,
+    finish=NodeWorld.verify,
+)
 PARTITIONS = [1, 3, 8]
-
-Folders = Callable[[], Path]
-
-
-@pytest.fixture
-def folders() -> Iterator[Folders]:
-    """Give an empty folder each time."""
-    numbers = count()
-    with scratch_folder() as folder:
-        yield lambda: folder / f"nodes-{next(numbers)}"
 
 
 @pytest.fixture(autouse=True)
 def little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nodes follow few events at a time."""
     monkeypatch.setattr(ranks, "STEP_EVENTS", 7)
-    monkeypatch.setattr(node, "STEP_EVENTS", 7)
+    monkeypatch.setattr(following, "STEP_EVENTS", 7)
     monkeypatch.setattr(catching_up, "READ_EVENTS", 9)
-    monkeypatch.setattr(open_node, "PostgresRegistry", partial(PostgresRegistry, look_every_ms=20))
+    monkeypatch.setattr(open_node, "PostgresRegistry", partial(PostgresRegistry, poll_every_ms=20))
 
 
 @pytest.fixture
@@ -66,60 +50,23 @@ def followed_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("followed_when_asked")
-@pytest.mark.parametrize("seed", [] if "RANKD_SEED" in os.environ else SEEDS)
+@RUNS.by_seed
 def test_two_nodes_answer_as_the_oracle_does(seed: int, folders: Folders, lend_stores: LendStores) -> None:
-    play(seed, STEPS, folders, lend_stores)
+    RUNS.play(seed, partial(world_of, folders, lend_stores))
 
 
-@pytest.mark.parametrize(
-    ("runs", "steps"),
-    [
-        pytest.param(LONG_RUNS if LONG else FRESH_SEEDS, LONG_STEPS if LONG else STEPS, id="sample"),
-        pytest.param(LONG_RUNS, LONG_STEPS, id="everything", marks=pytest.mark.long),
-    ],
-)
+@RUNS.by_number
 def test_two_nodes_answer_as_the_oracle_does_whatever_the_seed(
-    runs: int, steps: int, folders: Folders, lend_stores: LendStores
+    runs: int, folders: Folders, lend_stores: LendStores
 ) -> None:
-    for seed in fresh_seeds(runs):
-        # A run of a seed is the beginning of a longer one, so the longest plays any of them again.
-        play(seed, LONG_STEPS if "RANKD_SEED" in os.environ else steps, folders, lend_stores)
-
-
-def play(seed: int, steps: int, folders: Folders, lend_stores: LendStores) -> None:
-    """Make up a run from a seed while it goes on."""
-    driver = Driver(random.Random(seed))
-    oracle = NodeOracle(driver.beginning(), driver.scope_values_max())
-    beginning = deepcopy(oracle)
-    done: list[Step] = []
-    try:
-        with world_of(seed, oracle, folders(), lend_stores) as world:
-            for _ in range(steps):
-                done.append(driver.next(world.oracle))
-                done[-1].do(world)
-            world.verify()
-    except Exception as error:
-        kind = type(error)
-        file = "tests/simulation/test_model_nodes.py"
-        error.add_note(f"seed {seed}, step {len(done)}: {done[-1]}")
-        error.add_note(f"play it again: RANKD_SEED={seed} .venv/bin/python -m pytest {file}")
-        if os.environ.get("RANKD_SHRINK"):
-
-            def fails(fewer: Sequence[Step]) -> bool:
-                with world_of(seed, deepcopy(beginning), folders(), lend_stores) as other:
-                    return fails_alike(fewer, other, kind)
-
-            fewest = shrunk(done, fails)
-            error.add_note("\n".join([f"from {beginning.now}:", *(f"    {step}," for step in fewest)]))
-        raise
+    RUNS.play_fresh(runs, partial(world_of, folders, lend_stores))
 
 
 @contextmanager
-def world_of(seed: int, oracle: Oracle, folder: Path, lend_stores: LendStores) -> Iterator[NodeWorld]:
-    rng = random.Random(seed)
+def world_of(folders: Folders, lend_stores: LendStores, seed: int, oracle: Oracle) -> Iterator[NodeWorld]:
+    folder, rng = folders(), random.Random(seed)
     with lend_stores(rng.choice(PARTITIONS)) as stores:
-        clock = rankd.ManualClock(oracle.now)
-        world = NodeWorld(folder, clock, oracle, ledger_url=stores.ledger_url, rng=rng)
+        world = NodeWorld(folder, rankd.ManualClock(oracle.now), oracle, ledger_url=stores.ledger_url, rng=rng)
         try:
             yield world
         finally:

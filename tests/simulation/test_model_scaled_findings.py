@@ -13,16 +13,17 @@ import rankd
 from rankd.domain.instance import InstanceKey
 from rankd.errors import RanksUnavailable
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.projection.redis.client import connect
-from rankd.projection.redis.reader import RedisReader
-from rankd.scaled import missed, projector
-from rankd.scaled.keeping import Keeping
+from rankd.node import projector
+from rankd.redis.connection.client import connect
+from rankd.redis.fallback.standings_sync import StandingsSync
+from rankd.redis.read.reader import RedisReader
+from rankd.redis.write import backfill as missed
 
 from . import scaled_world
 from .conftest import LendStores
 from .extent import scratch_folder
-from .looks import LookAtTop
 from .oracle import Row
+from .reads import ReadTop
 from .scaled_installation import entries
 from .scaled_world import ScaledOracle, ScaledWorld
 from .steps import Advance, Define, Delete, SetBack, SetProfile, Step, Submit, SubmitMany, TakeSnapshot, Verify
@@ -40,7 +41,7 @@ def do(lend_stores: LendStores, monkeypatch: pytest.MonkeyPatch) -> Iterator[Do]
     monkeypatch.setattr(scaled_world, "SETTLED_BY_CHANCE", 0.0)
     monkeypatch.setattr(projector, "BOARD_IDLE_MS", 0)
     monkeypatch.setattr(projector, "BEAT_MS", 0)
-    monkeypatch.setattr(projector, "Keeping", partial(Keeping, every_ms=50))
+    monkeypatch.setattr(projector, "StandingsSync", partial(StandingsSync, every_ms=50))
     with scratch_folder() as folder, lend_stores(3) as stores:
         clock = rankd.ManualClock(NOON)
         world = ScaledWorld(folder / "p", clock, ScaledOracle(NOON), **stores._asdict(), rng=random.Random(1))
@@ -61,7 +62,7 @@ def sent(player: str, score: int, **more: Any) -> Step:
 
 
 def everybody(ranking: str | None = None) -> Step:
-    return LookAtTop("b", None, None, ranking, limit=10, offset=0)
+    return ReadTop("b", None, None, ranking, limit=10, offset=0)
 
 
 def test_a_board_is_defined_anew_without_its_window_before_its_deletion_was_sent(do: Do) -> None:
@@ -139,8 +140,8 @@ def check_positions_hold(world: ScaledWorld) -> None:
             except RanksUnavailable:
                 return
             there = {player for player, _, _ in entries(reader, InstanceKey("b"))}
-        for partition, stretch, _ in ledger.read([0] * ledger.partitions, 1_000):
-            count = positions[partition].sequence - stretch.first + 1
-            assert {*stretch.players[: max(0, count)]} - {""} <= there
+        for partition, event_run, _ in ledger.read([0] * ledger.partitions, 1_000):
+            count = positions[partition].sequence - event_run.first + 1
+            assert {*event_run.players[: max(0, count)]} - {""} <= there
     finally:
         ledger.close()

@@ -15,7 +15,7 @@ import pytest
 
 import rankd.node.embedded
 from rankd.errors import LedgerUnavailable
-from rankd.ledger.database import FILE_NAME, Database
+from rankd.ledger.sqlite.database import FILE_NAME, Database
 
 from .disk import Fault, FaultyDisk, Operation, Trouble
 from .disk_image import Unsynced
@@ -33,8 +33,8 @@ from .disk_scenario import (
 )
 from .extent import replayable, sampled, scratch_folder, short_and_long
 
-SAMPLE = 100
-SAMPLE_AFTER_FAULT = 25
+SAMPLE = 40
+SAMPLE_AFTER_FAULT = 10
 SCENARIOS_LONG = 20
 AT_THE_END = -1  # of a scenario, in place of the number of a sync
 ROWS = 200

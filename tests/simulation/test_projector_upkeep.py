@@ -15,14 +15,14 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.errors import LedgerUnavailable, RanksUnavailable
-from rankd.ledger.event import Kind
+from rankd.ledger.event import EventKind
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.projection.redis.heartbeat import KEY as HEARTBEAT
-from rankd.registry.standings_writer import StandingsWriter
-from rankd.scaled import keeping as keeping_module
-from rankd.scaled import projector as projector_module
-from rankd.scaled.keeping import Keeping
-from rankd.scaled.mirroring import Fenced
+from rankd.node import projector as projector_module
+from rankd.redis.fallback import standings_sync as keeping_module
+from rankd.redis.fallback.standings_sync import StandingsSync
+from rankd.redis.heartbeat import KEY as HEARTBEAT
+from rankd.redis.write.mirroring import Fenced
+from rankd.registry.postgres.standings_writer import StandingsWriter
 from rankd.seasons.archive import read_archive
 
 from .conftest import LendStores, Stores
@@ -55,7 +55,7 @@ class Installed:
     def submit(self, *players: str, score: int = 1) -> None:
         self.boards.submit_many("b", [(player, score) for player in players])
 
-    def controls(self) -> list[Kind]:
+    def controls(self) -> list[EventKind]:
         ledger = PostgresLedger(self.stores.ledger_url)
         try:
             return [event.context.kind for event in ledger.controls(0)]
@@ -75,7 +75,7 @@ class Installed:
 def installed(lend_stores: LendStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
     monkeypatch.setattr(projector_module, "BOARD_IDLE_MS", 0)
     monkeypatch.setattr(projector_module, "BEAT_MS", 0)
-    monkeypatch.setattr(projector_module, "Keeping", partial(Keeping, every_ms=20))
+    monkeypatch.setattr(projector_module, "StandingsSync", partial(StandingsSync, every_ms=20))
     with lend_stores(2) as stores, ExitStack() as opened:
         yield Installed(stores, tmp_path, opened)
 
@@ -105,7 +105,7 @@ def test_windows_close_while_scores_come_in_all_the_time(installed: Installed, m
     def has_closed() -> bool:
         installed.submit("bob", "cat")
         assert projector.step() > 0, "there was nothing to rank"
-        return Kind.CLOSE in installed.controls()
+        return EventKind.CLOSE in installed.controls()
 
     wait_until(has_closed)
 
@@ -128,14 +128,14 @@ def test_a_full_disk_keeps_a_window_in_the_ranks_and_the_projector_alive(
     installed.submit("bob")
     while projector.step():
         pass
-    assert Kind.CLOSE in installed.controls()
-    assert Kind.RETIRE not in installed.controls()
+    assert EventKind.CLOSE in installed.controls()
+    assert EventKind.RETIRE not in installed.controls()
 
     blocked.unlink()
 
     def has_retired() -> bool:
         projector.step()
-        return Kind.RETIRE in installed.controls()
+        return EventKind.RETIRE in installed.controls()
 
     wait_until(has_retired)
     (path,) = blocked.rglob("*.jsonl.gz")
@@ -188,7 +188,7 @@ def test_one_that_takes_over_before_it_has_read_as_much_catches_up_first(
         installed.wait_for_standings(first)
         first.die()
         wait_until(lambda: second.step() >= 0 and second.projector.is_active)
-        kept = second.projector.keeping
+        kept = second.projector.standings_sync
         assert kept is not None
         wait_until(lambda: second.step() >= 0 and kept._behind_since is not None)
     second.project()
@@ -201,7 +201,7 @@ def test_one_that_takes_over_before_it_has_read_as_much_catches_up_first(
 def test_the_same_players_again_and_again_are_not_too_many(
     installed: Installed, rewrites: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping_module, "NOTED_ROWS_MAX", 8)
+    monkeypatch.setattr(keeping_module, "PENDING_ROWS_MAX", 8)
     installed.boards.define("b", keep="latest")
     first, second = installed.start(), installed.start()
     first.project()
@@ -258,16 +258,16 @@ def test_all_standings_are_written_anew_while_scores_come_in(
     installed.submit(*(f"p{number:03}" for number in range(200)))
     installed.boards.submit("gone", "ann", 1)
     projector = installed.start()
-    pages = keeping_module._Rewriting.pages
+    pages = keeping_module._Rewrite.pages
     ranked = threading.Event()
 
-    def slowly(self: keeping_module._Rewriting) -> Iterator[object]:
+    def slowly(self: keeping_module._Rewrite) -> Iterator[object]:
         for number, page in enumerate(pages(self)):
             yield page
             if number == 5:
                 assert ranked.wait(60)
 
-    monkeypatch.setattr(keeping_module._Rewriting, "pages", slowly)
+    monkeypatch.setattr(keeping_module._Rewrite, "pages", slowly)
     wait_until(lambda: projector.step() >= 0 and bool(rewrites))
     # From the front to the back, from the back to the front, new, gone, and a whole board gone.
     installed.submit("p000", "p001", "new", score=0)
@@ -285,7 +285,7 @@ def test_all_standings_are_written_anew_while_scores_come_in(
 def test_standings_go_on_while_redis_is_away_at_a_takeover(
     lend_stores: LendStores, own_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projector_module, "Keeping", partial(Keeping, every_ms=20))
+    monkeypatch.setattr(projector_module, "StandingsSync", partial(StandingsSync, every_ms=20))
     with lend_stores(2) as stores, ExitStack() as opened:
         installed = Installed(stores, tmp_path, opened)
         installed.boards.define("b", windows=["daily"], late_by="0s")
@@ -304,7 +304,7 @@ def test_standings_go_on_while_redis_is_away_at_a_takeover(
         installed.clock.advance(DAY)
         wait_until(have_come)
         check_standings(recomputed(stores.ledger_url), stores.ledger_url)
-        wait_until(lambda: have_come() and Kind.CLOSE in installed.controls())
+        wait_until(lambda: have_come() and EventKind.CLOSE in installed.controls())
         own_redis.start()
         projector.project()
         assert projector.follower.store.take().boards == {}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 from tests.servers.fixtures_redis import needs_redis
+from tests.servers.load_bound import LoadBound
 from tests.servers.redis import RedisCluster, RedisServer, cluster_info, running_cluster
 from tests.servers.redis_contents import contents, engine_contents
 from tests.servers.waiting import WAIT_S, join_all, wait_until
@@ -20,11 +21,11 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Rules, Ties
 from rankd.errors import RanksUnavailable
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Position, Verdict
-from rankd.projection.redis.changes import Move, changed, whole_instance
-from rankd.projection.redis.client import connect
-from rankd.projection.redis.keys import ShardKeys
-from rankd.projection.redis.mirror import Mirror
+from rankd.projection.port import Position, UpdateBatch, Verdict
+from rankd.redis.connection.client import connect
+from rankd.redis.keys import ShardKeys
+from rankd.redis.write.changes import PartitionMove, changed, whole_instance
+from rankd.redis.write.mirror import Mirror
 
 pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 KEYS = [InstanceKey("arcade"), InstanceKey("arcade", "weekly:2026-W18")]
@@ -64,7 +65,7 @@ class Projector:
         instances = [(key, self._rules) for key in KEYS]
         rows = range(2 * EVENTS)
         self.engine.apply(
-            Batch(
+            UpdateBatch(
                 instances,
                 players,
                 score=array("q", [self._rng.randrange(100) for _ in rows]),
@@ -101,7 +102,7 @@ class Projector:
     def _write(self, after: int, shards: Any) -> list[Any]:
         players = list(dict.fromkeys(player for batch in self._touched[after:] for player in batch))
         changes = [changed(self.engine, key, self._rules, players) for key in KEYS]
-        move = Move(0, after, self.batches)
+        move = PartitionMove(0, after, self.batches)
         return self._mirror.write("arcade", SHARDS, 0, [move], changes, time_ms=1, shards_only=shards)
 
     def close(self) -> None:
@@ -111,12 +112,13 @@ class Projector:
 @contextmanager
 def at_work(projector: Projector) -> Iterator[None]:
     """Let it write batch after batch while the block lasts, and a few more after it."""
+    bound = LoadBound()
     done = threading.Event()
     problems: list[BaseException] = []
 
     def work() -> None:
         try:
-            while not done.is_set():
+            while not done.is_set() and bound.take():
                 projector.step()
             for _ in range(5):
                 projector.step()

@@ -17,7 +17,7 @@ from rankd.errors import KeyReused
 from .extent import replayable, short_and_long
 
 THREADS = 16
-EVENTS = 3_000
+EVENTS = 1_200
 EVENTS_LONG = 30_000
 SENT_MAX = 5
 PLAYERS = 50

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.servers.redis import RedisServer
 
-from rankd.scaled.compose import migrate, open_shared
+from rankd.node.open_operations import migrate
+from rankd.node.open_thin import open_thin
 
 from . import scaled_writer_child
 from .crash_child import THREADS
@@ -45,7 +46,7 @@ def live_and_die(urls: Urls, kills: int, rng: random.Random) -> int:
     for kill in range(kills):
         acknowledged = run_and_kill(scaled_writer_child.__name__, urls, first, rng.uniform(*KILL_AFTER_MS))
         most = max(most, len(acknowledged))
-        with open_shared(*urls, at_least_wait_ms=RANKED_WITHIN_MS) as boards:
+        with open_thin(*urls, at_least_wait_ms=RANKED_WITHIN_MS) as boards:
             try:
                 for board in ("counts", "latest"):
                     boards.top(board, at_least=boards.position)

@@ -11,14 +11,14 @@ from tests.servers.redis import RedisServer
 
 from rankd.errors import RanksUnavailable
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.projection.redis.client import connect
-from rankd.projection.redis.keys import ShardKeys
-from rankd.projection.redis.lanes import Channel
-from rankd.projection.redis.mirror import Mirror
-from rankd.scaled import mirroring, missed
-from rankd.scaled.boards_in_redis import whole_board
-from rankd.scaled.rebuilding import Rebuilding
-from rankd.scaled.recording import RecordingStore
+from rankd.operations.rebuild import Rebuild
+from rankd.redis.connection.client import connect
+from rankd.redis.connection.pipelined import Channel
+from rankd.redis.keys import ShardKeys
+from rankd.redis.write import backfill, mirroring
+from rankd.redis.write.boards import whole_board
+from rankd.redis.write.mirror import Mirror
+from rankd.redis.write.recording import RecordingStore
 
 from .scaled_by_hand import NOON, Installation, copy_of, put_back
 
@@ -37,9 +37,9 @@ def keys_of(plain: Any, board: str) -> list[bytes]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many events were read each time that something was missed."""
     found: list[int] = []
-    original = missed.Missed.touch
+    original = backfill.Backfill.mark
 
-    def touch(self: missed.Missed, behind: Any) -> set[str]:
+    def mark(self: backfill.Backfill, lagging: Any) -> set[str]:
         ledger = self._ledger
 
         class Counted:
@@ -48,16 +48,16 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             @staticmethod
             def read(*about: Any) -> Any:
                 parts = ledger.read(*about)
-                found.append(sum(len(part.stretch) for part in parts))
+                found.append(sum(len(part.event_run) for part in parts))
                 return parts
 
         self._ledger = Counted  # type: ignore[assignment]
         try:
-            return original(self, behind)
+            return original(self, lagging)
         finally:
             self._ledger = ledger
 
-    monkeypatch.setattr(missed.Missed, "touch", touch)
+    monkeypatch.setattr(backfill.Backfill, "mark", mark)
     return found
 
 
@@ -70,21 +70,39 @@ def test_what_was_missed_is_read_once_for_all_boards_and_sent_where_it_counts(
         for country in ("BR", "AR", "UY"):
             rows = [{"player": f"{country}-{n}", "score": n, "attributes": {"country": country}} for n in range(20)]
             installation.boards.submit_many(board, rows)
+    installation.boards.define("flat", windows=["all_time", "daily"])
+    installation.boards.submit_many("flat", [("ann", 1), ("bob", 2)])
     installation.projector.project()
     older = copy_of(plain)
     for board in boards:
         rows = [{"player": f"BR-{n}", "score": 90, "attributes": {"country": "BR"}} for n in range(5)]
         installation.boards.submit_many(board, rows)
-    installation.boards.remove("board-0", "AR-3")
+    installation.boards.remove("flat", "ann")
     installation.projector.project()
     put_back(plain, older)
     before, loads = installation.mirroring.rows, installation.mirroring.loads
     installation.projector.project()
 
     assert sum(reads) == 6 * 5 + 1
-    removed_from = 2 * 4  # windows, and scopes
+    removed_from = 2  # windows
     assert installation.mirroring.rows - before == 6 * 5 * 2 * 2 + removed_from
-    assert (installation.mirroring.loads, installation.mirroring.catch_ups) == (loads, len(boards))
+    assert (installation.mirroring.loads, installation.mirroring.catch_ups) == (loads, len(boards) + 1)
+    installation.check()
+
+
+def test_a_board_with_scopes_whose_removals_were_missed_is_loaded_anew(installation: Installation, plain: Any) -> None:
+    installation.boards.define("b", scopes=["country"])
+    for player, country in (("ann", "BR"), ("bob", "AR"), ("cid", "AR")):
+        installation.boards.submit("b", player, 1, attributes={"country": country})
+    installation.projector.project()
+    older = copy_of(plain)
+    installation.boards.remove("b", "ann")  # the last one there
+    installation.projector.project()
+    put_back(plain, older)
+    loads = installation.mirroring.loads
+    installation.projector.project()
+
+    assert installation.mirroring.loads - loads == 1
     installation.check()
 
 
@@ -112,7 +130,7 @@ def test_late_scores_that_were_missed_are_sent_to_their_own_day(
 def test_boards_that_are_further_behind_than_is_read_are_loaded_anew(
     installation: Installation, plain: Any, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(missed, "MISSED_EVENTS_MAX", 20)
+    monkeypatch.setattr(backfill, "BACKFILL_EVENTS_MAX", 20)
     for board in ("a", "b"):
         installation.boards.define(board)
         installation.boards.submit(board, "ann", 1)
@@ -135,15 +153,15 @@ def test_boards_that_are_further_behind_than_is_read_are_loaded_anew(
 def test_no_more_than_a_limit_is_noted_while_redis_is_away(
     installation: Installation, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirroring, "NOTED_PLAYERS_MAX", 40)
+    monkeypatch.setattr(mirroring, "BACKLOG_PLAYERS_MAX", 40)
     for board in ("busy", "quiet"):
         installation.boards.define(board)
     installation.projector.project()
     loads = installation.mirroring.loads
     own_redis.kill()
-    for number in range(4):
+    for number in range(3):
         installation.boards.submit_many("busy", [(f"p{number}-{n}", n) for n in range(30)])
-        installation.boards.submit("quiet", f"q{number}", 1)
+        installation.boards.submit_many("quiet", [(f"q{number}", 1)])
         with pytest.raises(RanksUnavailable):
             installation.projector.project()
         assert noted(installation.projector.follower.store) <= 40
@@ -155,7 +173,7 @@ def test_no_more_than_a_limit_is_noted_while_redis_is_away(
 
 
 def noted(store: RecordingStore) -> int:
-    return sum(len(touched.players) for board in store._touched.values() for touched in board.values())
+    return sum(len(dirty.players) for board in store._dirty.values() for dirty in board.values())
 
 
 # Deleted boards
@@ -282,7 +300,7 @@ def test_a_board_that_is_deleted_while_others_are_rebuilt_is_left_out(
         return begun
 
     with connect(installation.ranks_url) as client, closing(PostgresLedger(installation.ledger_url)) as ledger:
-        rebuilding = Rebuilding(ledger, lambda follower: Mirror(client, whole=follower.whole))
+        rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole))
         monkeypatch.setattr(Mirror, "begin", begin)
         rebuilt = rebuilding.run(NOON)
         in_use = [*client._server.connection_pool._in_use_connections]

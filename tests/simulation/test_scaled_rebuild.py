@@ -13,16 +13,18 @@ from tests.servers.waiting import wait_until
 
 from rankd.clock import SystemClock
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.projection.redis.client import Call, Client, connect
-from rankd.projection.redis.mirror import Mirror
-from rankd.scaled.compose import migrate
-from rankd.scaled.rebuilding import Rebuilding
+from rankd.node.open_operations import migrate
+from rankd.operations.hold import WriteHold
+from rankd.operations.rebuild import HOLD_AFTER, Rebuild
+from rankd.redis.connection.client import FunctionCall, RedisClient, connect
+from rankd.redis.write.mirror import Mirror
 
 from .scaled_load import BOARDS, Load
 from .scaled_processes import Projectors
 
 pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 REBUILDS = 3
+FOR_EVER = 1_000_000_000
 EVENTS = 300  # between two rebuilds, and while a shard waits for its switch
 
 
@@ -44,13 +46,13 @@ def load(tmp_path: Path, postgres_url: str, own_redis: RedisServer) -> Iterator[
 class SlowSwitch:
     """Calls Redis, and lets the projector write between the switches of two shards."""
 
-    def __init__(self, client: Client, plain: Any, load: Load) -> None:
+    def __init__(self, client: RedisClient, plain: Any, load: Load) -> None:
         self._call_all = client.call_all
         self._load = load
         self._plain = plain
         self.overtaken = 0
 
-    def call_all(self, calls: Sequence[Call]) -> list[Any]:
+    def call_all(self, calls: Sequence[FunctionCall]) -> list[Any]:
         if not calls or calls[0].function != "rankd_finish":
             return self._call_all(calls)
         answers = []
@@ -61,7 +63,7 @@ class SlowSwitch:
         self.overtaken += any(answer[0] == b"gap" for answer in answers)
         return answers
 
-    def _wait_for_write(self, call: Call) -> None:
+    def _wait_for_write(self, call: FunctionCall) -> None:
         meta = call.keys[0]
         before = self._plain.hgetall(meta)
         self._load.go_on_to(self._load.acknowledged + EVENTS)
@@ -78,7 +80,60 @@ def test_sharded_boards_are_rebuilt_again_and_again_under_load(
             wanted = load.acknowledged + EVENTS
             load.go_on_to(wanted + EVENTS)  # some of them beside the rebuild
             wait_until(lambda wanted=wanted: load.acknowledged >= wanted)  # type: ignore[misc]
-            rebuilding = Rebuilding(ledger, lambda follower: Mirror(client, whole=follower.whole))
+            rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole))
             assert rebuilding.run(SystemClock().now()).boards == len(BOARDS)
         assert switch.overtaken, "no shard was ahead when its turn came"
+    load.check(load.finish())
+
+
+class ChasedSwitch:
+    """Calls Redis, and lets the projector write before each switch, as long as anything is written."""
+
+    def __init__(self, client: RedisClient, plain: Any, load: Load) -> None:
+        self._call_all = client.call_all
+        self._plain = plain
+        self._load = load
+        self.is_held = False
+        self.held_ms: list[int] = []
+        self.overtaken = 0
+
+    def hold(self, hold_ms: int) -> None:
+        """Stop the load, or let it go on, as API processes do."""
+        self.held_ms.append(hold_ms)
+        self.is_held = hold_ms > 0
+        self._load.go_on_to(self._load.acknowledged if self.is_held else FOR_EVER)
+
+    def call_all(self, calls: Sequence[FunctionCall]) -> list[Any]:
+        if not calls or calls[0].function != "rankd_finish":
+            return self._call_all(calls)
+        if not self.is_held:
+            wait_until(lambda: self._is_ahead(calls[0]))
+        answers = self._call_all(calls)
+        self.overtaken += any(answer[0] == b"gap" for answer in answers)
+        return answers
+
+    def _is_ahead(self, call: FunctionCall) -> bool:
+        """Return whether the projector has written what the rebuild, whose positions end the call, lacks."""
+        upto = {int(partition): int(end) for partition, end in batched_pairs(call.arguments[5:])}
+        stored = self._plain.hmget(call.keys[0], [f"p{partition}" for partition in upto])
+        ends = [0 if one is None else int(bytes(one).rpartition(b":")[2]) for one in stored]
+        return any(end > ours for end, ours in zip(ends, upto.values(), strict=True))
+
+
+def batched_pairs(values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(values[::2], values[1::2], strict=True)
+
+
+def test_a_rebuild_that_is_overtaken_at_every_switch_asks_for_a_moment_without_writes(
+    load: Load, postgres_url: str, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(own_redis.url) as client, own_redis.client() as plain, closing(PostgresLedger(postgres_url)) as ledger:
+        switch = ChasedSwitch(client, plain, load)
+        monkeypatch.setattr(client, "call_all", switch.call_all)
+        with WriteHold(ledger, switch.hold) as hold:
+            rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole), hold=hold)
+            assert rebuilding.run(SystemClock().now(), "counts").boards == 1
+    assert switch.overtaken > HOLD_AFTER
+    assert switch.held_ms[0] > 0
+    assert switch.held_ms[-1] == 0
     load.check(load.finish())

@@ -9,11 +9,11 @@ import pytest
 from tests.servers.redis import RedisServer
 
 from rankd.errors import RanksUnavailable
+from rankd.node import projector
 from rankd.projection.port import Verdict
-from rankd.projection.redis.changes import Written
-from rankd.projection.redis.mirror import Mirror, Sent
-from rankd.projection.redis.writing import OtherFormNeeded
-from rankd.scaled import projector
+from rankd.redis.write.changes import Written
+from rankd.redis.write.mirror import Mirror, PendingWrite
+from rankd.redis.write.writing import OtherFormNeeded
 
 from .scaled_by_hand import Installation, copy_of, put_back
 
@@ -38,18 +38,18 @@ def test_the_next_write_is_under_way_before_the_last_is_answered(
 ) -> None:
     ready(installation)
     told: list[str] = []
-    send, answers = Mirror.send, Sent.answers
+    send, answers = Mirror.send, PendingWrite.answers
 
-    def noted_send(mirror: Mirror, *about: Any, **more: Any) -> Sent:
+    def noted_send(mirror: Mirror, *about: Any, **more: Any) -> PendingWrite:
         told.append("sent")
         return send(mirror, *about, **more)
 
-    def noted_answers(sent: Sent) -> list[Written]:
+    def noted_answers(sent: PendingWrite) -> list[Written]:
         told.append("answered")
         return answers(sent)
 
     monkeypatch.setattr(Mirror, "send", noted_send)
-    monkeypatch.setattr(Sent, "answers", noted_answers)
+    monkeypatch.setattr(PendingWrite, "answers", noted_answers)
     installation.boards.submit_many("arcade", [(f"p{n}", n + 100) for n in range(PLAYERS)])
     for _ in range(3):
         assert installation.projector.step()
@@ -93,16 +93,16 @@ def test_a_server_that_is_away_is_waited_for_once_and_not_for_each_board(
     for name in names:
         installation.boards.define(name)
     installation.projector.project()
-    answers, waited = Sent.answers, list[Sent]()
+    answers, waited = PendingWrite.answers, list[PendingWrite]()
 
-    def noted(sent: Sent) -> list[Written]:
+    def noted(sent: PendingWrite) -> list[Written]:
         try:
             return answers(sent)
         except RanksUnavailable:
             waited.append(sent)
             raise
 
-    monkeypatch.setattr(Sent, "answers", noted)
+    monkeypatch.setattr(PendingWrite, "answers", noted)
     for score in (1, 2):  # some are under way, and others behind them
         for name in names:
             installation.boards.submit_many(name, [("ann", score)])  # which wait for no rank
@@ -125,7 +125,7 @@ def test_a_write_that_needs_another_form_waits_for_the_one_before_it(
     ready(installation)
     send = Mirror.send
 
-    def refuse(mirror: Mirror, *about: Any, is_behind: bool = False, **more: Any) -> Sent:
+    def refuse(mirror: Mirror, *about: Any, is_behind: bool = False, **more: Any) -> PendingWrite:
         if is_behind:
             raise OtherFormNeeded("arcade")
         return send(mirror, *about, **more)
@@ -145,9 +145,9 @@ def test_a_write_whose_answer_is_lost_leaves_those_behind_it_answered(
     ready(installation)
     installation.boards.submit_many("arcade", [(f"p{n}", n + 100) for n in range(PLAYERS)])
     assert installation.projector.step()
-    answers, asked = Sent.answers, list[Sent]()
+    answers, asked = PendingWrite.answers, list[PendingWrite]()
 
-    def lose_the_first(sent: Sent) -> list[Written]:
+    def lose_the_first(sent: PendingWrite) -> list[Written]:
         found = answers(sent)
         asked.append(sent)
         if len(asked) == 1:
@@ -155,7 +155,7 @@ def test_a_write_whose_answer_is_lost_leaves_those_behind_it_answered(
         assert all(one.verdict is Verdict.APPLIED for one in found)
         return found
 
-    monkeypatch.setattr(Sent, "answers", lose_the_first)
+    monkeypatch.setattr(PendingWrite, "answers", lose_the_first)
     with pytest.raises(RanksUnavailable, match="lost"):
         installation.projector.step()
     assert len(asked) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .repository import files_ending, shown
 
-WAITS = ("communicate", "join", "wait")  # of processes, threads, barriers, events and queues
+WAITS = ("acquire", "communicate", "join", "result", "wait")  # of locks, processes, threads, futures, events and queues
 RUNS = ("call", "check_call", "check_output", "run")  # of subprocess
 
 
@@ -44,13 +44,17 @@ def test_waits_without_a_deadline_are_found() -> None:
     lines = (
         "thread.join()",
         "process.communicate()",
+        "assert semaphore.acquire()",
+        "future.result()",
         "subprocess.run(['ls'], check=True)",
         "with subprocess.Popen(['ls']) as child: pass",
         "thread.join(5)",
         "process.wait(timeout=5)",
+        "lock.acquire(blocking=False)",
+        "future.result(5)",
         "subprocess.run(['ls'], timeout=5)",
         "', '.join(names)",
         "with killed_at_the_end(subprocess.Popen(['ls'])) as child: pass",
     )
 
-    assert list(waits_without_deadline(ast.parse("\n".join(lines)))) == [1, 2, 3, 4]
+    assert list(waits_without_deadline(ast.parse("\n".join(lines)))) == [1, 2, 3, 4, 5, 6]

@@ -20,6 +20,8 @@ PATH = re.compile(r"\.?[\w-]+(?:/[\w.*-]+)*(?:/|\.(?:py|pyi|md|hpp|cpp|toml|txt|
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 ANSWERED = re.compile(r"^( *)(\S.*?) +# (.+)$")
 ADR_HEADINGS = ["Status", "Context", "Decision", "Rejected", "Consequences"]
+LINES_MAX = {"README.md": 150, "docs/architecture.md": 200}
+FIGURES_MAX = 12
 STEP = re.compile(r"`([\w./]+\.(?:py|hpp|cpp))`[^`\n]*((?:`[\w.:]+`(?:, |,? and )?)+)")
 
 
@@ -30,6 +32,19 @@ def test_every_path_exists(document: Path) -> None:
         assert any(any(place.glob(path)) for place in places), path
     for link in [link for link in links(document) if "://" not in link]:
         assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("name", LINES_MAX)
+def test_what_is_read_first_is_short(name: str) -> None:
+    assert len((ROOT / name).read_text().splitlines()) <= LINES_MAX[name]
+
+
+def test_the_readme_has_few_figures() -> None:
+    _, _, measured = (ROOT / "README.md").read_text().partition("\n## Measured\n")
+    header, _, *rows = re.findall(r"^\|.*$", measured, re.MULTILINE)
+
+    assert "rankd" in header
+    assert 0 < len(rows) <= FIGURES_MAX, "docs/measured.md has the others"
 
 
 @pytest.mark.parametrize("document", documents(), ids=shown)
@@ -131,7 +146,7 @@ def test_every_word_of_the_glossary_is_used() -> None:
     used = "\n".join(path.read_text().lower() for path in others)
     used = used.replace("_", " ").replace("-", " ")
 
-    assert words == sorted(words, key=str.lower)
+    assert words == sorted(set(words), key=str.lower)
     assert len(words) > 40
     for word in words:
         assert re.search(rf"\b{word.replace('-', ' ').lower()}", used), f"nobody says {word}"
@@ -153,7 +168,8 @@ def test_every_setting_is_explained_with_its_default() -> None:
 
 def test_every_table_and_column_of_the_ledger_is_explained() -> None:
     explained = (ROOT / "docs" / "ledger.md").read_text()
-    scripts = [script.read_text() for script in (ROOT / "src" / "rankd" / "ledger" / "schema").glob("*.sql")]
+    scripts = [script.read_text() for script in files_ending(".sql", under="src/rankd/ledger/sqlite/schema")]
+    assert scripts
     dropped = {table for script in scripts for table in re.findall(r"DROP TABLE (\w+);", script)}
     for script in scripts:
         for table, columns in re.findall(r"CREATE TABLE (\w+) \(\n(.*?)\n\)", script, re.DOTALL):
@@ -163,3 +179,30 @@ def test_every_table_and_column_of_the_ledger_is_explained() -> None:
             assert section, f"docs/ledger.md has no section for {table}"
             names = re.findall(r"^  ([a-z]\w*) ", columns, re.MULTILINE)
             assert [name for name in names if f"| `{name}` |" not in section[1]] == [], table
+
+
+GAP = re.compile(r"…|\d[\d.:]*")  # in a document, for what differs from line to line
+FORMATTED = re.compile(r"%[ds]|%\.1f|\{[^{}]*\}")  # the same in the code
+SPLIT_TEXT = re.compile(r'"\s*f?"')  # one text on several lines
+
+
+def test_every_log_line_of_the_runbook_is_one_of_the_code() -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    code = "\n".join(path.read_text() for path in files_ending(".py", ".lua", under="src"))
+    logged = FORMATTED.sub("…", SPLIT_TEXT.sub("", code))
+    lines = [
+        line
+        for table in re.findall(r"^\| line.*\n(?:\|.*\n)+", runbook, re.MULTILINE)
+        for row in table.splitlines()[2:]
+        for line in re.findall(r"`([^`]+)`", row.split(" | ")[0])
+    ]
+    parts = {part.strip(" :;,") for line in lines for part in GAP.split(line)}
+
+    assert len(lines) > 20
+    assert sorted(part for part in parts if not is_logged(part, logged)) == []
+
+
+def is_logged(part: str, logged: str) -> bool:
+    """Return whether the code has a text, as a whole or as one that it fills with another."""
+    cuts = [cut.start() for cut in re.finditer(" ", part)]
+    return part in logged or any(f"{part[:cut]} …" in logged and f'"{part[cut + 1 :]}' in logged for cut in cuts)

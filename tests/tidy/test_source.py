@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib.util
 import pkgutil
@@ -61,6 +62,72 @@ def test_no_file_knows_the_machine_it_was_written_on() -> None:
 
 def test_no_file_names_a_package_registry() -> None:
     assert not list(found(REGISTRY, texts())), "where packages come from is set up outside of the project"
+
+
+def test_a_public_class_name_exists_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path in files_ending(".py", under="src"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(shown(path))
+
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+# What a class must not be called, and what the field calls it; `Parts` and the like would say even less.
+OTHER_WORDS = {
+    "Arrivals": "PositionWaiter",
+    "Asking": "AnsweringApplier, RedisQuery",
+    "Keeping": "StandingsSync",
+    "KnownBoards": "MirrorState",
+    "Lane": "ReadBatcher, PipelinedConnection, BatchWorker",
+    "Living": "CredentialSnapshot",
+    "Look": "ReadSession, RankSource",
+    "Looking": "ReadSession, RankSource",
+    "Meant": "InstanceRef",
+    "Missed": "Backfill",
+    "Notes": "PendingStandings",
+    "Parts": "Backend",
+    "Patience": "BodyTimeouts",
+    "Running": "Backend",
+    "Seen": "ReadResult",
+    "Stretch": "EventRun, ScoreRange",
+    "Told": "what it records",
+    "Together": "Coalescer",
+    "Touched": "DirtyInstance",
+    "Way": "one path",
+}
+OTHER_VERBS = {"breathe": "yield_to_readers", "elsewhere": "run_in_thread", "meant_now": "resolve"}
+
+
+def definitions_in(path: Path) -> list[str]:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
+def test_names_are_words_of_the_field(folder: str) -> None:
+    words = OTHER_WORDS | OTHER_VERBS
+    found = {
+        f"{shown(path)}: {name}": words[name.lstrip("_")]
+        for path in files_ending(".py", under=folder)
+        for name in definitions_in(path)
+        if name.lstrip("_") in words
+    }
+
+    assert found == {}, "an engineer of this field would search for the word on the right"
+
+
+def test_names_of_the_engine_are_words_of_the_field() -> None:
+    named = re.compile(r"\b(?:class|struct|enum class) (\w+)")
+    found = {
+        f"{shown(path)}: {name}": OTHER_WORDS[name]
+        for path in files_ending(*NATIVE, under="engine")
+        for name in named.findall(path.read_text())
+        if name in OTHER_WORDS
+    }
+
+    assert found == {}
 
 
 def modules() -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rankd
-from rankd.background import NICENESS, be_nice
+from rankd.background import NICENESS, lower_priority
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux only")
@@ -29,7 +29,7 @@ def test_a_machine_that_refuses_is_no_problem(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError("no")
 
     monkeypatch.setattr(os, "setpriority", refuse)
-    be_nice()
+    lower_priority()
 
 
 def niceness(thread: int | None) -> int:

@@ -13,6 +13,7 @@ from rankd.errors import (
     EngineBroken,
     FolderLocked,
     InvalidValue,
+    KafkaUnusable,
     LedgerUnreadable,
     MalformedBatch,
     NotFound,
@@ -94,7 +95,15 @@ def test_errors_are_caught_by_the_names_python_has_for_them(error: type[RankdErr
 
 
 def test_what_a_caller_can_repair_is_told_from_what_is_missing_what_can_wait_and_what_is_broken() -> None:
-    broken = (FolderLocked, LedgerUnreadable, RanksUnusable, VerificationFailed, EngineBroken, SnapshotUnreadable)
+    broken = (
+        FolderLocked,
+        KafkaUnusable,
+        LedgerUnreadable,
+        RanksUnusable,
+        VerificationFailed,
+        EngineBroken,
+        SnapshotUnreadable,
+    )
     families = (Refused, NotFound, Unavailable, SnapshotUnwritten, *broken)
 
     assert all(

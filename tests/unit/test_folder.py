@@ -19,7 +19,7 @@ import rankd
 from rankd.clock import SystemClock
 from rankd.errors import FolderLocked, LedgerDamaged, LedgerUnavailable
 from rankd.folder import FolderLock, make_private_folder
-from rankd.registry.sqlite_credentials import SqliteCredentials, first_admin_key
+from rankd.registry.sqlite.credentials import SqliteCredentials, first_admin_key
 
 NOON = 1_777_896_000_000
 DAY_MS = 86_400_000
@@ -77,7 +77,7 @@ def test_a_folder_that_was_open_to_others_is_narrowed_with_all_in_it(
     check_modes(folder)
     assert stat.S_IMODE(outside.stat().st_mode) == 0o755
     narrowed = [record.message for record in caplog.records if "open to other users" in record.message]
-    assert narrowed == [f"{folder} was open to other users (mode 755) and is its owner's alone now"]
+    assert narrowed == [f"{folder} was open to other users (mode 755); now only its owner may use it"]
 
 
 def test_a_file_that_was_open_to_others_is_narrowed(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_folder_of_somebody_else_that_is_open_to_others_is_refused(
     with pytest.raises(LedgerUnavailable, match=r"open to other users \(mode 755\) and user 4711 cannot") as refused:
         rankd.open(folder)
 
-    assert "run chmod 700 on it, or name a folder in it" in str(refused.value)
+    assert "run chmod 700 on it, or name a folder inside it" in str(refused.value)
     folder.chmod(0o700)
     rankd.open(folder).close()
 
@@ -224,9 +224,9 @@ def is_locked_by_sqlite(path: Path) -> bool:
 
 
 def test_checkpoints_and_archives_of_a_projector_are_its_owners_alone(tmp_path: Path) -> None:
-    compose = pytest.importorskip("rankd.scaled.compose", reason="pip install 'rankd[scaled]'")
+    open_projector = pytest.importorskip("rankd.node.open_projector", reason="pip install 'rankd[scaled]'")
     (tmp_path / "volume" / "checkpoints").mkdir(parents=True, mode=0o755)
-    compose.prepare_projector_folder(tmp_path / "volume")
+    open_projector.prepare_projector_folder(tmp_path / "volume")
 
     for name in ("checkpoints", "archive"):
         assert stat.S_IMODE((tmp_path / "volume" / name).stat().st_mode) == 0o700

@@ -50,16 +50,16 @@ def test_twenty_names_are_listed_and_the_others_are_counted() -> None:
 def test_every_error_is_cut_when_it_is_made() -> None:
     for error in (
         RankdError(LONG),
-        RankdError("short", told=LONG),
-        RanksUnavailable(LONG, told=LONG),
+        RankdError("short", public_message=LONG),
+        RanksUnavailable(LONG, public_message=LONG),
         InvalidValue(LONG, LONG),
         InvalidValue("score", LONG),
         DefinitionConflict(LONG, LONG),
         MalformedBatch(7, LONG),
     ):
         assert len(str(error)) <= MESSAGE_CHARACTERS_MAX
-        assert len(error.told) <= MESSAGE_CHARACTERS_MAX
-        assert CUT in (str(error) + error.told)
+        assert len(error.public_message) <= MESSAGE_CHARACTERS_MAX
+        assert CUT in (str(error) + error.public_message)
 
 
 def test_a_long_field_leaves_room_for_what_is_wrong_with_it() -> None:

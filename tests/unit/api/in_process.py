@@ -12,13 +12,13 @@ import msgspec
 import rankd
 from rankd import Boards
 from rankd.api.app import App
-from rankd.api.authentication import Authenticator
-from rankd.api.request import Receive
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.signing import Signatures
+from rankd.api.http.request import Receive
 from rankd.api.service import Service
-from rankd.api.signing import Signatures
 from rankd.clock import SystemClock
 from rankd.config.model import Config
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 DEADLINE_S = 60
 

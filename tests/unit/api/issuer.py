@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from rankd.config.model import Auth
+from rankd.config.model import AuthConfig
 
 NOW_S = 1_777_896_000
 SECRET = " ".join(["long enough for every hash"] * 3)
@@ -70,8 +70,8 @@ def jwks(*keys: dict[str, Any]) -> str:
     return json.dumps({"keys": list(keys)})
 
 
-def auth(**sources: Any) -> Auth:
-    return Auth(**{"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_leeway_s": 5, **sources})
+def auth(**sources: Any) -> AuthConfig:
+    return AuthConfig(**{"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_leeway_s": 5, **sources})
 
 
 def made(claims: dict[str, Any], key: Any = SECRET, algorithm: str = "HS256", **headers: Any) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from tests.committing import commit_together
 
 import rankd
 from rankd import Boards, ManualClock
-from rankd.api import answers, bodies
-from rankd.api.examples import EXAMPLES
+from rankd.api.calls import answers, bodies
+from rankd.api.openapi.examples import EXAMPLES
 from rankd.intake.sender import Sender
 
 DAY_MS = 86_400_000
@@ -30,7 +31,7 @@ def played(boards: Boards, clock: ManualClock) -> dict[str, Any]:
     clock.advance(DAY_MS)
     sent = bodies.Score(**bodies_of["submit"])
     task = boards.prepare_score(sent, SENDER)
-    boards.commit([task])
+    commit_together(boards.hand_in, [task])
     said["submit"] = task.result
     clock.advance(5_000)
     said |= _read(boards, bodies_of)

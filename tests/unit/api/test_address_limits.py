@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rankd.config.model import Config, Limits
+from rankd.config.model import Config, LimitsConfig
 
 from .in_process import InProcess, in_process
 
 PER_S = 2
-CONFIG = Config(limits=Limits(address_reads_per_s=PER_S))
+CONFIG = Config(limits=LimitsConfig(address_reads_per_s=PER_S))
 
 
 async def nothing() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankd.api.addresses import HOPS_MAX, Addresses, limited_as
+from rankd.api.http.addresses import HOPS_MAX, Addresses, limited_as
 from rankd.errors import InvalidValue
 
 PROXY = "10.0.0.1"

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.timing import BUSY_MACHINE
 
-from rankd.config.model import Config, Ranks
+from rankd.config.model import Config, RanksConfig
 
 from .in_process import InProcess, in_process
 
 WAITERS = 1_000
 READS = 200
-LONG = Config(ranks=Ranks(at_least_wait_ms=60_000))
-BRIEF = Config(ranks=Ranks(at_least_wait_ms=20))
+LONG = Config(ranks=RanksConfig(at_least_wait_ms=60_000))
+BRIEF = Config(ranks=RanksConfig(at_least_wait_ms=20))
 
 
 async def waiting(app: InProcess, positions: range) -> list[asyncio.Task[int]]:

@@ -9,17 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers.load_bound import LoadBound
 from tests.timing import BUSY_MACHINE
 
 from rankd import ManualClock
-from rankd.api import authentication
-from rankd.api.authentication import Authenticator
-from rankd.api.identity import Identity
-from rankd.api.token_keys import Keys
-from rankd.api.tokens import TOKEN_BYTES_MAX, TokenVerifier, open_tokens
+from rankd.api.auth import authentication
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.identity import Identity
+from rankd.api.auth.token_keys import Keys
+from rankd.api.auth.tokens import TOKEN_BYTES_MAX, TokenVerifier, open_tokens
 from rankd.errors import Unauthenticated
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .issuer import CLAIMS, NOW_S, SECRET, auth, made
 
@@ -210,7 +211,7 @@ def test_a_key_that_another_process_revoked_is_refused_after_a_refresh(
 
 
 def test_without_keys_for_them_tokens_are_refused(credentials: SqliteCredentials, clock: ManualClock) -> None:
-    with pytest.raises(Unauthenticated, match="this server takes no others"):
+    with pytest.raises(Unauthenticated, match="this server accepts no other tokens"):
         Authenticator(credentials, None, clock).identify(bearer(made(CLAIMS)))
 
 
@@ -279,12 +280,13 @@ def test_many_threads_ask_while_keys_change(
     _, kept = credentials.create("kept", ["scores:write"])
     headers = [bearer(kept), *(bearer(made({**CLAIMS, "sub": f"player {number}"})) for number in range(4))]
     expected = ["kept", *["player"] * 4]
+    bound = LoadBound()
     done = threading.Event()
     problems: list[BaseException] = []
 
     def ask() -> None:
         try:
-            while not done.is_set():
+            while not done.is_set() and bound.take():
                 found = [authenticator.identify(header) for header in headers]
                 assert [one and one.name for one in found] == expected
         except BaseException as problem:

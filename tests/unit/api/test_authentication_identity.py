@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rankd.api.identity import (
+from rankd.api.auth.identity import (
     Identity,
     identity_of_key,
     identity_of_subject,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankd.api.page import board_page
-from rankd.config.model import Config, Server
+from rankd.config.model import Config, ServerConfig
 
 from .in_process import InProcess, in_process
 
@@ -27,7 +27,7 @@ def test_only_pages_of_boards_that_exist_are_kept(tmp_path: Path, public: bool, 
             assert (await app.get("/boards/arcade", accept="text/html")).status == 200
         assert board_page.cache_info()[:2] == ((1, 1) if public else (0, 0))
 
-    in_process(tmp_path, test, Config(server=Server(public_read=public)))
+    in_process(tmp_path, test, Config(server=ServerConfig(public_read=public)))
 
 
 def test_a_page_that_is_not_kept_is_compressed_all_the_same(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankd.api.body_limits import HOLDERS_MIN, UNCOUNTED_BYTES_MAX
-from rankd.config.model import Config, Limits
+from rankd.api.http.body_limits import HOLDERS_MIN, UNCOUNTED_BYTES_MAX
+from rankd.config.model import Config, LimitsConfig
 from rankd.registry.credentials import Scope
 
 from .in_process import InProcess, Reply, in_process
 
 KIB = 1024
-LIMITS = Limits(
+LIMITS = LimitsConfig(
     body_bytes_max=64 * KIB,
     batch_bytes_max=128 * KIB,
     untrusted_bodies_bytes_max=256 * KIB,
@@ -100,7 +100,7 @@ def test_players_leave_services_their_budget_and_each_other_theirs(tmp_path: Pat
         slow = [await sent(Sender(app, mallory, [b" " * (share // 2 - 2), b"{}"])) for _ in range(2)]
         refused = await Sender(app, mallory, [b" " * KIB, b"{}"]).reply
         assert (refused.status, refused.json()["code"]) == (503, "overloaded")
-        assert "one sender" in refused.json()["detail"]
+        assert "this sender" in refused.json()["detail"]
         assert app.service.service_bodies.held_bytes == 0
         assert (await (await sent(Sender(app, alice, [b" " * KIB, batch(KIB)]))).finish()).status == 200
         for sender in slow:

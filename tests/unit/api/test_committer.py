@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from rankd.api.committer import Committer
+from rankd.api.committer import Committer, Tell
 from rankd.errors import Overloaded
-from rankd.intake.queue import Task
+from rankd.intake.queue import GroupCommit, Task
 
 
 class Disk:
@@ -17,11 +17,13 @@ class Disk:
 
     def __init__(self) -> None:
         self.groups: list[int] = []
-        self.may_go_on = threading.Event()
+        self.observed: list[int] = []
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.may_go_on.set()
         self.problem: Exception | None = None
 
     def commit(self, tasks: list[Task]) -> None:
+        self.begun.set()
         self.may_go_on.wait(10)
         self.groups.append(len(tasks))
         if self.problem is not None:
@@ -30,13 +32,18 @@ class Disk:
             task.result = number
 
 
+def committer_of(disk: Disk, tasks_max: int) -> Committer:
+    commits: GroupCommit[Task] = GroupCommit(disk.commit, 0, 1_000)
+    return Committer(commits.hand_in, tasks_max, lambda events, _seconds: disk.observed.append(events))
+
+
 def test_what_is_handed_in_during_a_commit_shares_the_next() -> None:
     async def run() -> list[int]:
         disk = Disk()
-        committer = Committer(disk.commit, 100)
+        committer = committer_of(disk, 100)
         disk.may_go_on.clear()
         first = committer.hand_in(Task())
-        await asyncio.to_thread(int)  # the loop takes a turn
+        await asyncio.to_thread(disk.begun.wait, 10)
         others = [committer.hand_in(Task()) for _ in range(5)]
         disk.may_go_on.set()
         await asyncio.gather(first, *others)
@@ -49,7 +56,7 @@ def test_what_is_handed_in_during_a_commit_shares_the_next() -> None:
 def test_what_is_ready_in_one_turn_of_the_loop_is_one_commit() -> None:
     async def run() -> list[int]:
         disk = Disk()
-        committer = Committer(disk.commit, 100)
+        committer = committer_of(disk, 100)
         await asyncio.gather(*(committer.hand_in(Task()) for _ in range(7)))
         await asyncio.to_thread(committer.stop)
         return disk.groups
@@ -60,7 +67,7 @@ def test_what_is_ready_in_one_turn_of_the_loop_is_one_commit() -> None:
 def test_more_than_may_wait_is_refused_and_the_others_are_committed() -> None:
     async def run() -> list[int]:
         disk = Disk()
-        committer = Committer(disk.commit, 2)
+        committer = committer_of(disk, 2)
         waiting = [committer.hand_in(Task()) for _ in range(2)]
         with pytest.raises(Overloaded):
             committer.hand_in(Task())
@@ -78,7 +85,7 @@ def test_whoever_waits_hears_of_a_commit_that_fails() -> None:
     async def run() -> None:
         disk = Disk()
         disk.problem = OSError("the disk is gone")
-        committer = Committer(disk.commit, 10)
+        committer = committer_of(disk, 10)
         with pytest.raises(OSError, match="gone"):
             await committer.hand_in(Task())
         disk.problem = None
@@ -91,7 +98,7 @@ def test_whoever_waits_hears_of_a_commit_that_fails() -> None:
 def test_a_client_that_goes_away_does_not_keep_others_from_their_answers() -> None:
     async def run() -> None:
         disk = Disk()
-        committer = Committer(disk.commit, 10)
+        committer = committer_of(disk, 10)
         gone, stays = committer.hand_in(Task()), committer.hand_in(Task())
         gone.cancel()
         assert await stays == 1
@@ -104,10 +111,10 @@ def test_a_client_that_goes_away_does_not_keep_others_from_their_answers() -> No
 def test_stopping_commits_what_was_handed_in() -> None:
     async def run() -> list[int]:
         disk = Disk()
-        committer = Committer(disk.commit, 10)
+        committer = committer_of(disk, 10)
         disk.may_go_on.clear()
         waiting = [committer.hand_in(Task())]
-        await asyncio.to_thread(int)  # the loop takes a turn
+        await asyncio.to_thread(disk.begun.wait, 10)
         waiting.append(committer.hand_in(Task()))
         stopping = asyncio.create_task(asyncio.to_thread(committer.stop))
         disk.may_go_on.set()
@@ -115,3 +122,41 @@ def test_stopping_commits_what_was_handed_in() -> None:
         return disk.groups
 
     assert asyncio.run(run()) == [1, 1]
+
+
+def test_every_commit_is_counted_with_its_events() -> None:
+    async def run() -> list[int]:
+        disk = Disk()
+        committer = committer_of(disk, 10)
+        await asyncio.gather(*(committer.hand_in(Task()) for _ in range(3)))
+        await committer.hand_in(Task())
+        await asyncio.to_thread(committer.stop)
+        return disk.observed
+
+    assert asyncio.run(run()) == [3, 1]
+
+
+def test_a_task_that_is_told_of_twice_is_answered_once() -> None:
+    async def run() -> None:
+        def tell_twice(tasks: list[Task], tell: Tell) -> None:
+            tell(tasks, 0.0)
+            tell(tasks, 0.0)
+
+        committer = Committer(tell_twice, 10)
+        assert await committer.hand_in(Task()) is None
+        await asyncio.to_thread(committer.stop)
+        assert committer.waiting == 0
+
+    asyncio.run(run())
+
+
+def test_stopping_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("rankd.api.committer.STOP_WAIT_S_MAX", 0.01)
+
+    async def run() -> None:
+        committer = Committer(lambda _tasks, _tell: None, 10)
+        committer.hand_in(Task())
+        await asyncio.to_thread(committer.stop)
+
+    asyncio.run(run())
+    assert "stopping without 1 writes" in caplog.text

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rankd.api.calls import Cost
-from rankd.api.routes import CALLS
+from rankd.api.calls.call import Cost
+from rankd.api.calls.routes import CALLS
 from rankd.api.service import THREADS_MAX, WAITING_MAX
 
 from .in_process import DEADLINE_S, InProcess, in_process

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections import Counter
+from functools import cache
 from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from rankd.api.codes import codes
-from rankd.api.docs import docs_page, docs_policy
-from rankd.api.openapi import describe
-from rankd.api.routes import CALLS
+from rankd.api.calls.routes import CALLS
+from rankd.api.http.codes import codes
+from rankd.api.openapi.description import describe
+from rankd.api.openapi.docs import docs_page, docs_policy
 
 DESCRIPTION = describe(CALLS, "1.2.3")
 PAGE = docs_page(DESCRIPTION).decode()
@@ -46,6 +47,7 @@ class Reader(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
+@cache
 def read(page: str) -> Reader:
     reader = Reader()
     reader.feed(page)

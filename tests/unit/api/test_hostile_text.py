@@ -15,10 +15,10 @@ import msgspec
 import pytest
 from tests.timing import BUSY_MACHINE
 
-from rankd.api import bodies
-from rankd.api.request import QUERY_BYTES_MAX
-from rankd.api.routes import CALLS
-from rankd.api.writing import LIGHT_BYTES_MAX, read_events
+from rankd.api.calls import bodies
+from rankd.api.calls.routes import CALLS
+from rankd.api.calls.scores import LIGHT_BYTES_MAX, read_events
+from rankd.api.http.request import QUERY_BYTES_MAX
 from rankd.errors import InvalidValue, TooLarge
 from rankd.shortening import MESSAGE_CHARACTERS_MAX, NAME_CHARACTERS_MAX
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rankd.api import key_lookup
-from rankd.api.key_lookup import REFRESHES_PER_S_MAX, UNKNOWN_REMEMBERED_MAX, KeyLookup
+from rankd.api.auth import key_lookup
+from rankd.api.auth.key_lookup import REFRESHES_PER_S_MAX, UNKNOWN_REMEMBERED_MAX, KeyLookup
 from rankd.clock import SystemClock
 from rankd.errors import LedgerUnavailable, Overloaded
 from rankd.registry.credentials import KEY_PREFIX
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .in_process import InProcess, in_process
 

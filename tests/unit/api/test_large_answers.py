@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rankd.api.negotiation import GZIP_LEVEL
+from rankd.api.http.negotiation import GZIP_LEVEL
 from rankd.api.work_queue import WorkQueue
 from rankd.errors import Overloaded
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rankd.api.defining import LIST_BYTES_MAX, LIST_LIMIT_DEFAULT
+from rankd.api.calls.definitions import LIST_BYTES_MAX, LIST_LIMIT_DEFAULT
 
 from .in_process import InProcess, in_process
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankd.api.negotiation import COMPRESS_BYTES_MIN, Compression, Cors, media_type
+from rankd.api.http.negotiation import COMPRESS_BYTES_MIN, Compression, Cors, media_type
 from rankd.errors import Forbidden, InvalidValue, MediaUnsupported
 
 GAME = b"https://game.example"

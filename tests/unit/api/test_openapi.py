@@ -13,15 +13,15 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import rankd
-from rankd.api.calls import Access, Call
-from rankd.api.codes import codes, codes_of
-from rankd.api.examples import EXAMPLES, PROBLEMS
-from rankd.api.meanings import LIMITS, MEANINGS
-from rankd.api.openapi import CACHED, SIGNED, describe
-from rankd.api.pages import PAGES
-from rankd.api.problems import TITLES, Problem
-from rankd.api.routes import CALLS
-from rankd.api.schemas import REF, json_type
+from rankd.api.calls.call import Access, Call
+from rankd.api.calls.pages import PAGES
+from rankd.api.calls.routes import CALLS
+from rankd.api.http.codes import codes, codes_of
+from rankd.api.http.problems import TITLES, Problem
+from rankd.api.openapi.description import CACHED, SIGNED, describe
+from rankd.api.openapi.examples import EXAMPLES, PROBLEMS
+from rankd.api.openapi.meanings import LIMITS, MEANINGS
+from rankd.api.openapi.schemas import REF, json_type
 from rankd.domain.definition import NAMES, define_board, definition_of
 
 from .played import SUNDAY_NOON, played

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from rankd.api.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
-from rankd.backend import LedgerSeen, Remote
+from rankd.api.live.position_waiter import EVERY_BOARD, CommitNotifier, PositionWaiter, RankPoller
+from rankd.backend import LedgerFreshness, Remote
 from rankd.errors import Overloaded, RanksUnavailable
 
 LONG_MS = 60_000
@@ -24,7 +24,7 @@ class Ranks:
 
     def __init__(self) -> None:
         self.upto: dict[str, Mapping[int, int]] = {}
-        self.ledger_seen = LedgerSeen(0.0, {})
+        self.ledger_seen = LedgerFreshness(0.0, {})
         self.asked: list[list[str]] = []
         self.problem: Exception | None = None
 
@@ -60,7 +60,7 @@ def waiting(test: Callable[[Ranks, Polled], Awaitable[Any]], waiters_max: int = 
 
 
 def leaves_nothing(waiter: PositionWaiter) -> bool:
-    return (waiter.waiting, waiter.boards, waiter._lines, waiter._timer) == (0, [], {}, None)
+    return (waiter.waiting, waiter.boards, waiter._queues, waiter._timer) == (0, [], {}, None)
 
 
 async def asked_again(ranks: Ranks) -> None:
@@ -119,12 +119,12 @@ def test_who_has_waited_long_enough_is_let_go_and_nobody_asks_any_more() -> None
 def test_a_position_that_the_ledger_has_not_given_out_is_refused_once_the_ledger_was_looked_at() -> None:
     async def test(ranks: Ranks, waiter: Polled) -> None:
         ranks.upto = {"arcade": {0: 5}}
-        ranks.ledger_seen = LedgerSeen(monotonic(), {0: 5, 1: 0})
+        ranks.ledger_seen = LedgerFreshness(monotonic(), {0: 5, 1: 0})
         beyond = asyncio.ensure_future(waiter.wait({0: 6}, "arcade", LONG_MS))
         nowhere = asyncio.ensure_future(waiter.wait({9: 1}, "arcade", LONG_MS))
         await asked_again(ranks)
         assert not beyond.done()  # it may have been given out since
-        ranks.ledger_seen = LedgerSeen(monotonic(), {0: 6, 1: 0})
+        ranks.ledger_seen = LedgerFreshness(monotonic(), {0: 6, 1: 0})
         assert not await nowhere
         assert not beyond.done()
         ranks.upto = {"arcade": {0: 6}}
@@ -234,12 +234,12 @@ def test_a_commit_does_not_touch_those_whose_position_has_not_come(monkeypatch: 
     async def test(waiter: PositionWaiter, commits: Commits) -> None:
         tasks = [asyncio.ensure_future(waiter.wait({0: one}, EVERY_BOARD, LONG_MS)) for one in (1, 2, 3)]
         await all_begun(waiter, 3)
-        touched: list[object] = []
-        monkeypatch.setattr(waiter, "_stand_in_line", touched.append)
+        dirty: list[object] = []
+        monkeypatch.setattr(waiter, "_enqueue", dirty.append)
         for position in (1, 2, 3):
             commits.commit(position)
             assert await tasks[position - 1]
-        assert touched == []
+        assert dirty == []
 
     committing(test)
 
@@ -308,7 +308,7 @@ def test_who_is_cancelled_leaves_nothing_behind() -> None:
             task.cancel()
         await asyncio.wait(tasks[1:])
         assert waiter.waiting == 1
-        assert [len(line) for lines in waiter._lines.values() for line in lines.values()] == [1]
+        assert [len(line) for lines in waiter._queues.values() for line in lines.values()] == [1]
         commits.commit(5)
         assert await tasks[0]
 

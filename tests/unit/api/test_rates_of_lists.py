@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankd.api.rates import Rates
+from rankd.api.auth.rates import Rates
 from rankd.errors import RateExceeded
 
 from .test_rates import Clock, rates_of
@@ -36,7 +36,7 @@ def test_who_stores_too_many_lists_is_told_when_the_next_one_is_taken() -> None:
     rates = rates_of(player_lists_per_minute=2)
     assert stored(rates)
     assert stored(rates)
-    with pytest.raises(RateExceeded, match="2 a minute are taken; send it again in 30 s") as refused:
+    with pytest.raises(RateExceeded, match="2 a minute are allowed; send it again in 30 s") as refused:
         rates.take_list("alice")
 
     assert (refused.value.limit, refused.value.retry_after_s) == (2, 30)

@@ -10,7 +10,7 @@ import pytest
 
 from rankd.api import metrics
 from rankd.api.metrics import Scrapes
-from rankd.config.model import Config, Server
+from rankd.config.model import Config, ServerConfig
 from rankd.errors import Overloaded
 
 from .in_process import DEADLINE_S, InProcess, in_process
@@ -119,7 +119,7 @@ def test_with_a_token_figures_take_that_and_no_other_credential(tmp_path: Path, 
         # The token opens nothing else.
         assert (await app.get("/v1/boards", authorization=f"Bearer {TOKEN}")).status == 401
 
-    in_process(tmp_path, test, Config(server=Server(metrics_token=TOKEN, public_read=public_read)))
+    in_process(tmp_path, test, Config(server=ServerConfig(metrics_token=TOKEN, public_read=public_read)))
 
 
 def test_without_a_token_figures_are_a_read_as_any_other(tmp_path: Path) -> None:
@@ -127,4 +127,4 @@ def test_without_a_token_figures_are_a_read_as_any_other(tmp_path: Path) -> None
         return (await app.get("/metrics")).status
 
     assert in_process(tmp_path / "public", test) == 200
-    assert in_process(tmp_path / "private", test, Config(server=Server(public_read=False))) == 401
+    assert in_process(tmp_path / "private", test, Config(server=ServerConfig(public_read=False))) == 401

@@ -9,17 +9,18 @@ from urllib.parse import quote_from_bytes
 import msgspec
 import pytest
 
-from rankd.api.bodies import Score, decode
-from rankd.api.caching import TAGS_BYTES_MAX, matches
-from rankd.api.problems import closing_reason, problem_body, problem_response
-from rankd.api.request import Request
-from rankd.api.writing import read_wait_ms
+from rankd.api.calls.bodies import Score, decode
+from rankd.api.calls.scores import read_wait_ms
+from rankd.api.http.caching import TAGS_BYTES_MAX, matches
+from rankd.api.http.problems import closing_reason, problem_body, problem_response
+from rankd.api.http.request import Request
 from rankd.errors import InvalidValue
 from rankd.shortening import NAME_CHARACTERS_MAX, shorten
 
 from .timed_app import InProcess, in_process
 
 SCORE = b'{"board":"arcade","player":"mallory","score":5}'
+BATCH = b'{"events":[{"board":"timed","player":"bob","score":5},%s]}'
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     with in_process(tmp_path_factory.mktemp("short") / "data") as running:
         seasons = [{"name": f"season-{n}", "start": n * 1_000, "end": n * 1_000 + 1_000} for n in range(1_000)]
         running.boards.define("arcade", writes="players", periods=seasons)
+        running.boards.define("timed", decimals=2)
         yield running
 
 
@@ -76,6 +78,18 @@ def test_a_length_of_more_digits_than_can_be_read_is_a_body_that_is_too_large(ap
     assert answer.status == 413
 
 
+@pytest.mark.parametrize("key", [b"", b"match-1"], ids=["without a key", "with a key"])
+def test_a_score_with_a_fraction_is_refused_with_the_integer_to_send(app: InProcess, key: bytes) -> None:
+    score = b'{"board":"timed","player":"alice","score":1.25}'
+    headers = {"idempotency-key": key} if key else {}
+    one = app.ask("POST", "/v1/scores", who="admin", headers=headers, body=score)
+    second = app.ask("POST", "/v1/scores/batch", who="admin", headers=headers, body=BATCH % score)
+
+    assert "2 decimals, so send 125" in one.problem["detail"]
+    assert second.problem["errors"][0]["field"] == "events[1].score"
+    assert "2 decimals, so send 125" in second.problem["detail"]
+
+
 def test_an_interval_of_more_digits_than_can_be_read_is_refused(app: InProcess) -> None:
     answer = app.ask("GET", "/v1/stream", query=b"topic=top:arcade&interval_ms=000000500" + b"0" * 5_000)
 
@@ -85,10 +99,10 @@ def test_an_interval_of_more_digits_than_can_be_read_is_refused(app: InProcess) 
 def test_a_field_is_cut_wherever_an_error_is_told() -> None:
     refused = InvalidValue("events[12]." + "x" * 300, "is not known here")
     cut = shorten(refused.field)
-    told: dict[str, Any] = msgspec.json.decode(problem_response(refused).body)
+    public_message: dict[str, Any] = msgspec.json.decode(problem_response(refused).body)
 
-    assert told["errors"] == [{"field": cut, "problem": "is not known here"}]
-    assert told["detail"] == problem_body(refused)["detail"] == f"{cut}: is not known here"
+    assert public_message["errors"] == [{"field": cut, "problem": "is not known here"}]
+    assert public_message["detail"] == problem_body(refused)["detail"] == f"{cut}: is not known here"
     assert closing_reason(refused).startswith(f"{cut}: ")
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rankd import ManualClock
-from rankd.api.signing import TOLERANCE_S, Signatures, sign
+from rankd.api.auth.signing import TOLERANCE_S, Signatures, sign
 from rankd.errors import Forbidden
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 NOW_S = 1_777_896_000
 BODY = '{"board":"arcade","player":"Zoë","score":976}'.encode()
@@ -112,7 +112,7 @@ def test_a_millisecond_too_late_is_too_late(signatures: Signatures, secret: str,
 def test_what_is_missing_is_named(signatures: Signatures, secret: str, empty: str | bytes | None) -> None:
     signature = sign(secret, NOW_S, "match-8731", BODY)
 
-    missing = "takes signed submissions only, and the header {} is missing"
+    missing = "accepts signed submissions only; send the header {}"
     assert_refused(signatures, secret, missing.format("X-Rankd-Timestamp"), timestamp=empty, signature=signature)
     assert_refused(signatures, secret, missing.format("X-Rankd-Signature"), signature=empty)
     assert_refused(signatures, secret, missing.format("Idempotency-Key"), key=empty, signature=signature)
@@ -130,7 +130,7 @@ def test_a_timestamp_is_seconds_in_digits(signatures: Signatures, secret: str, t
 
 def test_whatever_else_is_sent_than_was_signed_is_refused(signatures: Signatures, secret: str) -> None:
     signature = sign(secret, NOW_S, "match-8731", BODY)
-    other = "X-Rankd-Signature does not fit"
+    other = "X-Rankd-Signature is wrong"
 
     assert_refused(signatures, secret, other, signature=signature, body=BODY.replace(b"976", b"977"))
     assert_refused(signatures, secret, other, signature=signature, body=BODY + b" ")
@@ -153,14 +153,14 @@ def test_a_signature_that_is_none_is_refused(signatures: Signatures, secret: str
         ),
         *("v1=", "v1=" + "0" * 64, "é", b"\xff\xfe", "\ud800", "x" * 1_000_000, sign("", NOW_S, "match-8731", BODY)),
     ):
-        assert_refused(signatures, secret, "X-Rankd-Signature does not fit", signature=wrong)
+        assert_refused(signatures, secret, "X-Rankd-Signature is wrong", signature=wrong)
 
 
 def test_each_board_has_its_own_key(signatures: Signatures, secret: str, credentials: SqliteCredentials) -> None:
     credentials.create_signing_key("words")
     signature = sign(secret, NOW_S, "match-8731", BODY)
 
-    assert_refused(signatures, secret, "does not fit", name="words", signature=signature)
+    assert_refused(signatures, secret, "is wrong", name="words", signature=signature)
 
 
 def test_a_signing_key_that_does_not_exist_is_said_so(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankd.api.static import StaticBody
+from rankd.api.http.static import StaticBody
 
 from .in_process import InProcess, Reply, in_process
 
@@ -32,7 +32,7 @@ def test_nothing_is_compressed_for_a_request(path: str, tmp_path: Path, monkeypa
     def compress(*_: object) -> None:
         raise AssertionError("it is compressed again")
 
-    monkeypatch.setattr("rankd.api.negotiation.zlib.compressobj", compress)
+    monkeypatch.setattr("rankd.api.http.negotiation.zlib.compressobj", compress)
     compressed = answers(tmp_path, path, accept_encoding="gzip")
     assert (compressed.status, compressed.headers[b"content-encoding"]) == (200, b"gzip")
     assert int(compressed.headers[b"content-length"]) == len(compressed.body) < len(plain.body)

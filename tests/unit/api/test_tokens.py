@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rankd import ManualClock
-from rankd.api.identity import Identity
-from rankd.api.tokens import TokenVerifier, open_tokens
+from rankd.api.auth.identity import Identity
+from rankd.api.auth.tokens import TokenVerifier, open_tokens
 from rankd.errors import InvalidValue, Unauthenticated
 from rankd.registry.credentials import Scope
 
@@ -130,7 +130,7 @@ def test_a_token_holds_to_its_end_and_the_leeway(tokens: TokenVerifier, clock: M
 
 def test_a_token_does_not_hold_before_its_time(tokens: TokenVerifier, clock: ManualClock) -> None:
     token = made({**CLAIMS, "nbf": NOW_S + 6})
-    with pytest.raises(Unauthenticated, match="does not hold yet"):
+    with pytest.raises(Unauthenticated, match="is not valid yet"):
         verify(tokens, token)
     clock.advance(1_000)
     assert verify(tokens, token).player == "alice"
@@ -170,9 +170,9 @@ def test_no_key_means_no_tokens(clock: ManualClock) -> None:
     ("sources", "problem"),
     [
         ({"jwt_secret": "x" * 31}, "auth.jwt_secret: must be at least 32 bytes"),
-        ({"jwt_secret": SECRET, "jwt_jwks": "keys.json"}, "auth.jwt_jwks: must not be given beside auth.jwt_secret"),
-        ({"jwt_secret": SECRET, "jwt_issuer": ""}, "auth.jwt_issuer: must be given with auth.jwt_secret"),
-        ({"jwt_secret": SECRET, "jwt_audience": ""}, "auth.jwt_audience: must be given with auth.jwt_secret"),
+        ({"jwt_secret": SECRET, "jwt_jwks": "keys.json"}, "auth.jwt_jwks: must not be set beside auth.jwt_secret"),
+        ({"jwt_secret": SECRET, "jwt_issuer": ""}, "auth.jwt_issuer: must be set with auth.jwt_secret"),
+        ({"jwt_secret": SECRET, "jwt_audience": ""}, "auth.jwt_audience: must be set with auth.jwt_secret"),
         ({"jwt_public_key": "not-there.pem"}, "auth.jwt_public_key: not-there.pem cannot be read"),
         ({"jwt_jwks": "not-there.json"}, "auth.jwt_jwks: not-there.json cannot be read"),
     ],

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rankd import ManualClock
-from rankd.api.authentication import Authenticator
-from rankd.api.tokens import open_tokens
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.tokens import open_tokens
 from rankd.errors import Unauthenticated
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .issuer import (
     CLAIMS,

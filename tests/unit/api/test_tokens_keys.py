@@ -11,12 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rankd import ManualClock
-from rankd.api.authentication import Authenticator
-from rankd.api.identity import Identity
-from rankd.api.token_keys import FILE_BYTES_MAX, KeyFile, Keys, read_jwks, read_pem
-from rankd.api.tokens import TokenVerifier, open_tokens
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.identity import Identity
+from rankd.api.auth.token_keys import FILE_BYTES_MAX, KeyFile, Keys, read_jwks, read_pem
+from rankd.api.auth.tokens import TokenVerifier, open_tokens
 from rankd.errors import InvalidValue, Unauthenticated
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .issuer import (
     AUDIENCE,
@@ -144,17 +144,17 @@ def test_what_is_no_jwks_file_is_refused(text: str, problem: str) -> None:
 def test_several_keys_have_a_name_each() -> None:
     for kids in ((None, "b"), ("a", "a")):
         keys = jwks(*(public_jwk(rsa_key(number), kid) for number, kid in enumerate(kids)))
-        with pytest.raises(InvalidValue, match="each must have a kid of its own"):
+        with pytest.raises(InvalidValue, match="each must have its own kid"):
             read_jwks("keys", keys.encode())
 
 
 def test_a_private_key_has_no_business_here() -> None:
     private = jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key(), as_dict=True)
-    with pytest.raises(InvalidValue, match="holds a private key") as refused:
+    with pytest.raises(InvalidValue, match="contains a private key") as refused:
         read_jwks("keys", jwks(private).encode())
     assert private["d"] not in str(refused.value)
     for key in (rsa_key(), ec_key()):
-        with pytest.raises(InvalidValue, match="holds a private key"):
+        with pytest.raises(InvalidValue, match="contains a private key"):
             read_pem("key", private_pem(key))
 
 
@@ -170,7 +170,7 @@ def test_other_keys_and_other_files_are_refused() -> None:
     for text, problem in (
         (b"", "must be a file that begins with"),
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "must be a file that begins with"),
-        (edwards.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "must hold an RSA key, or one of"),
+        (edwards.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "must contain an RSA key, or one of"),
         (public_pem(ec_key(ec.SECP256K1)), "the curve secp256k1; use P-256, P-384 or P-521"),
     ):
         with pytest.raises(InvalidValue, match=problem):
@@ -212,9 +212,7 @@ def test_a_broken_file_leaves_the_keys_and_is_said_once(
             ticking.now_s += 1
             assert file.current() is first
         assert len(caplog.messages) == 1
-        assert caplog.messages[0].startswith(
-            "the keys for tokens stay as they were: auth.jwt_jwks: must be a JWKS file"
-        )
+        assert caplog.messages[0].startswith("the keys for tokens are unchanged: auth.jwt_jwks: must be a JWKS file")
         assert "half a k" not in caplog.text
         path.unlink()
         for _ in range(3):

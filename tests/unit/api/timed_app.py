@@ -13,16 +13,16 @@ import msgspec
 
 import rankd
 from rankd.api.app import App
-from rankd.api.authentication import Authenticator
+from rankd.api.auth.authentication import Authenticator
+from rankd.api.auth.signing import Signatures
 from rankd.api.service import Service
-from rankd.api.signing import Signatures
 from rankd.clock import SystemClock
-from rankd.config.model import Config, Limits, Server
+from rankd.config.model import Config, LimitsConfig, ServerConfig
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 DEADLINE_S = 60.0
-CONFIG = Config(server=Server(trusted_proxies=("192.0.2.0/24",)), limits=Limits(player_writes_per_s=0))
+CONFIG = Config(server=ServerConfig(trusted_proxies=("192.0.2.0/24",)), limits=LimitsConfig(player_writes_per_s=0))
 PEER = ("192.0.2.1", 40_000)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.serving import Serving, serving
 from typer.testing import CliRunner, Result
 
-from rankd.bench import Report
+from rankd.bench import LoadReport
 from rankd.cli.main import app
 
 from .answering import answering
@@ -34,7 +34,7 @@ def test_players_join_and_everything_asked_is_answered(server: Serving) -> None:
     done = run(*SHORT, "--url", server.url, "--token", server.admin_key, "--players", "20", "--keys", "--json")
 
     assert done.exit_code == 0, done.output
-    report = msgspec.json.decode(done.stdout, type=Report)
+    report = msgspec.json.decode(done.stdout, type=LoadReport)
     assert report.answered == report.sent > 0
     with server.client() as anybody:
         top = anybody.get("/v1/boards/arcade/top", params={"limit": 100}).json()

@@ -10,7 +10,7 @@ from tests.servers.waiting import join_all
 
 from rankd.bench import Load, generate, generator
 from rankd.bench import report as summing_up
-from rankd.bench.load import Kind, Spacing, read_address
+from rankd.bench.load import RequestKind, Spacing, read_address
 from rankd.errors import Unavailable
 
 from .answering import FINE, Answering, answering
@@ -25,7 +25,7 @@ def load(server: Answering, **values: Any) -> Load:
 
 def test_what_is_due_is_asked_and_counted_by_kind() -> None:
     with answering() as server:
-        report = generate(load(server, spacing=Spacing.EVEN, writes=0.5, mix={Kind.TOP: 1.0}))
+        report = generate(load(server, spacing=Spacing.EVEN, writes=0.5, mix={RequestKind.TOP: 1.0}))
 
     assert report.sent == report.answered == len(server.requests) == 200
     assert report.errors == {}
@@ -65,7 +65,7 @@ def test_refusals_are_counted_by_status_with_what_was_said() -> None:
         return b"HTTP/1.1 404 No\r\ncontent-length: 5\r\n\r\nnobod" if b"/players/" in request else FINE
 
     with answering(refuse) as server:
-        report = generate(load(server, writes=0.5, mix={Kind.RANK: 1.0}))
+        report = generate(load(server, writes=0.5, mix={RequestKind.RANK: 1.0}))
 
     refused = report.kinds["rank"].sent
     assert report.errors == {"404": refused}
@@ -121,10 +121,10 @@ def test_a_rate_that_the_generator_cannot_send_is_said(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("rankd.bench.requests.Requests.rank", blocking)
     with answering() as server:
-        report = generate(load(server, writes=0.0, mix={Kind.RANK: 1.0}))
+        report = generate(load(server, writes=0.0, mix={RequestKind.RANK: 1.0}))
 
     (warning,) = report.warnings
-    assert "generator cannot keep" in warning
+    assert "generator is late" in warning
 
 
 def test_without_a_rate_each_connection_asks_again_when_it_is_answered() -> None:

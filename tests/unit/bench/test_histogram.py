@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankd.bench.histogram import MICROSECONDS_MAX, Histogram
+from rankd.bench.histogram import MICROSECONDS_MAX, LatencyHistogram
 
 latencies = st.lists(st.integers(0, MICROSECONDS_MAX), min_size=1, max_size=200)
 
 
-def counted(values: list[int]) -> Histogram:
-    made = Histogram()
+def counted(values: list[int]) -> LatencyHistogram:
+    made = LatencyHistogram()
     for value in values:
         made.add(value)
     return made
@@ -41,7 +41,7 @@ def test_the_largest_is_exact(values: list[int]) -> None:
 
 
 def test_nothing_counted_has_no_percentile() -> None:
-    assert Histogram().percentile(50) is None
+    assert LatencyHistogram().percentile(50) is None
 
 
 def test_whatever_is_counted_the_memory_is_the_same() -> None:
@@ -49,4 +49,4 @@ def test_whatever_is_counted_the_memory_is_the_same() -> None:
 
     assert made.percentile(25) == 0
     assert made.percentile(100) == MICROSECONDS_MAX
-    assert len(made._counts) == len(Histogram()._counts) < 5_000
+    assert len(made._counts) == len(LatencyHistogram()._counts) < 5_000

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankd.bench.load import Kind, Load, Spacing, check_load, read_address, read_mix
+from rankd.bench.load import Load, RequestKind, Spacing, check_load, read_address, read_mix
 from rankd.bench.requests import Requests
 from rankd.bench.schedule import instants, kinds
 from rankd.errors import InvalidValue
@@ -59,7 +59,7 @@ def test_a_mix_that_says_nothing_is_refused(text: str) -> None:
         ("duration", {"duration_s": 0}),
         ("prefix", {"prefix": "a/b"}),
         ("prefix", {"prefix": "%d"}),
-        ("mix", {"mix": {Kind.RANK: 0.0}}),
+        ("mix", {"mix": {RequestKind.RANK: 0.0}}),
         ("token", {"token": None}),
         ("token", {"token": "a\r\nb: c"}),
     ],
@@ -96,16 +96,16 @@ def test_the_same_seed_asks_at_the_same_instants() -> None:
 
 
 def test_kinds_come_in_the_shares_asked_for() -> None:
-    load = changed(writes=0.25, mix={Kind.RANK: 2.0, Kind.TOP: 1.0, Kind.AROUND: 0.0})
+    load = changed(writes=0.25, mix={RequestKind.RANK: 2.0, RequestKind.TOP: 1.0, RequestKind.AROUND: 0.0})
     drawn = list(islice(kinds(load, random.Random(1)), 20_000))
 
     assert {kind: drawn.count(kind) / 20_000 for kind in set(drawn)} == pytest.approx(
-        {Kind.SUBMIT: 0.25, Kind.RANK: 0.5, Kind.TOP: 0.25}, abs=0.02
+        {RequestKind.SUBMIT: 0.25, RequestKind.RANK: 0.5, RequestKind.TOP: 0.25}, abs=0.02
     )
 
 
 def test_writes_alone_need_no_reads() -> None:
-    assert set(changed(writes=1.0, mix={}).weights()) == {Kind.SUBMIT}
+    assert set(changed(writes=1.0, mix={}).weights()) == {RequestKind.SUBMIT}
 
 
 def test_a_write_says_its_length_and_who_sends_it() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import kinds_bench, kinds_memory
 from benchmarks.__main__ import GROUPS
 
 pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
@@ -19,8 +20,19 @@ SMOKE_WAIT_S = 240
 COMPARED = {"build", "updates", "ranks", "rank_call", "around_call", "around_script_call", "top100_call", "load"}
 EMBEDDED_AGAINST_REDIS = {"embedded_submit_many_redis_py", "embedded_submit_many_redis_raw"}
 # Who stands beside the embedded library where nobody does the same work.
-EMBEDDED_BESIDE = {"embedded_submit_many": "sqlite", "embedded_submit": "append", "embedded_growth": "smaller"}
-MANY_BOARDS = {"many_boards_define", "many_boards_first_score", "many_boards_top"}
+EMBEDDED_BESIDE = {
+    "embedded_submit_many": "sqlite",
+    "embedded_submit": "append",
+    "embedded_growth": "smaller",
+    "lone_plain": "append",
+    "lone_scope": "append",
+    "lone_keyed": "append",
+}
+JOIN = "embedded_join"  # one round: nobody joins twice
+KINDS = {f"kind_{name}" for name in kinds_bench.KINDS}
+KINDS_MEMORY = {f"kind_{name}_memory" for name in kinds_memory.MEASURED}
+MANY_BOARDS = {"many_boards_define", "many_boards_first_score", "many_boards_top", "many_boards_midnight"}
+FAMILIES = {"family_memory", "family_open", "family_top", "family_midnight_submit", "family_midnight_read"}
 AGAINST_REDIS = (
     COMPARED
     | EMBEDDED_AGAINST_REDIS
@@ -47,7 +59,12 @@ OURS_ALONE = {
     "huge_build",
     "huge_rank_p99",
     *EMBEDDED_BESIDE,
+    JOIN,
     *MANY_BOARDS,
+    *FAMILIES,
+    *KINDS,
+    *KINDS_MEMORY,
+    *(f"{name}_replay" for name in KINDS),
     "embedded_submit_threads",
     "embedded_reader_p99",
     "embedded_reader_p99_tuples",
@@ -58,7 +75,7 @@ OURS_ALONE = {
     "embedded_snapshot_bytes",
 }
 # At this size, into the region that the first board took.
-FITS_INTO_WHAT_IS_THERE = {"memory_further_board", "small_boards"}
+FITS_INTO_WHAT_IS_THERE = {"memory_further_board", "small_boards", *KINDS_MEMORY}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +89,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("redis-server") is None and os.environ.get("CI") != "true":
         pytest.skip("redis-server is not installed: apt-get install redis-server")
     path = tmp_path_factory.mktemp("bench") / "smoke.json"
-    others = {"http", "live", "nodes", "scaled", "scaled_huge"}  # which have a test file each
+    others = {
+        "http",
+        "kafka",
+        "kinds_following",
+        "live",
+        "nodes",
+        "priority",
+        "scaled",
+        "scaled_huge",
+        "workers",
+    }  # which have a test file each
     done = run(
         "benchmarks",
         "--smoke",
@@ -142,10 +169,24 @@ def test_a_folder_with_many_boards_answers_as_one_with_few(report: dict[str, Any
         assert int(checksums["rankd"], 16) > 0, name
 
 
+def test_every_kind_of_board_is_replayed_to_what_it_was(report: dict[str, Any]) -> None:
+    rows = {row["name"]: row for row in report["rows"]}
+    for name in KINDS:
+        live, replayed = rows[name], rows[f"{name}_replay"]
+        assert live["checksums"]["rankd"] == live["checksums"]["plain"], name
+        assert replayed["checksums"]["rankd"] == replayed["checksums"]["live"], name
+
+
 def test_the_ledger_holds_what_sqlite_alone_was_given(report: dict[str, Any]) -> None:
     row = compared_rows(report, {"embedded_submit_many"})["embedded_submit_many"]
 
     assert row["checksums"]["rankd"] == row["checksums"]["sqlite"]
+
+
+def test_everybody_who_joins_is_there_on_both_sides(report: dict[str, Any]) -> None:
+    row = {row["name"]: row for row in report["rows"]}[JOIN]
+
+    assert row["checksums"]["rankd"] == row["checksums"]["sqlite"] == format(report["settings"]["join_players"], "x")
 
 
 def test_single_submits_share_commits(report: dict[str, Any]) -> None:

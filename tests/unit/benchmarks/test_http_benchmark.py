@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +13,11 @@ from benchmarks.figures import BARE, RANKD, Row, Target
 from benchmarks.http_bare import bare_app
 from benchmarks.http_wrk import QUESTIONS, Found, Wrk, wrk_is_installed
 from benchmarks.report import summary
+from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
 pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
-ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 240
 AGAINST_BARE = {"http_rank", "http_rank_with_key", "http_around", "http_top", "http_submit", "http_submit_keyed"}
-BATCHES = {"http_batch", "http_batch_ndjson", "http_batch_msgpack"}
+BATCHES = {"http_batch", "http_batch_ndjson", "http_batch_msgpack", "http_batch_scopes"}
 OURS_ALONE = {"http_memory", "http_sustained_p95", "http_sustained_p99"}
 COMPARED_WITH_LIBRARY = {"http_rank", "http_around", "http_top", "http_submit", "http_submit_keyed", *BATCHES}
 FINE = Found(100, 1_000_000, 0, 0, 0, 0, 0, 5.0, 9.0, 10.0)
@@ -33,27 +29,12 @@ needs_wrk = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    path = tmp_path_factory.mktemp("bench") / "smoke.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--smoke", "--only", "http", "--json", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SMOKE_WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    loaded: dict[str, Any] = json.loads(path.read_text())
-    return loaded
-
-
-def rows(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in report["rows"]}
+    return smoke_report("http", tmp_path_factory.mktemp("bench"))
 
 
 @needs_wrk
 def test_every_row_yields_figures(report: dict[str, Any]) -> None:
-    found = rows(report)
+    found = rows_of(report)
 
     assert set(found) == AGAINST_BARE | BATCHES | OURS_ALONE
     assert [name for name, row in found.items() if not row["samples"][RANKD]] == []
@@ -62,23 +43,24 @@ def test_every_row_yields_figures(report: dict[str, Any]) -> None:
 
 @needs_wrk
 def test_the_bare_handler_stands_beside_every_call(report: dict[str, Any]) -> None:
-    found = rows(report)
+    found = rows_of(report)
 
     assert [name for name in AGAINST_BARE if not found[name]["samples"].get(BARE)] == []
     assert found["http_submit"]["samples"]["bare_post"]
+    assert found["http_batch_scopes"]["samples"]["plain"]
 
 
 @needs_wrk
 def test_answers_are_those_of_the_library(report: dict[str, Any]) -> None:
     for name in COMPARED_WITH_LIBRARY:
-        checksums = rows(report)[name]["checksums"]
+        checksums = rows_of(report)[name]["checksums"]
         assert checksums["rankd"] == checksums["library"], name
         assert int(checksums["rankd"], 16) > 0, name
 
 
 @needs_wrk
 def test_a_fixed_rate_is_kept_and_answered_without_an_error(report: dict[str, Any]) -> None:
-    extra = rows(report)["http_sustained_p95"]["extra"]
+    extra = rows_of(report)["http_sustained_p95"]["extra"]
     settings = report["settings"]
 
     assert 0 < extra["answered"] == pytest.approx(extra["rate"] * settings["http_sustained_s"])

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +13,9 @@ from benchmarks.http_wrk import wrk_is_installed
 from benchmarks.live_bare import Streams
 from benchmarks.live_client import Asked, Client, Crowd, Sender
 from benchmarks.live_delays import delays
+from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
 pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
-ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 240
 ROWS = {"live_memory", "live_message", "live_delay_p99", "live_processor", "live_submit"}
 
 needs_wrk = pytest.mark.skipif(
@@ -30,27 +25,12 @@ needs_wrk = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    path = tmp_path_factory.mktemp("bench") / "smoke.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--smoke", "--only", "live", "--json", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SMOKE_WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    loaded: dict[str, Any] = json.loads(path.read_text())
-    return loaded
-
-
-def rows(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in report["rows"]}
+    return smoke_report("live", tmp_path_factory.mktemp("bench"))
 
 
 @needs_wrk
 def test_every_row_yields_figures(report: dict[str, Any]) -> None:
-    found = rows(report)
+    found = rows_of(report)
 
     assert set(found) == ROWS
     assert [name for name, row in found.items() if not row["samples"][RANKD]] == []
@@ -59,7 +39,7 @@ def test_every_row_yields_figures(report: dict[str, Any]) -> None:
 
 @needs_wrk
 def test_those_who_do_less_stand_beside(report: dict[str, Any]) -> None:
-    found = rows(report)
+    found = rows_of(report)
 
     assert found["live_memory"]["samples"][BARE]
     assert found["live_message"]["samples"][BARE]
@@ -68,7 +48,7 @@ def test_those_who_do_less_stand_beside(report: dict[str, Any]) -> None:
 
 @needs_wrk
 def test_every_client_heard_of_every_score(report: dict[str, Any]) -> None:
-    extra = rows(report)["live_delay_p99"]["extra"]
+    extra = rows_of(report)["live_delay_p99"]["extra"]
 
     assert 0 < extra["scores_per_s"] < 1.1 * report["settings"]["live_scores_per_s"]
     assert extra["messages_per_client"] >= 2

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.servers.fixtures_postgres import needs_postgres
+from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
-ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 240
 ROWS = {"nodes_open", "nodes_http_rank", "nodes_submit_p99", "nodes_visible_p99", "nodes_visible_busy_p99"}
 BESIDE_EMBEDDED = {"nodes_open", "nodes_http_rank", "nodes_submit_p99"}
 COMPARED = {"nodes_open", "nodes_http_rank"}
@@ -21,17 +16,7 @@ COMPARED = {"nodes_open", "nodes_http_rank"}
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     needs_postgres()
-    kept = tmp_path_factory.mktemp("bench") / "nodes.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--smoke", "--only", "nodes", "--json", str(kept)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SMOKE_WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {row["name"]: row for row in json.loads(kept.read_text())["rows"]}
+    return rows_of(smoke_report("nodes", tmp_path_factory.mktemp("bench")))
 
 
 def test_every_row_yields_figures(rows: dict[str, dict[str, Any]]) -> None:

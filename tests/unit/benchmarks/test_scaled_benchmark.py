@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
 pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
-ROOT = Path(__file__).resolve().parents[3]
-SMOKE_WAIT_S = 240
 AGAINST_REDIS = {
     "scaled_rebuild",
     "scaled_rebuild_huge",
@@ -32,17 +27,7 @@ AGAINST_REDIS = {
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     if shutil.which("redis-server") is None and os.environ.get("CI") != "true":
         pytest.skip("redis-server is not installed: apt-get install redis-server")
-    kept = tmp_path_factory.mktemp("bench") / "scaled.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--smoke", "--only", "scaled,scaled_huge", "--json", str(kept)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SMOKE_WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {row["name"]: row for row in json.loads(kept.read_text())["rows"]}
+    return rows_of(smoke_report("scaled,scaled_huge", tmp_path_factory.mktemp("bench")))
 
 
 def test_redis_stands_beside_every_row_it_can_answer(rows: dict[str, dict[str, Any]]) -> None:

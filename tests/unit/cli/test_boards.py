@@ -79,7 +79,7 @@ def test_a_terminal_is_told_what_changed(done: Done, arcade: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("put", "arcade"), 2, "say how the board is defined: by a FILE, by -, or by --set NAME=VALUE."),
+        (("put", "arcade"), 2, "give the definition: a FILE, -, or --set NAME=VALUE."),
         (("put", "Arcade", "--set", "keep=best"), 1, "board: must be 1 to 64 of"),
         (("put", "arcade", "--set", "kepe=best"), 1, "--set: 'kepe' is no option of a board; did you mean keep?"),
         (("put", "arcade", "--set", "keep"), 1, "--set: must be a name and a value, such as keep=best; got 'keep'"),
@@ -100,11 +100,11 @@ def test_a_mistake_is_named_and_nothing_is_made(arguments: tuple[str, ...], code
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.json", "{", "a.json: is no JSON: input data was truncated"),
-        ("a.toml", "keep", "a.toml: is no TOML: expected '='"),
+        ("a.json", "{", "a.json: is not JSON: input data was truncated"),
+        ("a.toml", "keep", "a.toml: is not TOML: expected '='"),
         ("a.json", '{"id": "b"}', "id: must be arcade, or be left out; got 'b'"),
         ("a.toml", "[boards.arcde]\n", "a.toml: defines no board arcade; did you mean arcde?"),
-        ("a.toml", "[boards]\narcade = 1\n", "a.toml: must hold an object"),
+        ("a.toml", "[boards]\narcade = 1\n", "a.toml: must be an object"),
     ],
 )
 def test_a_file_that_is_none_is_named(name: str, text: str, said: str, run: Run) -> None:
@@ -189,8 +189,8 @@ def test_a_check_warns_of_what_people_regret(done: Done) -> None:
     said = done("boards", "check", "arcade", "--set", "writes=players", "--set", "open=false", "--set", "shards=4")
 
     assert "a modified game can send any score" in said
-    assert "score_max and score_min refuse what cannot be" in said
-    assert "it takes no scores until open is true" in said
+    assert "set score_max and score_min to refuse impossible ones" in said
+    assert "it accepts no scores until open is true" in said
     assert "shards and exact_top have no effect" in said
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rankd.cli.standings import Look, entries_table, standing_lines, standing_table
+from rankd.cli.standings import BoardFormat, entries_table, standing_lines, standing_table
 from rankd.reads.answers import Around, Entry, Page, Standing
 
-LOOK = Look("Arcade", 0, "UTC")
+LOOK = BoardFormat("Arcade", 0, "UTC")
 ABOUT: dict[str, Any] = {
     "board": "arcade",
     "window": "all_time",
@@ -71,4 +71,4 @@ def test_a_page_that_ends_early_says_why(console: Console) -> None:
     assert "ends with the exact places" in shown(console, entries_table(page, page.entries, LOOK))
 
     empty = Page(**ABOUT, entries=[])
-    assert "Whoever stands there has no exact place." in shown(console, entries_table(empty, [], LOOK))
+    assert "No player has an exact place there." in shown(console, entries_table(empty, [], LOOK))

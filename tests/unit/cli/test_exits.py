@@ -63,7 +63,7 @@ def test_a_check_goes_on_beside_a_folder_in_use(run: Run) -> None:
         checked = run("boards", "check", "arcade", "--set", "keep=sum")
 
     assert checked.exit_code == 0
-    assert checked.stderr.startswith("not compared with the board there is: rankd-data is in use")
+    assert checked.stderr.startswith("not compared with the present board: rankd-data is in use")
 
 
 def test_a_server_that_is_not_there_is_unavailable(run: Run) -> None:
@@ -107,7 +107,7 @@ def test_a_fault_of_the_program_is_a_sentence_too(run: Run, monkeypatch: pytest.
     broken, debugged = run("top", "arcade"), run("top", "arcade", RANKD_DEBUG="1")
 
     assert broken.exit_code == 1
-    assert broken.stderr.startswith("error: ZeroDivisionError: of nothing; this is a fault of rankd: RANKD_DEBUG=1")
+    assert broken.stderr.startswith("error: ZeroDivisionError: of nothing; this is a bug of rankd: RANKD_DEBUG=1")
     assert "Traceback" in debugged.stderr
 
 
@@ -133,7 +133,7 @@ def test_an_interruption_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_server_is_started_with_what_the_command_line_says(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Config] = []
-    fake = SimpleNamespace(serve=started.append, run=started.append)
+    fake = SimpleNamespace(serve=lambda config, **_more: started.append(config), run=started.append)
     monkeypatch.setitem(sys.modules, "rankd.serving", fake)
     Path("rankd.toml").write_text('[server]\nport = 9000\nlog_level = "error"\n')
     done("serve", "--data", "scores", "--host", "::", "--port", "9002")

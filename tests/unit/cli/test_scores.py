@@ -141,7 +141,7 @@ def test_a_page_goes_on_behind_the_one_before(done: Done) -> None:
 def test_an_empty_board_says_so(done: Done) -> None:
     done("boards", "put", "empty", "--set", "keep=sum")
 
-    assert "Nobody stands there." in done("top", "empty", terminal=True)
+    assert "There are no scores." in done("top", "empty", terminal=True)
     assert done("top", "empty") == ""
 
 
@@ -158,7 +158,7 @@ def test_somebody_who_does_not_stand_there_is_no_fault(run: Run) -> None:
     for command in ("rank", "around"):
         absent = run(command, "arcade", "nobody", "--window", "weekly")
         assert absent.exit_code == 1
-        assert absent.stderr == "error: player: nobody does not stand on arcade in weekly\n"
+        assert absent.stderr == "error: player: nobody has no score on arcade in weekly; submit one first\n"
 
 
 def test_neighbours_are_shown_with_the_player_marked(done: Done) -> None:

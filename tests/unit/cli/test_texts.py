@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankd.cli.standings import Look, change_text, entries_table
+from rankd.cli.standings import BoardFormat, change_text, entries_table
 from rankd.cli.texts import field, instant_text, score_text, share_text
 from rankd.domain.text import escaped
 from rankd.reads.answers import Entry, Page
@@ -34,7 +34,7 @@ def test_what_people_are_called_is_left_as_it_is(text: str) -> None:
 def test_a_name_is_no_markup() -> None:
     page = Page(board="b", window="all_time", scope="global", total=1, position="0-1", as_of=0, entries=[])
     entry = Entry(1, "[red]x[/red]", 5, None, name="\x1b[31mred")
-    drawn = entries_table(page, [entry], Look("b", 0, "UTC"))
+    drawn = entries_table(page, [entry], BoardFormat("b", 0, "UTC"))
     cells = [[str(cell) for cell in column.cells] for column in drawn.columns]  # type: ignore[union-attr]
 
     assert cells == [["1"], ["[red]x[/red]"], [r"\x1b[31mred"], ["5"]]

@@ -11,7 +11,7 @@ import pytest
 import rankd
 from rankd.clock import SystemClock
 from rankd.registry.credentials import Scope
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .conftest import Run, words
 

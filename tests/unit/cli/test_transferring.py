@@ -56,4 +56,4 @@ def test_a_report_and_standings_do_not_share_an_output(run: Run) -> None:
 
 
 def test_what_is_no_format_is_said(run: Run) -> None:
-    assert "format: cannot be told from" in run("export", "arcade", "out.txt").stderr
+    assert "format: cannot be detected from" in run("export", "arcade", "out.txt").stderr

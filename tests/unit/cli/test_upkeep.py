@@ -10,7 +10,7 @@ import pytest
 
 from rankd.cli import upkeep
 from rankd.errors import VerificationFailed
-from rankd.ledger.database import migrations
+from rankd.ledger.sqlite.database import migrations
 from rankd.node.embedded import Embedded
 
 from .conftest import Run, words
@@ -51,8 +51,8 @@ def test_everything_is_ranked_anew_without_snapshots(done: Done) -> None:
 
 
 def test_what_differed_is_named(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [{"arcade@all_time@global": (1, 4)}, {"arcade@all_time@global": (2, 4)}]
-    monkeypatch.setattr(upkeep, "digests", lambda _store: told.pop(0))
+    report_progress = [{"arcade@all_time@global": (1, 4)}, {"arcade@all_time@global": (2, 4)}]
+    monkeypatch.setattr(upkeep, "digests", lambda _store: report_progress.pop(0))
 
     assert json.loads(done("rebuild", "--json"))["differed"] == ["arcade@all_time@global"]
 

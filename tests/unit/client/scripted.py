@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tests.servers.load_bound import LoadBound
+
 WAIT_S = 60
 Step = Callable[[socket.socket], bool]  # whether the connection goes on
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     """One request as it arrived."""
 
     method: str
@@ -72,7 +74,7 @@ class ScriptedServer:
     """Takes the steps of a script one after the other, one for each request, and remembers what it saw."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[ReceivedRequest] = []
         self.script: list[Step] = []
         self.stopped = threading.Event()
         self._lock = threading.Lock()
@@ -96,8 +98,9 @@ class ScriptedServer:
     def dribble(self, connection: socket.socket) -> bool:
         """Answer a byte at a time, quickly enough for each but never to the end."""
         connection.sendall(_head(200, 1_000_000, {}))
+        bound = LoadBound()
         try:
-            while not self.stopped.wait(0.02):
+            while bound.take() and not self.stopped.wait(0.02):
                 connection.sendall(b" ")
         except OSError:
             pass  # the client has gone
@@ -138,7 +141,7 @@ class ScriptedServer:
                         headers[name.lower()] = value.strip()
                     body = incoming.read(int(headers.get("content-length", 0)))
                     with self._lock:
-                        self.seen.append(Seen(method, target, headers, body))
+                        self.seen.append(ReceivedRequest(method, target, headers, body))
                         step = self.script.pop(0) if self.script else answer({"detail": "no step is left"}, 599)
                     if not step(connection):
                         return

@@ -11,7 +11,7 @@ import pytest
 
 from rankd import Boards
 from rankd.client import AsyncClient, Client, calls
-from rankd.client.call import Call
+from rankd.client.call import ClientCall
 from rankd.errors import InvalidValue, RankdError
 
 VERBS = {
@@ -20,7 +20,7 @@ VERBS = {
     *("player", "set_player", "stored_friends", "set_friends", "search", "history"),
 }
 OF_THE_LIBRARY = {"sender", "imported", "only_given", "only_mutual"}  # parameters that the server decides on
-WRITES: list[Call[Any]] = [
+WRITES: list[ClientCall[Any]] = [
     calls.define("arcade"),
     calls.delete("arcade"),
     calls.submit("arcade", "alice", 1),
@@ -31,7 +31,7 @@ WRITES: list[Call[Any]] = [
     calls.set_player("alice"),
     calls.set_friends("alice", []),
 ]
-READS: list[tuple[Call[Any], str, str]] = [
+READS: list[tuple[ClientCall[Any], str, str]] = [
     (calls.definition("arcade"), "GET", "/v1/boards/arcade"),
     (calls.boards_page(), "GET", "/v1/boards"),
     (calls.boards_page("Ar c", "arcade:ar c"), "GET", "/v1/boards?search=Ar%20c&cursor=arcade%3Aar%20c"),
@@ -55,19 +55,19 @@ READS: list[tuple[Call[Any], str, str]] = [
 ]
 
 
-def body(call: Call[Any]) -> Any:
+def body(call: ClientCall[Any]) -> Any:
     assert call.body is not None
     return json.loads(call.body)
 
 
 @pytest.mark.parametrize(("call", "method", "target"), READS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_read_asks_for_what_it_was_told(call: Call[Any], method: str, target: str) -> None:
+def test_a_read_asks_for_what_it_was_told(call: ClientCall[Any], method: str, target: str) -> None:
     assert (call.method, call.target, call.key) == (method, target, None)
     assert (call.body is None) == (method == "GET")
 
 
 @pytest.mark.parametrize("call", WRITES, ids=lambda call: f"{call.method} {call.target}")
-def test_every_write_has_a_key_that_nobody_has_used(call: Call[Any]) -> None:
+def test_every_write_has_a_key_that_nobody_has_used(call: ClientCall[Any]) -> None:
     assert call.key is not None
     assert len(call.key) == 32
     assert len({write.key for write in WRITES}) == len(WRITES)

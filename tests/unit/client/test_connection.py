@@ -13,7 +13,7 @@ from rankd.client import AsyncClient, Client
 from rankd.errors import InvalidValue
 
 from .conftest import Connect
-from .scripted import ScriptedServer, Seen, answer, drop
+from .scripted import ReceivedRequest, ScriptedServer, answer, drop
 from .test_drivers import SUBMITTED
 
 HERE = "http://127.0.0.1:8080"
@@ -55,7 +55,7 @@ def test_a_client_that_makes_no_sense_is_refused(kind: Any, field: str, given: d
     assert "two words" not in str(raised.value)
 
 
-def signed(seen: Seen, secret: bytes) -> str:
+def signed(seen: ReceivedRequest, secret: bytes) -> str:
     message = f"{seen.headers['x-rankd-timestamp']}.{seen.key}.".encode() + seen.body
     return "v1=" + hmac.new(secret, message, hashlib.sha256).hexdigest()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankd.api.signing import TOLERANCE_S
+from rankd.api.auth.signing import TOLERANCE_S
 from rankd.config.checks import listen_address
 from rankd.config.loading import KEYS, load_config
 from rankd.config.model import Config
@@ -17,7 +17,7 @@ NAMED = {"auth_jwt_issuer": "my-game", "auth_jwt_audience": "rankd"}
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -43,6 +43,15 @@ def test_anything_else_is_not(host: str) -> None:
 
 def test_brackets_belong_into_urls() -> None:
     assert refusal(server_host="[::1]") == "RANKD_SERVER_HOST: must be written without brackets: ::1"
+
+
+def test_workers_keep_boards_by_patterns_of_their_ids() -> None:
+    assert loaded(workers_boards="arcade*,daily").workers.boards == ("arcade*", "daily")
+
+
+@pytest.mark.parametrize("pattern", ["Arcade", "arcade?", "[a-z]", "a b", "a" * 65])
+def test_what_no_id_could_match_is_no_pattern(pattern: str) -> None:
+    assert "must be ids" in refusal(workers_boards=pattern)
 
 
 NUMBERS = [key for key, kind in KEYS.items() if kind is int]
@@ -87,8 +96,8 @@ def test_a_certificate_needs_its_key_and_both_must_be_there(tmp_path: Path) -> N
     key.write_text("")
 
     assert loaded(server_tls_cert=f"{cert}", server_tls_key=f"{key}").server.tls_cert == str(cert)
-    assert refusal(server_tls_cert=f"{cert}") == "server.tls_key: must be given too, since server.tls_cert is"
-    assert refusal(server_tls_key=f"{key}") == "server.tls_cert: must be given too, since server.tls_key is"
+    assert refusal(server_tls_cert=f"{cert}") == "server.tls_key: must be set too, since server.tls_cert is"
+    assert refusal(server_tls_key=f"{key}") == "server.tls_cert: must be set too, since server.tls_key is"
     assert "gone.pem cannot be read: No such file" in refusal(server_tls_cert="gone.pem", server_tls_key=f"{key}")
 
 
@@ -132,11 +141,11 @@ def test_all_origins_are_all() -> None:
     ("name", "url", "said"),
     [
         ("ledger_url", "kafka://k:9092/scores", "this version of rankd has no kafka"),
-        ("ledger_url", "mysql://db", "'mysql://db' is no address rankd knows; what works is sqlite:<folder>"),
-        ("ledger_url", "rankd-data", "'rankd-data' is no address rankd knows"),
+        ("ledger_url", "mysql://db", "does not know the address 'mysql://db'; what works is sqlite:<folder>"),
+        ("ledger_url", "rankd-data", "does not know the address 'rankd-data'"),
         ("ledger_url", "sqlite:", "must name a folder, such as sqlite:rankd-data"),
         ("ledger_url", "sqlite:///var/lib/rankd", "without slashes of a host: sqlite:/var/lib/rankd"),
-        ("registry_url", "postgresql://db", "is no address rankd knows; what works is nothing"),
+        ("registry_url", "postgresql://db", "does not know the address 'postgresql://db'; what works is nothing"),
         ("ranks_url", "redis+cluster://r", "must be engine: where the ledger is SQLite"),
         ("outbox_url", "kafka://k", "this version of rankd has no kafka; what works is none"),
     ],
@@ -149,10 +158,16 @@ def test_a_ledger_in_postgresql_goes_with_ranks_in_redis_or_in_each_server() -> 
     assert loaded(ledger_url="postgresql://db/rankd").ranks.url == "engine:"
     config = loaded(ledger_url="postgresql://db/rankd", ranks_url="redis+cluster://a:7000,b:7000")
     assert config.ledger.partitions == 8
-    assert "no address rankd knows" in refusal(ledger_url="postgresql://db/rankd", ranks_url="memcached://r")
-    assert "is no address rankd knows" in refusal(
+    assert "does not know the address" in refusal(ledger_url="postgresql://db/rankd", ranks_url="memcached://r")
+    assert "does not know the address" in refusal(
         ledger_url="postgresql://db/rankd", ranks_url="redis://r", registry_url="sqlite:d"
     )
+
+
+def test_workers_share_a_folder_and_not_a_database() -> None:
+    assert loaded(server_workers="4").server.workers == 4
+    assert "must be from 1 to 64" in refusal(server_workers="65")
+    assert "must be 1 where the ledger is PostgreSQL" in refusal(ledger_url="postgresql://db/rankd", server_workers="2")
 
 
 def test_profiles_may_be_said_to_live_with_the_ledger() -> None:
@@ -178,8 +193,8 @@ def test_a_secret_is_long_and_never_repeated() -> None:
 def test_tokens_name_who_made_them_and_for_whom(name: str, claim: str) -> None:
     given = {key: value for key, value in NAMED.items() if not key.endswith(name)}
     assert refusal(auth_jwt_secret=SECRET, **given) == (
-        f"auth.jwt_{name}: must be given with auth.jwt_secret: name what your tokens carry as `{claim}`, "
-        "so that tokens meant for others are refused"
+        f"auth.jwt_{name}: must be set with auth.jwt_secret: name what your tokens carry as `{claim}`, "
+        "so that tokens for other services are refused"
     )
     assert loaded(**NAMED).auth.jwt_secret == "", "without a key, there are no tokens to check"
 
@@ -195,7 +210,7 @@ def test_a_token_for_figures_can_stand_in_a_header_and_is_never_repeated() -> No
 def test_tokens_are_signed_in_one_way() -> None:
     said = refusal(auth_jwt_secret=SECRET, auth_jwt_jwks="keys.json")
 
-    assert said == "RANKD_AUTH_JWT_JWKS: must not be given beside auth.jwt_secret: tokens are signed in one way"
+    assert said == "RANKD_AUTH_JWT_JWKS: must not be set beside auth.jwt_secret: choose one way to sign tokens"
 
 
 def test_a_public_key_is_a_file() -> None:

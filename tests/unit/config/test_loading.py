@@ -14,7 +14,7 @@ from rankd.settings import Settings, read_settings
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder without a rankd.toml."""
     monkeypatch.chdir(tmp_path)
 
@@ -94,7 +94,7 @@ def test_variables_of_other_programs_and_of_the_command_line_are_left_alone() ->
     ("text", "said"),
     [
         ("[server]\n\nprot = 1", "rankd.toml, line 3: server.prot: is not known; did you mean port?"),
-        ("[sever]\nport = 1", "rankd.toml, line 1: sever: is no section; did you mean server?"),
+        ("[sever]\nport = 1", "rankd.toml, line 1: sever: is not a section; did you mean server?"),
         ("server = 1", "rankd.toml: server: must be a section, [server]; got int"),
         ('[server]\nport = "8080"', "rankd.toml, line 2: server.port: must be an integer; got text"),
         ("[server]\nport = true", "rankd.toml, line 2: server.port: must be an integer; got a boolean"),
@@ -111,7 +111,7 @@ def test_variables_of_other_programs_and_of_the_command_line_are_left_alone() ->
             '[server]\ncors_origins = ["*", 1]',
             "rankd.toml, line 2: server.cors_origins: must be a list of texts; got a list with int",
         ),
-        ("[server\nport = 1", "rankd.toml: is no TOML: expected ']'"),
+        ("[server\nport = 1", "rankd.toml: is not TOML: expected ']'"),
         ("[limits]\nmax_body_bytes = 1", "line 2: limits.max_body_bytes: is not known; did you mean body_bytes_max?"),
     ],
 )
@@ -133,9 +133,9 @@ def test_a_file_that_is_no_text_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("RANKD_SERVER_PROT", "1", "is no setting; did you mean RANKD_SERVER_PORT?"),
-        ("RANKD_TOKN", "1", "is no setting; did you mean RANKD_TOKEN?"),
-        ("RANKD_BOARDS_ARCADE_KEEP", "sum", "is no setting: boards are defined in rankd.toml or by"),
+        ("RANKD_SERVER_PROT", "1", "is not a setting; did you mean RANKD_SERVER_PORT?"),
+        ("RANKD_TOKN", "1", "is not a setting; did you mean RANKD_TOKEN?"),
+        ("RANKD_BOARDS_ARCADE_KEEP", "sum", "is not a setting: define boards in rankd.toml or by"),
         ("RANKD_SERVER_PORT", "80.0", "must be an integer; got '80.0'"),
         ("RANKD_SERVER_PORT", "٨٠", "must be an integer; got"),
         ("RANKD_SERVER_PORT", "", "must be an integer; got ''"),

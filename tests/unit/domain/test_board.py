@@ -11,7 +11,7 @@ from rankd.domain.definition import define_board
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.order import TIE_FIELD_MAX, Keep, Order, Rules, Ties
 from rankd.domain.score import TIEBREAK_MAX
-from rankd.domain.window import Reading
+from rankd.domain.window import ClockReading
 from rankd.errors import InvalidValue
 
 from .clocks import ms
@@ -47,19 +47,19 @@ def test_an_event_counts_in_every_period_that_lasts_and_in_no_other() -> None:
     board = _board(periods=[{"name": name, "start": start, "end": end} for name, (start, end) in spans.items()])
     for at in range(70):
         lasting = {f"period:{name}" for name, (start, end) in spans.items() if start <= at < end}
-        assert {name for _, name in board.instances_of(Reading(at))} == {"all_time"} | lasting
+        assert {name for _, name in board.instances_of(ClockReading(at))} == {"all_time"} | lasting
 
 
 def test_the_clock_read_at_an_event_holds_the_offset_and_the_start_of_each_cron_window() -> None:
     board = _board(windows=["daily", {"name": "raid", "reset": "0 18 * * 5"}], time_zone="Europe/Berlin")
     at = ms("2026-10-26T12:00:00Z")
-    assert board.read_clock(at) == Reading(at, 3600, {"raid": ms("2026-10-23T16:00:00Z")})
+    assert board.read_clock(at) == ClockReading(at, 3600, {"raid": ms("2026-10-23T16:00:00Z")})
 
 
 def test_a_stored_reading_names_windows_without_time_zone_data() -> None:
     board = _board(windows=["daily"], time_zone="UTC")
     at = ms("2026-05-04T23:00:00Z")
-    assert [name for _, name in board.instances_of(Reading(at, 7_200))] == ["daily:2026-05-05"]
+    assert [name for _, name in board.instances_of(ClockReading(at, 7_200))] == ["daily:2026-05-05"]
 
 
 def test_rules_are_those_of_the_definition_per_window() -> None:

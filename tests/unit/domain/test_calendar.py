@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from rankd.domain.calendar import Calendar, WeekStarts
-from rankd.domain.window import Kind
+from rankd.domain.window import WindowKind
 from rankd.domain.zone import zone_named
 from rankd.errors import InvalidValue
 
 from .clocks import ms
 
 UTC = zone_named("UTC")
-YEARLY, MONTHLY, WEEKLY, DAILY = (Calendar(kind, UTC) for kind in (Kind.YEARLY, Kind.MONTHLY, Kind.WEEKLY, Kind.DAILY))
-SUNDAYS = Calendar(Kind.WEEKLY, UTC, WeekStarts.SUNDAY)
+YEARLY, MONTHLY, WEEKLY, DAILY = (
+    Calendar(kind, UTC) for kind in (WindowKind.YEARLY, WindowKind.MONTHLY, WindowKind.WEEKLY, WindowKind.DAILY)
+)
+SUNDAYS = Calendar(WindowKind.WEEKLY, UTC, WeekStarts.SUNDAY)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +64,13 @@ def test_a_sunday_week_is_named_by_its_sunday_and_by_no_other_day() -> None:
 
 def test_the_local_date_of_the_boards_zone_counts() -> None:
     at = ms("2026-05-04T23:30:00Z")
-    assert Calendar(Kind.DAILY, zone_named("Europe/Berlin")).instance_at(at) == "daily:2026-05-05"
-    assert Calendar(Kind.DAILY, zone_named("America/New_York")).instance_at(at) == "daily:2026-05-04"
-    assert Calendar(Kind.DAILY, zone_named("America/New_York")).instance_at(0) == "daily:1969-12-31"
+    assert Calendar(WindowKind.DAILY, zone_named("Europe/Berlin")).instance_at(at) == "daily:2026-05-05"
+    assert Calendar(WindowKind.DAILY, zone_named("America/New_York")).instance_at(at) == "daily:2026-05-04"
+    assert Calendar(WindowKind.DAILY, zone_named("America/New_York")).instance_at(0) == "daily:1969-12-31"
 
 
 def test_a_skipped_day_can_be_read_is_empty_and_lies_between_no_others() -> None:
-    apia = Calendar(Kind.DAILY, zone_named("Pacific/Apia"))
+    apia = Calendar(WindowKind.DAILY, zone_named("Pacific/Apia"))
     start, end = apia.span(apia.parse("daily:2011-12-30"))
     assert start == end
     assert apia.following("daily:2011-12-29") == "daily:2011-12-31"

@@ -40,6 +40,7 @@ def test_the_same_definition_again_changes_nothing() -> None:
         ("score_min", 0),
         ("score_max", 100),
         ("open", False),
+        ("scope_values_max", 5),
     ],
 )
 def test_words_ranking_retention_lateness_writers_bounds_and_open_may_change(name: str, value: object) -> None:

@@ -72,10 +72,10 @@ def test_no_event_touches_more_and_one_touches_as_many(seed: int) -> None:
     boards = [some("arcade"), some("xp"), some("words")]
     attributes = {"country": "BR", "level": "7"}
 
-    def touched(at: int) -> int:
+    def dirty(at: int) -> int:
         return sum(len(one.instances_of(one.read_clock(at))) * len(one.scopes_of(attributes)) for one in boards)
 
-    assert instances_per_event(boards[0], boards[1:]) == max(touched(at) for at in range(50))
+    assert instances_per_event(boards[0], boards[1:]) == max(dirty(at) for at in range(50))
 
 
 def test_a_definition_beyond_the_limit_is_refused_with_its_fields_and_the_way_out() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rankd.domain.reset import Hourly, Resetting
-from rankd.domain.window import Reading
+from rankd.domain.reset import Hourly, ResetSchedule
+from rankd.domain.window import ClockReading
 from rankd.domain.zone import zone_named
 from rankd.errors import InvalidValue
 
@@ -71,7 +71,7 @@ def test_an_hour_that_begins_at_no_hour_is_nonsense(name: str) -> None:
 
 
 def test_a_cron_window_lasts_from_one_reset_to_the_next() -> None:
-    raid = Resetting("raid", "0 18 * * 5", zone_named("UTC"))
+    raid = ResetSchedule("raid", "0 18 * * 5", zone_named("UTC"))
     assert raid.instance_at(ms("2026-05-01T18:00:00Z")) == "raid:2026-05-01T1800Z"
     assert raid.instance_at(ms("2026-05-01T17:59:59Z")) == "raid:2026-04-24T1800Z"
     assert raid.span("raid:2026-05-01T1800Z") == (ms("2026-05-01T18:00:00Z"), ms("2026-05-08T18:00:00Z"))
@@ -79,7 +79,7 @@ def test_a_cron_window_lasts_from_one_reset_to_the_next() -> None:
 
 
 def test_a_cron_window_over_a_change_of_clocks_is_an_hour_longer_or_shorter() -> None:
-    raid = Resetting("raid", "0 18 * * 5", zone_named("Europe/Berlin"))
+    raid = ResetSchedule("raid", "0 18 * * 5", zone_named("Europe/Berlin"))
     start, end = raid.span("raid:2026-10-23T1600Z")
     assert (start, end) == (ms("2026-10-23T18:00:00+02:00"), ms("2026-10-30T18:00:00+01:00"))
 
@@ -97,15 +97,15 @@ def test_a_cron_window_over_a_change_of_clocks_is_an_hour_longer_or_shorter() ->
 )
 def test_a_name_at_which_nothing_resets_is_nonsense(name: str) -> None:
     with pytest.raises(InvalidValue, match=r"names no instance of raid; write one such as raid:2026-0\d-\d\dT1800Z"):
-        Resetting("raid", "0 18 * * 5", zone_named("UTC")).parse(name)
+        ResetSchedule("raid", "0 18 * * 5", zone_named("UTC")).parse(name)
 
 
 def test_a_cron_window_is_named_from_the_stored_start_alone() -> None:
-    raid = Resetting("raid", "0 18 * * 5", zone_named("UTC"))
+    raid = ResetSchedule("raid", "0 18 * * 5", zone_named("UTC"))
     at = ms("2026-05-03T00:00:00Z")
-    assert raid.instance_of(Reading(at, 0, {"raid": ms("2026-05-01T17:00:00Z")})) == "raid:2026-05-01T1700Z"
+    assert raid.instance_of(ClockReading(at, 0, {"raid": ms("2026-05-01T17:00:00Z")})) == "raid:2026-05-01T1700Z"
 
 
 def test_an_event_older_than_the_window_belongs_to_none_of_its_instances() -> None:
-    raid = Resetting("raid", "0 18 * * 5", zone_named("UTC"))
-    assert raid.instance_of(Reading(ms("2026-05-03T00:00:00Z"))) is None
+    raid = ResetSchedule("raid", "0 18 * * 5", zone_named("UTC"))
+    assert raid.instance_of(ClockReading(ms("2026-05-03T00:00:00Z"))) is None

@@ -9,7 +9,7 @@ from rankd.domain.definition import define_board
 from rankd.domain.order import Keep
 from rankd.domain.rollup import RollUp, rolled_up, why_not_nested
 from rankd.domain.score import clamped
-from rankd.domain.window import Kind
+from rankd.domain.window import WindowKind
 from rankd.errors import InvalidValue
 
 from .clocks import ms
@@ -100,7 +100,7 @@ def test_a_roll_up_ranks_totals_of_which_the_newest_holds() -> None:
 
 
 def test_every_roll_up_names_its_part() -> None:
-    assert [rule.part for rule in RollUp] == [Kind.HOURLY, Kind.DAILY, Kind.WEEKLY]
+    assert [rule.part for rule in RollUp] == [WindowKind.HOURLY, WindowKind.DAILY, WindowKind.WEEKLY]
 
 
 def test_a_total_is_held_wide_so_that_a_replaced_part_leaves_no_trace() -> None:

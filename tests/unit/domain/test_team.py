@@ -3,58 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rankd.domain.definition import define_board
 from rankd.domain.order import Keep, Ties
-from rankd.domain.team import Contributions, Team, TeamBy
+from rankd.domain.team import Team, TeamBy
 from rankd.errors import InvalidValue
 
 GUILDS = Team("guild", TeamBy.SUM)
-
-
-def score_of(by: TeamBy, *scores: int) -> int | None:
-    """The score of a team to which players contribute these."""
-    return Contributions(sum(scores), len(scores)).score(by, -100, 100)
-
-
-def test_a_sum_is_held_wide_and_clamped_when_read() -> None:
-    assert score_of(TeamBy.SUM, 60, 30, 5) == 95
-    assert score_of(TeamBy.SUM, 60, 60) == 100
-    assert score_of(TeamBy.SUM, 60, 60, -50) == 70
-
-
-def test_an_average_is_floored_over_those_who_contribute() -> None:
-    assert score_of(TeamBy.AVERAGE, 3, 4) == 3
-    assert score_of(TeamBy.AVERAGE, -3, -4) == -4
-    assert score_of(TeamBy.AVERAGE, 0, 0, 1) == 0
-
-
-def test_an_average_is_taken_of_the_wide_sum() -> None:
-    assert score_of(TeamBy.AVERAGE, 100, 100, 100) == 100
-
-
-@pytest.mark.parametrize("by", TeamBy)
-def test_a_team_to_which_nobody_contributes_has_no_score(by: TeamBy) -> None:
-    assert score_of(by) is None
-
-
-@given(
-    st.sampled_from([TeamBy.SUM, TeamBy.AVERAGE]),
-    st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(-100, 100)), max_size=30),
-)
-def test_contributions_kept_up_to_date_give_the_score_of_the_definition(
-    by: TeamBy, changes: list[tuple[int, int | None]]
-) -> None:
-    held, kept = Contributions(), dict[int, int]()
-    for player, score in changes:
-        held = held.replaced(kept.get(player), score)
-        if score is None:
-            kept.pop(player, None)
-        else:
-            kept[player] = score
-    assert held.score(by, -100, 100) == score_of(by, *kept.values())
 
 
 def test_an_event_counts_for_the_team_its_attribute_names_or_for_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankd.domain.window import AllTime, Period, Reading, Span
+from rankd.domain.window import AllTime, ClockReading, Period, Span
 from rankd.errors import InvalidValue
 
 SUMMER = Period("summer-26", 1_000, 2_000)
@@ -12,7 +12,7 @@ SUMMER = Period("summer-26", 1_000, 2_000)
 
 def test_all_time_holds_every_instant_and_has_no_neighbours() -> None:
     window = AllTime()
-    assert window.instance_at(0) == window.instance_of(Reading(5)) == window.parse("all_time") == "all_time"
+    assert window.instance_at(0) == window.instance_of(ClockReading(5)) == window.parse("all_time") == "all_time"
     assert window.span("all_time") == Span(None, None)
     assert window.span("all_time").holds(-(2**60))
     assert window.previous("all_time") is window.following("all_time") is None
@@ -32,8 +32,8 @@ def test_a_period_holds_its_start_and_not_its_end() -> None:
 
 
 def test_an_event_belongs_to_a_period_by_its_at_alone() -> None:
-    assert SUMMER.instance_of(Reading(1_500, utc_offset_s=86_400)) == "period:summer-26"
-    assert SUMMER.instance_of(Reading(2_500)) is None
+    assert SUMMER.instance_of(ClockReading(1_500, utc_offset_s=86_400)) == "period:summer-26"
+    assert SUMMER.instance_of(ClockReading(2_500)) is None
 
 
 def test_a_period_happens_once() -> None:

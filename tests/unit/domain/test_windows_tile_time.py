@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from rankd.domain.calendar import Calendar, WeekStarts
 from rankd.domain.instant import AT_MS_END
-from rankd.domain.reset import Hourly, Resetting
-from rankd.domain.window import Kind, Reading, Window
+from rankd.domain.reset import Hourly, ResetSchedule
+from rankd.domain.window import ClockReading, Window, WindowKind
 from rankd.domain.zone import zone_named
 
 from .clocks import ZONES
@@ -19,21 +20,21 @@ from .clocks import ZONES
 CRONS = ["0 18 * * 5", "30 2 * * *", "*/20 * * * *", "30 * * * *", "0 */6 * * *", "0 0 1 * *", "15,45 0-3 * * *"]
 
 
-def _windows(zone_name: str) -> list[Window]:
+@cache  # to find all changes of a zone takes a while
+def every_window(zone_name: str) -> list[Window]:
     zone = zone_named(zone_name)
-    calendars: list[Window] = [Calendar(kind, zone) for kind in (Kind.YEARLY, Kind.MONTHLY, Kind.WEEKLY, Kind.DAILY)]
-    resetting = [Resetting(f"cron{index}", expression, zone) for index, expression in enumerate(CRONS)]
-    return [*calendars, Calendar(Kind.WEEKLY, zone, WeekStarts.SUNDAY), Hourly(zone), *resetting]
-
-
-EVERY_WINDOW = {zone: _windows(zone) for zone in ZONES}
+    calendars: list[Window] = [
+        Calendar(kind, zone) for kind in (WindowKind.YEARLY, WindowKind.MONTHLY, WindowKind.WEEKLY, WindowKind.DAILY)
+    ]
+    resetting = [ResetSchedule(f"cron{index}", expression, zone) for index, expression in enumerate(CRONS)]
+    return [*calendars, Calendar(WindowKind.WEEKLY, zone, WeekStarts.SUNDAY), Hourly(zone), *resetting]
 
 
 @st.composite
 def zones_and_instants(draw: st.DrawFn) -> tuple[str, int]:
     """Anywhere in time, and often within a day and a half of a change of clocks or of a year's end."""
     zone = draw(st.sampled_from(ZONES))
-    changes = [spell.start * 1000 for spell in zone_named(zone).wall[1:] if 0 < spell.start * 1000 < AT_MS_END]
+    changes = [period.start * 1000 for period in zone_named(zone).wall[1:] if 0 < period.start * 1000 < AT_MS_END]
     year_ends = [int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in range(1971, 2199)]
     near = draw(st.sampled_from(changes + year_ends[:: 1 if not changes else 8]))
     close = draw(st.integers(-130_000_000, 130_000_000))
@@ -45,7 +46,7 @@ def zones_and_instants(draw: st.DrawFn) -> tuple[str, int]:
 @given(zones_and_instants())
 def test_each_instant_is_in_exactly_one_instance_and_its_neighbours_touch_it(zone_and_at: tuple[str, int]) -> None:
     zone, at = zone_and_at
-    for window in EVERY_WINDOW[zone]:
+    for window in every_window(zone):
         instance = window.instance_at(at)
         assert instance is not None
         start, end = window.span(instance)
@@ -67,9 +68,9 @@ def test_each_instant_is_in_exactly_one_instance_and_its_neighbours_touch_it(zon
 @given(zones_and_instants())
 def test_what_is_stored_with_an_event_names_the_same_instance(zone_and_at: tuple[str, int]) -> None:
     zone, at = zone_and_at
-    for window in EVERY_WINDOW[zone]:
-        resets = {window.name: window.start_at(at)} if isinstance(window, Resetting) else {}
-        reading = Reading(at, zone_named(zone).offset_at(at), resets)
+    for window in every_window(zone):
+        resets = {window.name: window.start_at(at)} if isinstance(window, ResetSchedule) else {}
+        reading = ClockReading(at, zone_named(zone).offset_at(at), resets)
         assert window.instance_of(reading) == window.instance_at(at)
 
 
@@ -77,7 +78,7 @@ def test_what_is_stored_with_an_event_names_the_same_instance(zone_and_at: tuple
 @given(zones_and_instants())
 def test_each_hour_lies_in_one_day_and_each_day_in_one_week_month_and_year(zone_and_at: tuple[str, int]) -> None:
     zone, at = zone_and_at
-    yearly, monthly, weekly, daily, sundays, hourly, *_ = EVERY_WINDOW[zone]
+    yearly, monthly, weekly, daily, sundays, hourly, *_ = every_window(zone)
     for part, wholes in (
         (hourly, (daily, weekly, sundays, monthly, yearly)),
         (daily, (weekly, sundays, monthly, yearly)),
@@ -93,7 +94,7 @@ def test_each_hour_lies_in_one_day_and_each_day_in_one_week_month_and_year(zone_
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_two_years_of_days_follow_each_other_without_a_seam(zone: str) -> None:
-    daily = EVERY_WINDOW[zone][3]
+    daily = every_window(zone)[3]
     at = int(datetime(2010, 12, 30, tzinfo=UTC).timestamp()) * 1000
     instance = daily.instance_at(at)
     lengths_h = set()
@@ -112,16 +113,16 @@ def test_two_years_of_days_follow_each_other_without_a_seam(zone: str) -> None:
 
 def test_an_event_keeps_its_windows_when_time_zone_data_changes() -> None:
     # As if Berlin had been found to be two hours further east after the event was stored.
-    daily, hourly = Calendar(Kind.DAILY, zone_named("Europe/Berlin")), Hourly(zone_named("Europe/Berlin"))
+    daily, hourly = Calendar(WindowKind.DAILY, zone_named("Europe/Berlin")), Hourly(zone_named("Europe/Berlin"))
     at = int(datetime(2026, 5, 4, 20, 30, tzinfo=UTC).timestamp()) * 1000
-    stored = Reading(at, utc_offset_s=4 * 3600)
+    stored = ClockReading(at, utc_offset_s=4 * 3600)
     assert daily.instance_at(at) == "daily:2026-05-04"
     assert daily.instance_of(stored) == "daily:2026-05-05"
     assert hourly.instance_of(stored) == "hourly:2026-05-04T2000Z"
 
 
 def test_a_reset_named_under_older_time_zone_data_can_still_be_read() -> None:
-    raid = Resetting("raid", "0 18 * * 5", zone_named("Europe/Berlin"))
+    raid = ResetSchedule("raid", "0 18 * * 5", zone_named("Europe/Berlin"))
     now_named = raid.instance_at(int(datetime(2026, 5, 2, tzinfo=UTC).timestamp()) * 1000)
     assert now_named == "raid:2026-05-01T1600Z"
     assert raid.parse("raid:2026-05-01T1500Z") == "raid:2026-05-01T1500Z"

@@ -24,7 +24,7 @@ def wall_offset(zone: str, at: int) -> int:
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_away_from_changes_the_board_uses_the_offset_of_the_wall_clock(zone: str) -> None:
-    changes = [spell.start for spell in zone_named(zone).wall]
+    changes = [period.start for period in zone_named(zone).wall]
     for seconds in range(0, AT_MS_END // 1000, 1_000_003 * 7):
         if all(not change <= seconds < change + DAY_S for change in changes):
             assert zone_named(zone).offset_at(seconds * 1000) == wall_offset(zone, seconds * 1000)
@@ -34,8 +34,8 @@ def test_away_from_changes_the_board_uses_the_offset_of_the_wall_clock(zone: str
     "zone", ["Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Pacific/Apia", "Asia/Kolkata"]
 )
 def test_where_clocks_change_on_the_hour_the_board_uses_the_wall_clock_always(zone: str) -> None:
-    for spell in zone_named(zone).wall[1:]:
-        for seconds in (spell.start - 1, spell.start, spell.start + 1, spell.start + 1800):
+    for period in zone_named(zone).wall[1:]:
+        for seconds in (period.start - 1, period.start, period.start + 1, period.start + 1800):
             assert zone_named(zone).offset_at(seconds * 1000) == wall_offset(zone, seconds * 1000)
 
 

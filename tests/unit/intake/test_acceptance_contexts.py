@@ -12,7 +12,7 @@ from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.errors import InvalidValue
 from rankd.intake.accept import Acceptances
-from rankd.ledger.event import Context, Kind
+from rankd.ledger.event import Context, EventKind
 from rankd.node.open_embedded import embedded_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Accepting:
             self.contexts.append(context)
         return self.contexts.index(context) + 1
 
-    def at(self, at: int, board: str = "arcade", kind: Kind = Kind.SCORE, sender: str = "local") -> Context:
+    def at(self, at: int, board: str = "arcade", kind: EventKind = EventKind.SCORE, sender: str = "local") -> Context:
         return self.acceptances.at(self.boards[board], sender, kind, at).context
 
 
@@ -84,11 +84,11 @@ def test_senders_and_kinds_have_contexts_of_their_own() -> None:
     now = ms("2026-05-04")
     accepting.at(now)
     accepting.at(now, sender="server-2")
-    accepting.at(now, kind=Kind.REMOVE)
+    accepting.at(now, kind=EventKind.REMOVE)
     assert [(one.kind, one.sender) for one in accepting.contexts] == [
-        (Kind.SCORE, "local"),
-        (Kind.SCORE, "server-2"),
-        (Kind.REMOVE, "local"),
+        (EventKind.SCORE, "local"),
+        (EventKind.SCORE, "server-2"),
+        (EventKind.REMOVE, "local"),
     ]
 
 
@@ -100,8 +100,8 @@ def test_scores_reach_the_open_boards_that_are_fed_and_other_kinds_do_not() -> N
 
     assert list(accepting.at(now).boards) == ["arcade", "xp"]
     assert accepting.at(now).boards["xp"].utc_offset_s == 9 * 3_600
-    assert list(accepting.at(now, kind=Kind.RESET).boards) == ["arcade"]
-    acceptance = accepting.acceptances.at(accepting.boards["arcade"], "local", Kind.SCORE, now)
+    assert list(accepting.at(now, kind=EventKind.RESET).boards) == ["arcade"]
+    acceptance = accepting.acceptances.at(accepting.boards["arcade"], "local", EventKind.SCORE, now)
     assert acceptance.attributes == ["country"]
 
 
@@ -117,7 +117,9 @@ def test_a_changed_definition_is_noticed_once_it_is_told() -> None:
 
 def contexts(boards: Boards) -> list[Context]:
     ledger = embedded_of(boards).writer._ledger
-    return [ledger.context(stretch.context) for _, stretch, _ in ledger.read([0], 1_000) for _ in range(len(stretch))]
+    return [
+        ledger.context(event_run.context) for _, event_run, _ in ledger.read([0], 1_000) for _ in range(len(event_run))
+    ]
 
 
 def test_each_event_names_the_definition_it_was_accepted_under(boards: Boards) -> None:
@@ -130,7 +132,9 @@ def test_each_event_names_the_definition_it_was_accepted_under(boards: Boards) -
     boards.submit("arcade", "alice", 3)
 
     versions = [
-        (one.boards["arcade"].version, one.boards["xp"].version) for one in contexts(boards) if one.kind is Kind.SCORE
+        (one.boards["arcade"].version, one.boards["xp"].version)
+        for one in contexts(boards)
+        if one.kind is EventKind.SCORE
     ]
     assert versions == [(1, 1), (1, 2), (2, 2)]
     boards.verify()
@@ -151,7 +155,7 @@ def test_a_batch_over_a_change_of_the_clock_is_cut_there(boards: Boards, clock: 
         "hourly:2026-10-25T0000Z": ["late", "before"],
         "hourly:2026-10-25T0100Z": ["after"],
     }
-    offsets = [one.boards["arcade"].utc_offset_s for one in contexts(boards) if one.kind is Kind.SCORE]
+    offsets = [one.boards["arcade"].utc_offset_s for one in contexts(boards) if one.kind is EventKind.SCORE]
     assert offsets == [7_200, 3_600, 7_200]
     boards.verify()
 
@@ -183,3 +187,57 @@ def test_an_attribute_has_at_most_so_many_values_on_a_board(open_boards: OpenBoa
     again = open_boards(scope_values_max=2)
     with pytest.raises(InvalidValue):
         again.submit("arcade", "alice", 1, attributes={"country": "DE"})
+
+
+def submitted_from(boards: Boards, *countries: str) -> None:
+    for country in countries:
+        boards.submit("arcade", "alice", 1, attributes={"country": country})
+
+
+def test_a_board_may_have_more_values_than_the_setting_says_or_fewer(open_boards: OpenBoards) -> None:
+    boards = open_boards(scope_values_max=2)
+    boards.define("arcade", scopes=["country"], scope_values_max=3)
+    submitted_from(boards, "BR", "PT", "DE")
+    with pytest.raises(InvalidValue, match=r"attributes\.country: has 3 values .* 3 is the most .* scope_values_max"):
+        submitted_from(boards, "AR")
+
+    boards.define("arcade", scopes=["country"], scope_values_max=4)
+    submitted_from(boards, "AR")
+    boards.define("arcade", scopes=["country"])
+    with pytest.raises(InvalidValue, match=r"has 4 values .* 2 is the most"):
+        submitted_from(boards, "UY")
+
+
+def test_a_limit_below_what_there_is_refuses_new_values_only(boards: Boards) -> None:
+    boards.define("arcade", scopes=["country"])
+    submitted_from(boards, "BR", "PT", "DE")
+    boards.define("arcade", scopes=["country"], scope_values_max=1)
+
+    submitted_from(boards, "DE", "BR")
+    with pytest.raises(InvalidValue, match=r"has 3 values .* 1 is the most"):
+        submitted_from(boards, "AR")
+
+
+def test_values_stay_known_when_their_windows_have_left_and_after_a_restart(
+    open_boards: OpenBoards, clock: ManualClock
+) -> None:
+    boards = open_boards()
+    boards.define("arcade", windows=["daily"], scopes=["country"], retention="1h", scope_values_max=2)
+    submitted_from(boards, "BR", "PT")
+    clock.advance(48 * HOUR_MS)
+    boards.settle()
+    assert boards.figures().entries == 0
+    for _ in range(2):
+        submitted_from(boards, "PT", "BR")
+        with pytest.raises(InvalidValue, match=r"has 2 values"):
+            submitted_from(boards, "DE")
+        boards.close()
+        boards = open_boards()
+
+
+def test_the_values_of_one_request_count_together(boards: Boards) -> None:
+    boards.define("arcade", scopes=["country"], scope_values_max=2)
+    rows = [{"player": "ann", "score": 1, "attributes": {"country": country}} for country in ("BR", "PT", "BR", "DE")]
+    with pytest.raises(InvalidValue, match=r"has 2 values"):
+        boards.submit_many("arcade", rows)
+    boards.submit_many("arcade", rows[:3])

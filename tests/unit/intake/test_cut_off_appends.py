@@ -10,7 +10,7 @@ from tests.unit.conftest import OpenBoards
 from rankd import Boards, ManualClock
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.port import Draft
-from rankd.ledger.sqlite import Head, SqliteLedger
+from rankd.ledger.sqlite.ledger import LedgerHead, SqliteLedger
 from rankd.node.open_embedded import embedded_of
 
 DAY_MS = 86_400_000
@@ -23,10 +23,10 @@ CHANGES: dict[str, Callable[[Boards], object]] = {
 }
 
 
-def cut_off_after(append: Callable[[SqliteLedger, Draft], Head], problem: BaseException) -> object:
+def cut_off_after(append: Callable[[SqliteLedger, Draft], LedgerHead], problem: BaseException) -> object:
     """Return an append that commits, and then fails all the same."""
 
-    def cut_off(ledger: SqliteLedger, draft: Draft) -> Head:
+    def cut_off(ledger: SqliteLedger, draft: Draft) -> LedgerHead:
         append(ledger, draft)
         raise problem
 

@@ -23,7 +23,6 @@ class Numbered(Task):
     """A task that remembers who it is."""
 
     def __init__(self, number: int, events: int = 1, alone: bool = False) -> None:
-        super().__init__()
         self.number = number
         self.events = events
         self.alone = alone
@@ -106,6 +105,52 @@ def test_a_task_larger_than_a_group_is_committed_all_the_same() -> None:
     assert committing.groups == [[0], [1], [2]]
 
 
+def test_small_tasks_go_before_large_ones_after_a_large_one_and_large_ones_have_their_turn() -> None:
+    committing = Committing()
+    large = [Numbered(number, 1_000) for number in range(4)]
+    small = [Numbered(number) for number in (10, 11, 12)]
+    gathered(committing, [large[0], small[0], large[1], large[2], small[1], large[3], small[2]], events_max=2_000)
+
+    assert committing.groups == [[0], [10, 11, 12], [1, 2], [3]]
+
+
+def test_a_large_task_does_not_wait_for_ever_behind_small_ones() -> None:
+    later: list[Numbered] = []
+    commits: GroupCommit[Numbered]
+
+    def send_more(group: list[Numbered]) -> None:
+        """While something is committed, somebody else sends another small task."""
+        if len(later) < 50:
+            later.append(Numbered(100 + len(later)))
+            commits.hand_in([later[-1]], lambda _tasks, _seconds: None)
+
+    committing = Committing(then=send_more)
+    committing.may_end.set()
+    commits = GroupCommit(committing, 0, 10_000)
+    commits.hand_in([Numbered(0), Numbered(1, 1_000), Numbered(2, 1_000)], lambda _tasks, _seconds: None)
+    commits.close()
+
+    turns = [index for index, group in enumerate(committing.groups) if {1, 2} & set(group)]
+    assert turns[-1] <= 4
+
+
+def test_commits_of_large_tasks_beside_small_ones_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "BESIDE_SMALL_EVENTS_MAX", 2_000)
+    committing = Committing()
+    large = [Numbered(number, 1_000) for number in range(1, 7)]
+    gathered(committing, [Numbered(0), *large], events_max=4_000)
+
+    assert committing.groups == [[0], [1, 2], [3, 4, 5, 6]]
+
+
+def test_no_task_overtakes_one_that_wants_to_be_alone() -> None:
+    committing = Committing()
+    large = [Numbered(0, 1_000), Numbered(1, 1_000), Numbered(3, 1_000)]
+    gathered(committing, [large[0], large[1], Numbered(2, alone=True), large[2], Numbered(4)])
+
+    assert committing.groups == [[0], [1], [2], [3], [4]]
+
+
 def test_a_task_that_wants_to_be_alone_is_alone_and_keeps_its_turn() -> None:
     committing = Committing()
     tasks = [Numbered(0), Numbered(1), Numbered(2, alone=True), Numbered(3, alone=True), Numbered(4), Numbered(5)]
@@ -179,7 +224,7 @@ class Interrupted:
 
     def __init__(self, before: Callable[[], None], is_woken: bool) -> None:
         self._lock = threading.Lock()
-        self._lock.acquire()
+        self._lock.acquire(blocking=False)
         self._before = before
         self._is_woken = is_woken
 
@@ -188,7 +233,7 @@ class Interrupted:
             return self._lock.acquire(blocking=False)
         self._before()
         if self._is_woken:  # the interrupt comes just after the waiting ended
-            self._lock.acquire()
+            assert self._lock.acquire(timeout=WAIT_S)
         raise KeyboardInterrupt
 
     def release(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import apsw
 import msgspec
 import pytest
 
@@ -279,3 +280,41 @@ def test_keys_that_nobody_should_send_are_refused(summing: Boards, key: str) -> 
 def test_keys_at_the_edge_are_taken(summing: Boards, key: str) -> None:
     summing.submit("arcade", "alice", 5, key=key)
     assert summing.submit("arcade", "alice", 5, key=key).repeated
+
+
+def stored(folder: Path, query: str) -> list[Any]:
+    with closing(apsw.Connection(str(folder / "ledger.db"), flags=apsw.SQLITE_OPEN_READONLY)) as reader:
+        return list(reader.execute(query).fetchall())
+
+
+def test_answers_are_written_together_with_a_later_commit(summing: Boards, tmp_path: Path) -> None:
+    answered = "SELECT count(*) FROM requests WHERE answer IS NOT NULL"
+    answers = [summing.submit("arcade", "alice", 1, key=f"k{number}") for number in range(repeats.ANSWERS_AT_ONCE)]
+    assert stored(tmp_path / "data", answered) == [(0,)]
+    summing.submit("arcade", "alice", 1)
+    assert stored(tmp_path / "data", answered) == [(repeats.ANSWERS_AT_ONCE,)]
+
+    summing.submit("arcade", "alice", 1, key="last")
+    embedded_of(summing).writer.flush_answers()
+    assert stored(tmp_path / "data", answered) == [(repeats.ANSWERS_AT_ONCE + 1,)]
+    for number, answer in enumerate(answers):
+        assert summing.submit("arcade", "alice", 1, key=f"k{number}") == repeated(answer)
+
+
+def test_a_key_that_is_taken_leaves_nothing_of_its_request(summing: Boards, tmp_path: Path) -> None:
+    """The insert itself finds the key, in the transaction that would have written the rest."""
+    summing.submit("arcade", "alice", 5, key="match-1", metadata={"a": 1})
+    before = summing.position
+    with pytest.raises(KeyReused):
+        summing.submit("arcade", "newcomer", 5, key="match-1", metadata={"b": 2}, sender="local")
+    with pytest.raises(KeyReused):
+        summing.submit_many("arcade", [("another", 1), ("third", 2)], key="match-1")
+    assert summing.position == before
+    assert stored(tmp_path / "data", "SELECT id FROM players") == [("alice",)]
+
+    summing.submit("arcade", "newcomer", 7, key="match-2")
+    assert stored(tmp_path / "data", "SELECT number, id FROM players ORDER BY number") == [
+        (1, "alice"),
+        (2, "newcomer"),
+    ]
+    summing.verify()

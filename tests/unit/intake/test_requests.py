@@ -13,7 +13,7 @@ import pytest
 from tests.servers.waiting import join_all
 
 from rankd import Boards, ManualClock, RankdError, Submitted
-from rankd.api.bodies import Score
+from rankd.api.calls.bodies import Score
 from rankd.errors import BoardClosed, BoardUnknown, InvalidValue
 from rankd.intake.sender import LOCAL
 
@@ -61,6 +61,9 @@ def test_a_request_has_at_most_so_many_events(open_boards: OpenBoards) -> None:
     boards.submit_many("arcade", [(f"p{n}", n) for n in range(3)])
     with pytest.raises(InvalidValue, match="in parts"):
         boards.submit_many("arcade", [(f"q{n}", n) for n in range(4)])
+    boards.define("words")
+    with pytest.raises(InvalidValue, match="in parts"):
+        boards.submit_events([{"board": name, "player": "q", "score": 1} for name in ("arcade", "words") * 2])
     assert len(kept(boards)) == 3
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.committing import commit_together
 
 import rankd
 from rankd import Boards, ManualClock
-from rankd.api import bodies
+from rankd.api.calls import bodies
 from rankd.errors import BoardUnknown, Forbidden, InvalidValue, KeyReused, RankdError
 from rankd.intake.sender import Sender
 
@@ -171,8 +172,8 @@ def test_a_board_that_asks_for_signatures_is_asked_again_when_scores_are_committ
         boards.prepare_score(sent, msgspec.structs.replace(game, signing=signing))
         for signing in (None, "another", "relay")
     ]
-    boards.commit(tasks[:2])
-    boards.commit(tasks[2:])
+    commit_together(boards.hand_in, tasks[:2])
+    commit_together(boards.hand_in, tasks[2:])
 
     assert [type(task.error) for task in tasks] == [Forbidden, Forbidden, type(None)]
     assert "takes submissions signed with relay only" in str(tasks[0].error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +15,7 @@ from tests.unit.conftest import OpenBoards, Together
 
 from rankd import Boards, ManualClock
 from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
-from rankd.intake.scores import single_task
-from rankd.intake.sender import LOCAL
+from rankd.intake.scores import ScoreTask
 from rankd.ledger.port import Appended, Draft
 from rankd.node.open_embedded import embedded_of
 
@@ -34,11 +34,13 @@ BOARDS: dict[str, dict[str, Any]] = {
     "summed": {"keep": "sum", "ties": "player", "score_min": -100, "score_max": 100, "ranking": "dense"},
     "first": {"keep": "first", "ties": "latest", "time_zone": "Asia/Kathmandu", "windows": ["weekly", "hourly"]},
     "scoped": {"windows": ["all_time", "daily"], "scopes": ["country"]},
+    "nowhere": {"windows": ["weekly", "all_time"], "scopes": ["country", "guild"], "global": False},
     "guilds": {"team": {"attribute": "guild", "by": "sum"}},
     "fading": {"decay": {"factor": 0.9, "every": "1d"}, "score_min": 1, "ties": "player"},
     "rolled": {"windows": ["weekly", "daily"], "keep": {"daily": "best", "weekly": "sum_of_daily"}},
     "narrow": {"score_min": 0, "score_max": 50, "windows": ["daily"]},
     "feeding": {"feeds": ["narrow"], "windows": ["hourly", "all_time"]},
+    "everywhere": {"feeds": ["scoped", "nowhere", "narrow"], "scopes": ["guild"], "keep": "latest"},
     "cup": {
         "windows": ["all_time"],
         "periods": [{"name": "may", "start": "2026-05-04T13:00:00Z", "end": "2026-05-06T00:00:00Z"}],
@@ -71,8 +73,8 @@ def random_call(rng: random.Random, number: int, among: Sequence[str]) -> Callab
         given["sender"] = rng.choice(["local", "key-1"])
     if rng.random() < 0.2:
         given["tiebreak"] = rng.randrange(5)
-    if rng.random() < 0.1:
-        given["attributes"] = {"country": rng.choice("AB"), "guild": rng.choice("XY")}
+    if rng.random() < (0.7 if board in ("scoped", "everywhere") else 0.1):
+        given["attributes"] = {"country": rng.choice("ABC"), "guild": rng.choice("XY")}
     if rng.random() < 0.05:
         given["metadata"] = {"replay": number}
     if rng.random() < 0.05:
@@ -92,7 +94,9 @@ def random_call(rng: random.Random, number: int, among: Sequence[str]) -> Callab
             return lambda boards: boards.submit(board, player, score, **given)
 
 
-@pytest.mark.parametrize("among", [[*BOARDS, "plain", "plain"], ["plain"], ["cup"], ["feeding"]])
+@pytest.mark.parametrize(
+    "among", [[*BOARDS, "plain", "plain"], ["plain"], ["cup"], ["feeding"], ["scoped"], ["everywhere"]]
+)
 def test_answers_and_ledger_are_those_of_scores_applied_as_columns(
     open_boards: OpenBoards, clock: ManualClock, rng: random.Random, tmp_path: Path, among: list[str]
 ) -> None:
@@ -113,6 +117,93 @@ def test_answers_and_ledger_are_those_of_scores_applied_as_columns(
     assert rows(tmp_path / "alone")["events"]
 
 
+def test_one_score_with_scopes_is_applied_by_one_call_and_counted(
+    boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankd.projection.placement._PLANS_MAX", 2)
+    monkeypatch.setattr("rankd.projection.counting.SINGLE_TABLES_MAX", 2)
+    boards.define("arcade", windows=WINDOWS, scopes=["country"])
+    for country in ("BR", "DE", "US", "BR"):
+        boards.submit("arcade", f"first-{country}", 10, attributes={"country": country})
+    answers = [
+        boards.submit("arcade", player, score, attributes={"country": country})
+        for player, score, country in [("ann", 30, "BR"), ("bob", 20, "DE"), ("cy", 25, "US"), ("ann", 40, "BR")]
+    ]
+
+    assert [(answer.previous_rank, answer.rank) for answer in answers] == [(None, 1), (None, 2), (None, 2), (1, 1)]
+    assert [entry.player for entry in boards.top("arcade", 2, scope="country:US", window="daily").entries] == [
+        "cy",
+        "first-US",
+    ]
+    store = embedded_of(boards).rank_store
+    assert boards.figures().entries == sum(store.total(key) for key in store.instances()) == 6 * 5 * 2
+    boards.verify()
+
+
+def test_values_of_scopes_are_as_many_as_they_may_be_when_scores_come_one_by_one(open_boards: OpenBoards) -> None:
+    boards = open_boards(scope_values_max=2)
+    boards.define("arcade", scopes=["country"])
+    for country in ("BR", "DE", "BR"):
+        boards.submit("arcade", "ann", 1, attributes={"country": country})
+
+    with pytest.raises(InvalidValue, match="has 2 values"):
+        boards.submit("arcade", "ann", 1, attributes={"country": "US"})
+
+
+@pytest.mark.parametrize("scopes", [[], ["country"]])
+def test_the_first_score_with_metadata_keeps_it(boards: Boards, scopes: list[str]) -> None:
+    boards.define("arcade", scopes=scopes)
+    boards.submit("arcade", "ann", 5, attributes={"country": "BR"}, metadata={"replay": 1})
+
+    assert [entry.metadata for entry in boards.top("arcade", 1).entries] == [{"replay": 1}]
+
+
+def test_a_value_that_a_fed_board_cannot_take_does_not_count_there(open_boards: OpenBoards) -> None:
+    boards = open_boards(scope_values_max=1)
+    boards.define("xp", scopes=["country"])
+    boards.define("frame", feeds=["xp"])
+    for player, country in (("ann", "BR"), ("bob", "DE")):
+        boards.submit("frame", player, 5, attributes={"country": country})
+
+    assert boards.top("xp", 5).total == 2
+    assert boards.top("xp", 5, scope="country:DE").total == 0
+    boards.verify()
+
+
+def test_an_answer_is_about_the_first_window_at_its_time(boards: Boards, clock: ManualClock) -> None:
+    clock.set(1_777_899_599_999)  # 2026-05-04T12:59:59.999Z
+    boards.define("arcade", windows=["hourly", "all_time"], time_zone="Asia/Kathmandu")
+    clock.advance(45 * 60_000)
+    before = boards.submit("arcade", "ann", 5)
+    clock.advance(1)
+    after = boards.submit("arcade", "bob", 4)
+
+    assert (before.window, before.rank) == ("hourly:2026-05-04T1315Z", 1)
+    assert (after.window, after.rank) == ("hourly:2026-05-04T1315Z", 2)
+    clock.advance(30 * 60_000)
+    assert boards.submit("arcade", "bob", 4).window == "hourly:2026-05-04T1415Z"
+
+
+def test_every_answer_of_a_team_board_is_about_the_team(boards: Boards) -> None:
+    boards.define("guilds", team={"attribute": "guild", "by": "sum"})
+    answers = [
+        boards.submit("guilds", player, 5, attributes={"guild": guild})
+        for player, guild in (("ann", "X"), ("bob", "Y"), ("cy", "Y"))
+    ]
+
+    assert [(answer.score, answer.rank) for answer in answers] == [(5, 1), (5, 2), (10, 1)]
+
+
+def test_every_answer_of_a_board_without_a_global_scope_is_about_its_own_scope(boards: Boards) -> None:
+    boards.define("local", {"scopes": ["country"], "global": False})
+    answers = [
+        boards.submit("local", player, score, attributes={"country": country})
+        for player, score, country in (("ann", 5, "BR"), ("bob", 4, "DE"), ("cy", 3, "DE"))
+    ]
+
+    assert [answer.rank for answer in answers] == [1, 1, 2]
+
+
 def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: OpenBoards) -> None:
     boards = open_boards()
     boards.define("arcade", score_max=100)
@@ -120,10 +211,10 @@ def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: O
     boards.define("arcade", score_max=50)
 
     with pytest.raises(InvalidValue, match="to 50"):
-        embedded_of(boards).writer.submit(single_task(seen, "ann", 70, 0, LOCAL))
+        embedded_of(boards).writer.submit(ScoreTask(seen.id, ["ann"], array("q", [70]), board=seen, answers=True))
     boards.define("arcade", score_max=50, open=False)
     with pytest.raises(BoardClosed):
-        embedded_of(boards).writer.submit(single_task(seen, "ann", 7, 0, LOCAL))
+        embedded_of(boards).writer.submit(ScoreTask(seen.id, ["ann"], array("q", [7]), board=seen, answers=True))
 
 
 def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
+from tests.contract.ledger_drafts import AT
 
-from rankd.ledger.database import FILE_NAME, Database
-from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch, control_run
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun, control_run
 from rankd.ledger.port import Draft, KeyedRequest
-from rankd.ledger.sqlite import PARTITION, SqliteLedger
+from rankd.ledger.sqlite.database import FILE_NAME, Database
+from rankd.ledger.sqlite.ledger import PARTITION, SqliteLedger
 
-AT = 1_777_896_000_000
-ARCADE = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
 ALL = 1_000_000  # more events than a test writes
-
-Event = tuple[str, int]
 
 
 @contextmanager
@@ -35,40 +31,20 @@ def opened(folder: Path) -> Iterator[SqliteLedger]:
         file.close()
 
 
-def scores(
-    ledger: SqliteLedger,
-    *events: Event,
-    context: Context = ARCADE,
-    at: int = AT,
-    tiebreak: int = 0,
-    detail: list[Detail | None] | None = None,
-) -> Stretch:
-    """Make a stretch of (player, score)."""
-    return Stretch(
-        ledger.number_context(context),
-        array("q", [at]) * len(events),
-        array("q", bytes(8 * len(events))),
-        array("q", [score for _, score in events]),
-        array("q", [tiebreak]) * len(events),
-        [player for player, _ in events],
-        detail,
-    )
-
-
-def about_no_player(ledger: SqliteLedger, kind: Kind, version: int = 1, detail: Detail | None = None) -> Stretch:
-    """Make a stretch of one event that is about a board."""
-    context = ledger.number_context(Context(kind, "arcade", "admin", {"arcade": Accepted(version)}))
+def about_no_player(ledger: SqliteLedger, kind: EventKind, version: int = 1, detail: Detail | None = None) -> EventRun:
+    """Make a run of one event that is about a board."""
+    context = ledger.number_context(Context(kind, "arcade", "admin", {"arcade": AcceptanceContext(version)}))
     return control_run(context, AT, detail)
 
 
 def draft(
-    *stretches: Stretch,
+    *event_runs: EventRun,
     metadata: Mapping[int, str] | None = None,
     requests: Sequence[KeyedRequest] = (),
     at: int = AT,
 ) -> Draft:
-    """Make a draft of stretches."""
-    return Draft(list(stretches), at, 0, dict(metadata or {}), requests)
+    """Make a draft of runs."""
+    return Draft(list(event_runs), at, 0, dict(metadata or {}), requests)
 
 
 def end_of(ledger: SqliteLedger) -> int:
@@ -76,9 +52,9 @@ def end_of(ledger: SqliteLedger) -> int:
     return ledger.heads().sequences[PARTITION]
 
 
-def everything(ledger: SqliteLedger, after: int = 0) -> list[Stretch]:
-    """Read all stretches behind a position."""
-    return [part.stretch for part in ledger.read([after], ALL)]
+def everything(ledger: SqliteLedger, after: int = 0) -> list[EventRun]:
+    """Read all runs behind a position."""
+    return [part.event_run for part in ledger.read([after], ALL)]
 
 
 def tamper(folder: Path, statement: str, *values: object) -> int:

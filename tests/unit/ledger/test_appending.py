@@ -9,24 +9,25 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.contract.ledger_drafts import scores
 from tests.servers.waiting import join_all
 
 from rankd.errors import Closed, LedgerUnavailable
-from rankd.ledger.database import Database
-from rankd.ledger.event import Accepted, Context, Detail, Kind, Scored, rows
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, Scored, rows
 from rankd.ledger.port import Draft
-from rankd.ledger.sqlite import Head, SqliteLedger
+from rankd.ledger.sqlite.database import Database
+from rankd.ledger.sqlite.ledger import LedgerHead, SqliteLedger
 
-from .drafts import draft, end_of, everything, opened, scores
+from .drafts import draft, end_of, everything, opened
 
 WAIT_S = 20.0
-Append = Callable[[SqliteLedger, Draft], Head]
+Append = Callable[[SqliteLedger, Draft], LedgerHead]
 
 
 def cut_off_after(append: Append) -> Append:
     """Return an append that commits, and then fails all the same."""
 
-    def cut_off(ledger: SqliteLedger, draft: Draft) -> Head:
+    def cut_off(ledger: SqliteLedger, draft: Draft) -> LedgerHead:
         append(ledger, draft)
         raise LedgerUnavailable("cut off")
 
@@ -34,7 +35,7 @@ def cut_off_after(append: Append) -> Append:
 
 
 def context(sender: str) -> Context:
-    return Context(Kind.SCORE, "arcade", sender, {"arcade": Accepted(1)})
+    return Context(EventKind.SCORE, "arcade", sender, {"arcade": AcceptanceContext(1)})
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_commit_of_any_size_is_read_as_it_was_written(tmp_path: Path, rng: ran
     written: list[Scored] = []
     with opened(tmp_path) as ledger:
         for at, sizes in enumerate(([1], [1], [99, 1], [100], [101], [1, 250, 3], [1_500]), start=1):
-            stretches = [
+            event_runs = [
                 scores(
                     ledger,
                     *[(f"p{rng.randrange(50)}", rng.randrange(-(2**63), 2**63)) for _ in range(size)],
@@ -70,11 +71,11 @@ def test_a_commit_of_any_size_is_read_as_it_was_written(tmp_path: Path, rng: ran
                 )
                 for size in sizes
             ]
-            ledger.append(draft(*stretches, at=at))
-            written.extend(row for stretch in stretches for row in rows(stretch))
+            ledger.append(draft(*event_runs, at=at))
+            written.extend(row for event_run in event_runs for row in rows(event_run))
             assert ledger.heads().at == at
     with opened(tmp_path) as ledger:
-        assert [row for stretch in everything(ledger) for row in rows(stretch)] == written
+        assert [row for event_run in everything(ledger) for row in rows(event_run)] == written
 
 
 def test_a_commit_that_fails_in_its_middle_leaves_nothing(database: Database, ledger: SqliteLedger) -> None:
@@ -149,7 +150,7 @@ def test_an_append_that_failed_after_its_commit_is_there_and_the_next_goes_on_be
     again = draft(scores(ledger, *((player, 2) for player in newcomers), ("dan", 2), context=context("other")))
     assert ledger.append(again).place(0) == (0, end + 1)
     with opened(tmp_path) as reopened:
-        read = [(row.player, row.score) for stretch in everything(reopened) for row in rows(stretch)]
+        read = [(row.player, row.score) for event_run in everything(reopened) for row in rows(event_run)]
     first, second = ([(player, score) for player in newcomers] for score in (1, 2))
     assert read == [("ann", 10), ("ann", 11), *first, *second, ("dan", 2)]
 

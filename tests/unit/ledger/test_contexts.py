@@ -9,14 +9,14 @@ from rankd.errors import LedgerNewer
 from rankd.ledger.event import (
     PAYLOAD_VERSION,
     PAYLOAD_WRITTEN,
-    Accepted,
+    AcceptanceContext,
     Context,
-    Kind,
+    EventKind,
     decode_context,
     encode_context,
 )
 
-CONTEXT = Context(Kind.SCORE, "arcade", "local", {"arcade": Accepted(1)})
+CONTEXT = Context(EventKind.SCORE, "arcade", "local", {"arcade": AcceptanceContext(1)})
 
 
 def written(**changed: object) -> bytes:

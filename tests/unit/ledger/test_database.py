@@ -15,8 +15,8 @@ import pytest
 from tests.servers.waiting import join_all
 
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable
-from rankd.ledger import database as module
-from rankd.ledger.database import (
+from rankd.ledger.sqlite import database as module
+from rankd.ledger.sqlite.database import (
     APPLICATION_ID,
     FILE_NAME,
     Database,
@@ -98,7 +98,7 @@ def test_each_migration_leads_to_the_schema_of_a_new_file(tmp_path: Path) -> Non
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    scripts = sorted(script.name for script in files("rankd.ledger").joinpath("schema").iterdir())
+    scripts = sorted(script.name for script in files("rankd.ledger.sqlite").joinpath("schema").iterdir())
 
     assert [int(name[:4]) for name in scripts] == list(range(1, len(scripts) + 1))
 
@@ -120,7 +120,7 @@ def test_every_column_is_of_a_strict_table_and_every_table_is_explained(tmp_path
 
     assert {name for name, _ in tables} == {
         *("players", "contexts", "events", "metadata", "requests", "origins", "player_events"),
-        *("profiles", "friend_lists", "registry_changes"),
+        *("sources", "player_ids", "profile_ids", "profiles", "friend_lists", "registry_changes"),
     }
     scripts = "".join(migrations())
     assert scripts.count("CREATE TABLE") - scripts.count("DROP TABLE") == len(tables)

@@ -6,12 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.contract.ledger_drafts import ARCADE, AT, scores
 
 from rankd.errors import LedgerDamaged, LedgerUnreadable
 from rankd.ledger.event import Detail
-from rankd.ledger.witness import WITNESS_NAME
+from rankd.ledger.sqlite.witness import WITNESS_NAME
 
-from .drafts import ARCADE, AT, ask, draft, end_of, everything, opened, scores, tamper
+from .drafts import ask, draft, end_of, everything, opened, tamper
 
 LAST = 7
 COLUMNS = ["context", "at", "player", "score", "tiebreak"]
@@ -70,7 +71,9 @@ def test_a_detail_of_no_text_is_found_or_says_nothing(folder: Path, sequence: in
     tamper(folder, "UPDATE events SET detail = '' WHERE sequence = ?", sequence)
     try:
         with opened(folder) as ledger:
-            details = [detail for stretch in everything(ledger) for detail in stretch.detail or [None] * len(stretch)]
+            details = [
+                detail for event_run in everything(ledger) for detail in event_run.detail or [None] * len(event_run)
+            ]
     except LedgerDamaged:
         return
     assert details[sequence - 1] is None
@@ -172,4 +175,4 @@ def test_a_changed_context_is_found(folder: Path, change: str) -> None:
 def test_a_missing_context_is_found(folder: Path) -> None:
     tamper(folder, "DELETE FROM contexts")
     with pytest.raises(LedgerUnreadable), opened(folder) as ledger:
-        [ledger.context(stretch.context) for stretch in everything(ledger)]
+        [ledger.context(event_run.context) for event_run in everything(ledger)]

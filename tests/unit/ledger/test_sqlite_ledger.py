@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.ledger_drafts import ARCADE, AT, scores
 
 from rankd.errors import LedgerDamaged, LedgerUnavailable
-from rankd.ledger import history, numbers
-from rankd.ledger.event import Accepted, Context, Detail, Kind, Stretch
-from rankd.ledger.sqlite import SqliteLedger
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun
+from rankd.ledger.sqlite import history
+from rankd.ledger.sqlite.ledger import SqliteLedger
 
-from .drafts import ARCADE, AT, about_no_player, ask, draft, end_of, everything, opened, scores, tamper
+from .drafts import about_no_player, ask, draft, end_of, everything, opened, tamper
 
 DETAILS: list[Detail | None] = [
     None,
@@ -26,36 +27,38 @@ DETAILS: list[Detail | None] = [
 ]
 
 
-def read_back(stretches: list[Stretch]) -> list[tuple[object, ...]]:
+def read_back(event_runs: list[EventRun]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
-    for stretch in stretches:
-        details = stretch.detail or [None] * len(stretch)
+    for event_run in event_runs:
+        details = event_run.detail or [None] * len(event_run)
         columns = zip(
-            stretch.at, stretch.player, stretch.score, stretch.tiebreak, stretch.players, details, strict=True
+            event_run.at, event_run.player, event_run.score, event_run.tiebreak, event_run.players, details, strict=True
         )
-        rows.extend((stretch.context, *row) for row in columns)
+        rows.extend((event_run.context, *row) for row in columns)
     return rows
 
 
 def numbers_of(ledger: SqliteLedger, players: list[str]) -> list[int]:
     """Append a score of each player, and return the numbers that they have."""
-    stretch = scores(ledger, *((player, 1) for player in players))
-    ledger.append(draft(stretch))
-    return list(stretch.player)
+    event_run = scores(ledger, *((player, 1) for player in players))
+    ledger.append(draft(event_run))
+    return list(event_run.player)
 
 
 def test_what_is_read_is_what_was_appended(tmp_path: Path, rng: random.Random) -> None:
     with opened(tmp_path) as ledger:
         appended: list[tuple[object, ...]] = []
         for _ in range(20):
-            stretches = []
+            event_runs = []
             for _ in range(rng.randint(1, 4)):
                 count = rng.choice([1, 2, 7, 99, 100, 101, 250])
                 players = [f"p{rng.randrange(40)} – {'é' * rng.randrange(3)}" for _ in range(count)]
                 sender = rng.choice(["local", "key-1"])
-                stretches.append(
-                    Stretch(
-                        ledger.number_context(Context(Kind.SCORE, "arcade", sender, {"arcade": Accepted(1)})),
+                event_runs.append(
+                    EventRun(
+                        ledger.number_context(
+                            Context(EventKind.SCORE, "arcade", sender, {"arcade": AcceptanceContext(1)})
+                        ),
                         array("q", [rng.randrange(2**43) for _ in range(count)]),
                         array("q", bytes(8 * count)),
                         array("q", [rng.choice([0, -(2**63), 2**63 - 1, rng.randrange(1000)]) for _ in range(count)]),
@@ -64,8 +67,8 @@ def test_what_is_read_is_what_was_appended(tmp_path: Path, rng: random.Random) -
                         [rng.choice(DETAILS) for _ in range(count)] if rng.random() < 0.5 else None,
                     )
                 )
-            ledger.append(draft(*stretches))
-            appended += read_back(stretches)
+            ledger.append(draft(*event_runs))
+            appended += read_back(event_runs)
         assert read_back(everything(ledger)) == appended
     with opened(tmp_path) as ledger:
         assert read_back(everything(ledger)) == appended
@@ -94,7 +97,7 @@ def test_reading_in_parts_cuts_no_commit(tmp_path: Path) -> None:
         for size in (1, 5, 2, 2, 1):
             ledger.append(draft(scores(ledger, *((f"p{n}", n) for n in range(size)))))
 
-        read = [sum(len(part.stretch) for part in ledger.read([after], 3)) for after in (0, 6, 10, 11)]
+        read = [sum(len(part.event_run) for part in ledger.read([after], 3)) for after in (0, 6, 10, 11)]
         assert read == [6, 4, 1, 0]
 
 
@@ -109,7 +112,7 @@ def test_players_keep_their_numbers(tmp_path: Path) -> None:
 def test_a_failed_commit_takes_back_its_numbers_and_leaves_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
         ledger.append(draft(scores(ledger, ("alice", 1))))
-        other = Context(Kind.SCORE, "words", "local", {"words": Accepted(1)})
+        other = Context(EventKind.SCORE, "words", "local", {"words": AcceptanceContext(1)})
         failing = draft(scores(ledger, ("bob", 1), context=other), metadata={0: "{}", 1: "{}"})
         tamper(tmp_path, "CREATE TRIGGER full BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'full'); END")
         with pytest.raises(LedgerUnavailable):
@@ -119,11 +122,11 @@ def test_a_failed_commit_takes_back_its_numbers_and_leaves_nothing(tmp_path: Pat
         ledger.append(draft(scores(ledger, ("carol", 5))))
         ledger.append(draft(scores(ledger, ("bob", 6), context=other)))
 
-        assert [list(stretch.players) for stretch in everything(ledger)] == [["alice", "carol"], ["bob"]]
-        assert [ledger.context(stretch.context).board for stretch in everything(ledger)] == ["arcade", "words"]
+        assert [list(event_run.players) for event_run in everything(ledger)] == [["alice", "carol"], ["bob"]]
+        assert [ledger.context(event_run.context).board for event_run in everything(ledger)] == ["arcade", "words"]
     assert ask(tmp_path, "SELECT number, id FROM players") == [(1, "alice"), (2, "carol"), (3, "bob")]
     with opened(tmp_path) as ledger:
-        assert [list(stretch.players) for stretch in everything(ledger)] == [["alice", "carol"], ["bob"]]
+        assert [list(event_run.players) for event_run in everything(ledger)] == [["alice", "carol"], ["bob"]]
 
 
 def test_a_number_that_was_not_used_is_not_mixed_up_with_one_given_elsewhere(tmp_path: Path) -> None:
@@ -133,22 +136,23 @@ def test_a_number_that_was_not_used_is_not_mixed_up_with_one_given_elsewhere(tmp
             ledger.append(draft(scores(ledger, ("refused", 1)), metadata={0: "{}"}))
         for player in ("registered", "registered later"):
             tamper(tmp_path, "INSERT INTO players (id) VALUES (?)", player)
-            ledger.forget_numbers()
+            ledger.players.forget_fresh()
             ledger.append(draft(scores(ledger, (f"{player} newcomer", 1), (player, 2))))
         ledger.append(draft(scores(ledger, ("refused", 3))))
 
-        assert [player for stretch in everything(ledger) for player in stretch.players] == [
+        assert [player for event_run in everything(ledger) for player in event_run.players] == [
             *("registered newcomer", "registered", "registered later newcomer", "registered later", "refused"),
         ]
 
 
-def test_more_players_than_memory_holds_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "PLAYERS_CACHED_MAX", 3)
+def test_a_player_with_two_numbers_is_damage(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
-        for first in range(0, 12, 2):
-            ledger.append(draft(scores(ledger, *((f"p{n}", n) for n in range(first, first + 4)))))
+        ledger.append(draft(scores(ledger, ("alice", 1), ("bob", 2))))
+        ledger.check()
+        tamper(tmp_path, "UPDATE players SET id = 'alice' WHERE id = 'bob'")
 
-        assert numbers_of(ledger, [f"p{n}" for n in range(14)]) == list(range(1, 15))
+        with pytest.raises(LedgerDamaged, match="'alice' has two numbers"):
+            ledger.check()
 
 
 def test_equal_contexts_are_stored_once(tmp_path: Path) -> None:
@@ -173,7 +177,7 @@ def test_a_player_can_be_erased_without_breaking_a_seal(tmp_path: Path) -> None:
     tamper(tmp_path, "UPDATE players SET id = 'erased-1' WHERE id = 'alice'")
     tamper(tmp_path, "DELETE FROM metadata")
     with opened(tmp_path) as ledger:
-        assert [list(stretch.players) for stretch in everything(ledger)] == [["erased-1"]]
+        assert [list(event_run.players) for event_run in everything(ledger)] == [["erased-1"]]
 
 
 def test_a_person_can_read_the_events(tmp_path: Path) -> None:
@@ -182,7 +186,7 @@ def test_a_person_can_read_the_events(tmp_path: Path) -> None:
             draft(scores(ledger, ("alice", 976), at=AT + 5, detail=[Detail(attributes={"country": "BR"})]),
                   metadata={0: '{"car":"red"}'})
         )  # fmt: skip
-        ledger.append(draft(about_no_player(ledger, Kind.RESET)))
+        ledger.append(draft(about_no_player(ledger, EventKind.RESET)))
     (score, emptied) = ask(
         tmp_path, "SELECT sequence, kind, board, at, player, score, detail, metadata, sender FROM readable_events"
     )
@@ -196,7 +200,7 @@ def test_a_person_can_read_the_events(tmp_path: Path) -> None:
 def test_every_definition_there_was_can_be_read(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
         first, second = (
-            about_no_player(ledger, Kind.DEFINE, version, Detail(definition={"title": f"v{version}"}))
+            about_no_player(ledger, EventKind.DEFINE, version, Detail(definition={"title": f"v{version}"}))
             for version in (1, 2)
         )
         ledger.append(draft(first))

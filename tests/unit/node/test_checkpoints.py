@@ -5,8 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.servers.waiting import WAIT_S
+
 from rankd.node.open_node import CHECKPOINTS, open_node
-from rankd.scaled.compose import migrate
+from rankd.node.open_operations import migrate
 
 AT_ONCE = 8
 PLAYERS = 20_000
@@ -19,9 +21,10 @@ def test_checkpoints_that_are_asked_for_at_once_are_written_one_after_the_other(
     with open_node(postgres_url, tmp_path) as boards:
         boards.define("arcade", windows=["all_time"])
         boards.submit_many("arcade", [(f"p{number}", number) for number in range(PLAYERS)])
+        boards.settle()  # on a slow machine a node answers before it has ranked everything
         with ThreadPoolExecutor(AT_ONCE) as threads:
             for asked in [threads.submit(boards.snapshot) for _ in range(AT_ONCE)]:
-                asked.result()
+                asked.result(WAIT_S)
         position = boards.position
     assert len(list((tmp_path / CHECKPOINTS).iterdir())) == 1
     with open_node(postgres_url, tmp_path) as boards:

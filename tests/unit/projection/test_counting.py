@@ -13,7 +13,7 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.node.open_embedded import embedded_of
 from rankd.projection.counting import CountingStore
-from rankd.projection.port import Batch, Op, Verdict
+from rankd.projection.port import Op, UpdateBatch, Verdict
 
 DAY_MS = 86_400_000
 MONDAY = 1_777_852_800_000  # 2026-05-04T00:00:00Z
@@ -26,7 +26,7 @@ def send(store: CountingStore, *rows: tuple[int, str, Op]) -> None:
     """Apply rows of (instance, player, op)."""
     players = sorted({player for _, player, _ in rows})
     after = store.position().sequence
-    batch = Batch(
+    batch = UpdateBatch(
         instances=TABLE,
         players=players,
         score=array("q", bytes(8 * len(rows))),
@@ -82,9 +82,20 @@ def test_one_event_counts_in_each_instance_that_it_is_new_in() -> None:
     check(store, arcade=8, xp=3)
 
 
+def test_events_by_several_tables_in_turn_are_counted_once_where_they_share_instances() -> None:
+    store = filled()
+    tables = [(*TABLE,), (*TABLE[:2],), (*TABLE[1:],)]
+    for player in ("ivy", "jo", "ivy"):
+        for table in tables:
+            at = store.position().sequence + 1
+            store.apply_one(table, player, 5, [0] * len(table), at=at, ranks=Ranking.ORDINAL)
+        check(store, **{board: scanned(store)[board] for board in ("arcade", "xp")})
+    check(store, arcade=3 + 2 * 2, xp=1 + 2)
+
+
 def test_a_batch_that_came_already_counts_nothing() -> None:
     store = filled()
-    batch = Batch(instances=TABLE, players=["kim"], score=array("q", [1]), after=0, upto=1)
+    batch = UpdateBatch(instances=TABLE, players=["kim"], score=array("q", [1]), after=0, upto=1)
     assert store.apply(batch).verdict is Verdict.DUP
     check(store, arcade=3, xp=1)
 

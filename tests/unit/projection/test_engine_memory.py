@@ -11,7 +11,7 @@ import pytest
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Rules
 from rankd.projection.engine import EngineStore, MemoryUse
-from rankd.projection.port import Batch, Op, Verdict
+from rankd.projection.port import Op, UpdateBatch, Verdict
 
 PLAYERS = 250_000  # the index of ids is about as full as at ten million; it is fullest just before its segments part
 FIRST_BOARD_BYTES_MAX = 72  # per player, the id included
@@ -41,7 +41,7 @@ def fill(store: EngineStore, key: InstanceKey, players: list[str], rng: random.R
     for start in range(0, len(order), ROWS):
         part = order[start : start + ROWS]
         answer = store.apply(
-            Batch(
+            UpdateBatch(
                 instances=[(key, Rules(keep=Keep.LATEST))],
                 players=[players[number] for number in part],
                 score=array("q", [rng.randrange(2**40) for _ in part]),
@@ -87,7 +87,9 @@ def test_memory_is_given_back_when_players_leave(op: Op) -> None:
         fill(store, key, players, random.Random(1))
         rows = len(players) if op is Op.REMOVE else 1
         store.apply(
-            Batch(instances=[(key, Rules())], players=players, score=array("q", bytes(8 * rows)), op=bytes([op]) * rows)
+            UpdateBatch(
+                instances=[(key, Rules())], players=players, score=array("q", bytes(8 * rows)), op=bytes([op]) * rows
+            )
         )
         assert store.total(key) == 0
         assert store.memory() == EMPTY
@@ -116,7 +118,7 @@ def test_many_small_boards_cost_little_more_than_their_entries() -> None:
         # Thirty different players a board: a random one and those behind at a random stride.
         starts = [(rng.randrange(PLAYERS), rng.randrange(1, 5_000)) for _ in range(per_batch)]
         store.apply(
-            Batch(
+            UpdateBatch(
                 instances=[(InstanceKey(f"b{start + n}"), Rules()) for n in range(per_batch)],
                 players=players,
                 instance=array("I", [row // SMALL_BOARD_PLAYERS for row in rows]),

@@ -18,7 +18,7 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Rules
 from rankd.errors import EngineBroken
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch
+from rankd.projection.port import UpdateBatch
 
 KEY = InstanceKey("arcade")
 RULES = Rules(keep=Keep.SUM)
@@ -26,14 +26,14 @@ store = EngineStore()
 
 def batch(first, count):
     players = [f"player-{number:0100d}" for number in range(first, first + count)]
-    return Batch([(KEY, RULES)], players, array("q", range(count)))
+    return UpdateBatch([(KEY, RULES)], players, array("q", range(count)))
 
 # The same players on five boards, which two threads share.
 KEYS = [InstanceKey("arcade", f"daily:2026-05-0{day}") for day in range(1, 6)]
 
 def batch_in_windows(first, count):
     rows = range(5 * count)
-    return Batch(
+    return UpdateBatch(
         [(key, RULES) for key in KEYS],
         batch(first, count).players,
         array("q", [row // 5 for row in rows]),
@@ -85,7 +85,7 @@ def test_a_save_gives_up_when_there_is_no_memory_for_its_records_and_batches_go_
     # Three of five, evenly: nothing that could be given back becomes empty.
     leave = [everybody.players[n] for part in range(3) for n in range(part, 300_000, 5)]
     removals = [
-        Batch([(KEY, RULES)], leave[n : n + 500], array("q", bytes(4_000)), op=bytes([Op.REMOVE]) * 500)
+        UpdateBatch([(KEY, RULES)], leave[n : n + 500], array("q", bytes(4_000)), op=bytes([Op.REMOVE]) * 500)
         for n in range(0, len(leave), 500)
     ]
     saving = store.begin_save()

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.servers.load_bound import LOAD_S_MAX, LoadBound
 from tests.timing import BUSY_MACHINE
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Rules
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Op, Verdict
+from rankd.projection.port import Op, UpdateBatch, Verdict
 
 pytestmark = pytest.mark.timed
 KEY = InstanceKey("arcade")
@@ -44,7 +45,7 @@ def players() -> list[str]:
 @pytest.fixture
 def store(players: list[str]) -> EngineStore:
     store = EngineStore()
-    store.apply(Batch(instances=[BOARD], players=players, score=array("q", range(PLAYERS))))
+    store.apply(UpdateBatch(instances=[BOARD], players=players, score=array("q", range(PLAYERS))))
     return store
 
 
@@ -63,12 +64,12 @@ def reads_meanwhile(store: EngineStore, write: Callable[[], None]) -> list[float
         finally:
             done.set()
 
-    waits = []
+    waits, bound = [], LoadBound()
     with ThreadPoolExecutor(max_workers=1) as pool:
         writer = pool.submit(work)
         assert started.wait(WAIT_SECONDS_MAX)
         tick = time.perf_counter()
-        while not done.wait(max(0.0, tick - time.perf_counter())):
+        while bound.take() and not done.wait(max(0.0, tick - time.perf_counter())):
             assert store.rank(KEY, "p0000007") is not None
             waits.append(time.perf_counter() - tick)
             tick += TICK_SECONDS
@@ -87,7 +88,9 @@ def assert_nobody_waited_long(name: str, store: EngineStore, waits: list[float])
 
 def test_a_reader_hardly_waits_for_batches_without_pause(store: EngineStore, players: list[str]) -> None:
     batches = [
-        Batch(instances=[BOARD], players=players, score=array("q", [(n * 7919 + turn) % 10**6 for n in range(PLAYERS)]))
+        UpdateBatch(
+            instances=[BOARD], players=players, score=array("q", [(n * 7919 + turn) % 10**6 for n in range(PLAYERS)])
+        )
         for turn in range(4)
     ]
     applied = 0
@@ -120,7 +123,7 @@ LONG_BATCHES = {
 def test_no_reader_waits_for_a_whole_batch_whatever_it_does(store: EngineStore, name: str) -> None:
     players, op = LONG_BATCHES[name]
     rows = len(players)
-    batch = Batch(
+    batch = UpdateBatch(
         instances=[BOARD],
         players=players,
         score=array("q", [n * 7919 % rows for n in range(rows)]),
@@ -130,7 +133,7 @@ def test_no_reader_waits_for_a_whole_batch_whatever_it_does(store: EngineStore, 
     assert_nobody_waited_long(name, store, waits)
 
 
-def assert_applied(store: EngineStore, batch: Batch) -> None:
+def assert_applied(store: EngineStore, batch: UpdateBatch) -> None:
     assert store.apply(batch).verdict is Verdict.APPLIED
 
 
@@ -141,7 +144,8 @@ def counting() -> Iterator[list[int]]:
     over = threading.Event()
 
     def count() -> None:
-        while not over.is_set():
+        ends_s = time.monotonic() + LOAD_S_MAX
+        while not over.is_set() and time.monotonic() < ends_s:
             counted[0] += 1
 
     thread = threading.Thread(target=count)
@@ -158,7 +162,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[EngineStore, Path]:
     """A store whose whole-store calls take long enough to see whether others run meanwhile."""
     store, players = EngineStore(), ids("p", LONG_ROWS)
     store.apply(
-        Batch(instances=[BOARD], players=players, score=array("q", [n * 7919 % LONG_ROWS for n in range(LONG_ROWS)]))
+        UpdateBatch(
+            instances=[BOARD], players=players, score=array("q", [n * 7919 % LONG_ROWS for n in range(LONG_ROWS)])
+        )
     )
     path = tmp_path_factory.mktemp("large") / "boards.rankd"
     store.save(path)

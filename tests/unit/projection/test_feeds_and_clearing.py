@@ -7,13 +7,14 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.servers.load_bound import LoadBound
 from tests.servers.waiting import join_all
 
 from rankd import Boards, ManualClock
 from rankd.domain.instance import InstanceKey
 from rankd.errors import InvalidValue, VerificationFailed
 from rankd.node.open_embedded import embedded_of
-from rankd.projection.port import Batch, Op
+from rankd.projection.port import Op, UpdateBatch
 
 if TYPE_CHECKING:
     from tests.unit.conftest import OpenBoards
@@ -183,10 +184,11 @@ def test_metadata_goes_with_the_score_it_came_with(boards: Boards) -> None:
 
 def test_pages_with_metadata_can_be_read_while_it_comes_and_goes(boards: Boards) -> None:
     boards.define("arcade", keep="latest")
+    bound = LoadBound()
     stop, problems = threading.Event(), []
 
     def read() -> None:
-        while not stop.is_set():
+        while not stop.is_set() and bound.take():
             try:
                 boards.top("arcade", 100)
             except Exception as problem:
@@ -213,7 +215,7 @@ def poke(boards: Boards, key: InstanceKey, op: Op, player: str, score: int = 0) 
     rules = board.rules_for(board.window_of(key.window))
     columns: dict[str, Any] = {"score": array("q", [score]), "op": bytes([op])}
     embedded_of(boards).rank_store.apply(
-        Batch(instances=[(key, rules)], players=[player], after=at, upto=at, **columns)
+        UpdateBatch(instances=[(key, rules)], players=[player], after=at, upto=at, **columns)
     )
 
 

@@ -10,12 +10,13 @@ import pytest
 from rankd.domain.board import Board
 from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
-from rankd.ledger.event import Accepted, Context, Kind
+from rankd.ledger.event import AcceptanceContext, Context, EventKind
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import Placement, Placements, is_team_scope, team_scope, visible_scopes
 from rankd.projection.state import BoardState, State
 
 QUARTER_MS = 900_000
+HOUR_MS = 3_600_000
 
 
 def ms(text: str) -> int:
@@ -23,6 +24,7 @@ def ms(text: str) -> int:
 
 
 NOON = ms("2026-05-04T12:00")
+NOON_DAY = ms("2026-05-04T00:00")
 
 
 class Placed:
@@ -40,8 +42,8 @@ class Placed:
         accepted = {}
         for board in self.boards.values():
             reading = board.read_clock(at)
-            accepted[board.id] = Accepted(1, reading.utc_offset_s, reading.resets)
-        return Context(Kind.SCORE, next(iter(self.boards)), "local", accepted)
+            accepted[board.id] = AcceptanceContext(1, reading.utc_offset_s, reading.resets)
+        return Context(EventKind.SCORE, next(iter(self.boards)), "local", accepted)
 
     def at(self, at: int) -> Placement:
         return Placement(self.context(at), at, self.catalogue, self.state)
@@ -57,37 +59,55 @@ def test_an_event_counts_in_each_window_at_its_time() -> None:
     assert set(placed.state.boards["arcade"].windows) == set(placed.windows(NOON))
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "Australia/Lord_Howe", "America/St_Johns", "Asia/Kolkata"])
-def test_a_placement_holds_for_its_quarter_hour_and_not_longer(zone: str) -> None:
+@pytest.mark.parametrize(
+    ("zone", "begins"),
+    [
+        ("UTC", "2026-05-04T12:00"),
+        ("Asia/Kathmandu", "2026-05-04T11:15"),  # 5 hours and 45 minutes ahead
+        ("America/St_Johns", "2026-05-04T11:30"),
+        ("Asia/Kolkata", "2026-05-04T11:30"),
+    ],
+)
+def test_with_hourly_windows_a_placement_holds_for_a_local_hour_and_not_longer(zone: str, begins: str) -> None:
     placed = Placed(arcade={"windows": ["hourly", "daily"], "time_zone": zone})
     placement = placed.at(NOON + 1)
 
-    assert placement.holds(NOON)
-    assert placement.holds(NOON + QUARTER_MS - 1)
-    assert not placement.holds(NOON - 1)
-    assert not placement.holds(NOON + QUARTER_MS)
+    assert (placement.valid_from, placement.valid_until) == (ms(begins), ms(begins) + HOUR_MS)
 
 
-def test_an_odd_offset_from_utc_shortens_it() -> None:
+def test_with_longer_windows_it_holds_for_a_local_day() -> None:
+    placed = Placed(arcade={"windows": ["all_time", "weekly"], "time_zone": "Asia/Kathmandu"})
+    placement = placed.at(NOON)
+
+    assert (placement.valid_from, placement.valid_until) == (ms("2026-05-03T18:15"), ms("2026-05-04T18:15"))
+
+
+def test_a_fed_board_with_shorter_windows_shortens_it() -> None:
+    placed = Placed(arcade={"windows": ["daily"]}, xp={"windows": ["hourly"], "time_zone": "Asia/Kolkata"})
+
+    assert placed.at(NOON).valid_until == NOON + HOUR_MS // 2
+
+
+def test_an_offset_of_odd_seconds_moves_its_edges() -> None:
     placed = Placed(arcade={"windows": ["hourly"], "time_zone": "Africa/Monrovia"})
-    at = ms("1971-06-01T12:00")  # 44 minutes and 30 seconds behind UTC
-    placement = placed.at(at)
+    placement = placed.at(ms("1971-06-01T12:00"))  # 44 minutes and 30 seconds behind UTC
 
-    assert placement.valid_until - placement.valid_from == 30_000
+    assert placement.valid_from == ms("1971-06-01T11:44:30")
 
 
 @pytest.mark.parametrize(
     ("at", "holds_from", "holds_until"),
     [
-        (NOON, NOON, NOON + 100),
-        (NOON + 99, NOON, NOON + 100),
+        (NOON, NOON_DAY, NOON + 100),
+        (NOON + 99, NOON_DAY, NOON + 100),
         (NOON + 100, NOON + 100, NOON + 350),
         (NOON + 349, NOON + 100, NOON + 350),
-        (NOON + 350, NOON + 350, NOON + QUARTER_MS),
+        (NOON + 350, NOON + 350, NOON_DAY + 24 * HOUR_MS),
     ],
 )
 def test_the_edges_of_a_period_cut_it(at: int, holds_from: int, holds_until: int) -> None:
-    placed = Placed(arcade={"periods": [{"name": "cup", "start": NOON + 100, "end": NOON + 350}]})
+    periods = [{"name": "cup", "start": NOON + 100, "end": NOON + 350}]
+    placed = Placed(arcade={"windows": ["daily"], "periods": periods})
     placement = placed.at(at)
 
     assert (placement.valid_from, placement.valid_until) == (holds_from, holds_until)
@@ -107,7 +127,7 @@ def test_windows_that_are_closed_or_retired_take_nothing() -> None:
     placed.at(NOON)
     live.closed.add("daily:2026-05-04")
     live.retired.add("weekly:2026-W19")
-    del live.windows["weekly:2026-W19"]
+    live.windows.discard("weekly:2026-W19")
 
     assert placed.windows(NOON) == ["all_time"]
     assert "weekly:2026-W19" not in live.windows

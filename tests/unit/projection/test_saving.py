@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.batches import batch_of_rows
+from tests.servers.load_bound import LoadBound
 from tests.timing import BUSY_MACHINE
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Keep, Kept, Order, Rules, Ties
 from rankd.errors import SaveInterrupted, SaveUnderWay
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import START, Batch, Op, Position, Verdict, batch_of_rows, walk
+from rankd.projection.port import START, Op, Position, UpdateBatch, Verdict, walk
 from rankd.projection.saving import Saving
 
 LARGE = (InstanceKey("large"), Rules(keep=Keep.LATEST))
@@ -54,7 +56,7 @@ def write_something(store: EngineStore, rng: random.Random, rows: int) -> None:
         ops[0] = Op.CLEAR
     after = store.position().sequence
     answer = store.apply(
-        Batch(
+        UpdateBatch(
             instances=BOARDS,
             players=[f"p{first + (rng.randrange(PLAYERS) if board < 2 else rng.randrange(40))}" for board in instances],
             score=array("q", [rng.randrange(3) if board == 1 else rng.randrange(10_000) for board in instances]),
@@ -138,8 +140,8 @@ def test_a_save_beside_batches_shows_the_instant_at_which_it_began(rng: random.R
     assert batches > 10
 
 
-def test_a_save_goes_on_while_both_lanes_of_batches_ask_for_memory(path: Path) -> None:
-    """One lane asks the system for more while the other notes what it changes: that is no shortage."""
+def test_a_save_goes_on_while_both_workers_of_batches_ask_for_memory(path: Path) -> None:
+    """One worker asks the system for more while the other notes what it changes: that is no shortage."""
     boards = [(InstanceKey(f"window{n}"), Rules(keep=Keep.LATEST)) for n in range(5)]
     store = EngineStore()
     for number in range(JOINING_BATCHES):
@@ -147,7 +149,7 @@ def test_a_save_goes_on_while_both_lanes_of_batches_ask_for_memory(path: Path) -
             saving = store.begin_save()
         players = [f"{number}-{n}" for n in range(JOINING_ROWS)]
         answer = store.apply(
-            Batch(
+            UpdateBatch(
                 instances=boards,
                 players=players,
                 score=array("q", range(JOINING_ROWS)) * len(boards),
@@ -181,7 +183,7 @@ def long_store() -> EngineStore:
     store = EngineStore()
     players = [f"player-{n:07}" for n in range(LONG_ROWS)]
     scores = array("q", [n * 7919 % LONG_ROWS for n in range(LONG_ROWS)])
-    store.apply(Batch(instances=[LARGE], players=players, score=scores))
+    store.apply(UpdateBatch(instances=[LARGE], players=players, score=scores))
     return store
 
 
@@ -248,8 +250,8 @@ def longest_work_ns(store: EngineStore, path: Path) -> int:
     players = [f"player-{n:07}" for n in range(0, LONG_ROWS, 5)]
 
     def save() -> int:
-        saves = 0
-        while not over.is_set() or saves == 0:
+        saves, bound = 0, LoadBound()
+        while bound.take() and (not over.is_set() or saves == 0):
             store.save(path)
             saves += 1
         return saves
@@ -259,7 +261,7 @@ def longest_work_ns(store: EngineStore, path: Path) -> int:
         store.forget_waits()
         for turn in range(30):
             scores = array("q", [(n * 7919 + turn) % LONG_ROWS for n in range(len(players))])
-            writer = pool.submit(store.apply, Batch(instances=[LARGE], players=players, score=scores))
+            writer = pool.submit(store.apply, UpdateBatch(instances=[LARGE], players=players, score=scores))
             while not writer.done():
                 assert store.rank(LARGE[0], "player-0000007") is not None
             assert writer.result(WAIT_SECONDS_MAX).verdict is Verdict.APPLIED

@@ -12,13 +12,14 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.batches import batch_of_rows
 from tests.servers.waiting import join_all
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import TIE_FIELD_MAX, Keep, Order, Ranking, Rules, Ties
 from rankd.errors import SaveUnderWay, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Batch, Position, batch_of_rows, walk
+from rankd.projection.port import Position, UpdateBatch, walk
 
 FLIPS = 200
 MAGIC_BYTES = 8
@@ -42,7 +43,7 @@ def filled(seed: int) -> EngineStore:
             score = rng.choice([rng.randrange(-(2**63), 2**63), rng.randrange(5)])
             rows.append((player, score, rng.choice([0, rng.randrange(TIE_FIELD_MAX + 1)])))
         store.apply(batch_of_rows(board, rows, epoch=2, after=sequence, upto=sequence + 1))
-    store.apply(Batch(instances=[], players=[], partition=7, epoch=3, upto=2**63 - 1))
+    store.apply(UpdateBatch(instances=[], players=[], partition=7, epoch=3, upto=2**63 - 1))
     for key, _ in BOARDS[2:6]:
         store.capture(key)
     return store
@@ -265,7 +266,9 @@ def test_a_save_into_a_folder_that_is_not_there_says_so(store: EngineStore, path
 def test_a_store_of_many_players_is_saved_in_several_blocks(path: Path) -> None:
     players = [f"player-{n:06}" for n in range(120_000)]
     store = EngineStore()
-    store.apply(Batch(instances=[BOARDS[0]], players=players, score=array("q", [n % 1_000 for n in range(120_000)])))
+    store.apply(
+        UpdateBatch(instances=[BOARDS[0]], players=players, score=array("q", [n % 1_000 for n in range(120_000)]))
+    )
     store.save(path)
     loaded = EngineStore.load(path)
     loaded.check()

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from rankd import Boards
-from rankd.api.streams import Stream, problem_data
+from rankd.api.live.streams import Stream, problem_data
 from rankd.push import views, watched
 from rankd.push.hub import Hub, InThread
 from rankd.push.messages import Message, Type
 from rankd.push.topics import Topic, parse_topic
 from rankd.push.views import View
-from rankd.push.watched import Watched
-from rankd.reads.meaning import Meant
+from rankd.push.watched import WatchedTopic
+from rankd.reads.instance_ref import InstanceRef
 
 WAIT_S = 60.0
 Arguments = ParamSpec("Arguments")
@@ -157,9 +157,9 @@ def world(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> World:
     computed: Counter[str] = Counter()
     view_of = views.view_of
 
-    def counted(of: Boards, topic: Topic, meant: Meant) -> View:
+    def counted(of: Boards, topic: Topic, ref: InstanceRef) -> View:
         computed[topic.text] += 1
-        return view_of(of, topic, meant)
+        return view_of(of, topic, ref)
 
     monkeypatch.setattr(watched, "view_of", counted)
     boards.define("arcade", windows=["all_time", "weekly"], scopes=["country"])
@@ -167,5 +167,5 @@ def world(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(boards, computed)
 
 
-def told(of: Watched, since: int, upto: int) -> list[str]:
+def told(of: WatchedTopic, since: int, upto: int) -> list[str]:
     return [message.type for message in of.after(since, upto)]

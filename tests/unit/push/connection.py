@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.identity import Identity, identity_of_key
-from rankd.api.live import CountRead, Live
-from rankd.api.request import Request
-from rankd.api.streams import Stream, Streams
-from rankd.api.tickets import Tickets
+from rankd.api.auth.identity import Identity, identity_of_key
+from rankd.api.auth.tickets import Tickets
+from rankd.api.http.request import Request
+from rankd.api.live.connections import CountRead, Live
+from rankd.api.live.streams import Stream, Streams
 from rankd.push.hub import Hub
 from rankd.registry.credentials import Credential, Scope
 

@@ -36,14 +36,14 @@ class Far:
         self.threads = Threads()
         self.questions = 0
         self.away: set[str] = set()  # boards
-        looking = world.boards._looking
-        digests = looking.digests
+        rank_source = world.boards._rank_source
+        digests = rank_source.digests
 
         def counted(instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
             self.questions += 1
             return {key: one for key, one in digests(instances).items() if key.board not in self.away}
 
-        monkeypatch.setattr(looking, "digests", counted)
+        monkeypatch.setattr(rank_source, "digests", counted)
         world.boards.remote = cast(Any, world.boards._writer)
 
     def hub(self) -> Hub:
@@ -63,11 +63,11 @@ async def test_one_question_asks_about_all_topics_and_nothing_else_is_asked_whil
     topics = ["top:arcade", "top:other", *(f"player:arcade:p{number}" for number in range(PLAYERS))]
     for topic in topics:
         await hub.watch(parse_topic(topic), Ear())
-    await hub.look()
-    await hub.look()
+    await hub.poll()
+    await hub.poll()
     far.threads.works = far.questions = 0
     far.world.computed.clear()
-    await hub.look()
+    await hub.poll()
 
     assert (far.threads.works, far.questions, far.world.computed.total()) == (1, 1, 0)
 
@@ -79,7 +79,7 @@ async def test_what_changed_is_read_and_told(far: Far) -> None:
     table, other = await client.watch("top:arcade"), await client.watch("top:other")
     client.read()
     far.world.boards.submit("arcade", "zoe", 10**6)
-    await hub.look()
+    await hub.poll()
 
     assert [message.topic for message in client.read()] == ["top:arcade"]
     assert (table.entries, len(other.entries)) == (far.world.top(), 1)
@@ -95,12 +95,12 @@ async def test_a_board_that_cannot_be_asked_about_keeps_nobody_else_waiting(far:
     far.away = {"arcade"}
     far.world.boards.submit("arcade", "zoe", 10**6)
     far.world.boards.submit("other", "zoe", 5)
-    await hub.look()
+    await hub.poll()
     assert [message.topic for message in client.read()] == ["top:other"]
     assert len(other.entries) == 2
 
     far.away = set()
-    await hub.look()
+    await hub.poll()
     assert [message.topic for message in client.read()] == ["top:arcade"]
 
 
@@ -111,7 +111,7 @@ async def test_the_end_of_a_board_is_told(far: Far) -> None:
     other = await client.watch("top:other")
     client.read()
     far.world.boards.delete("other")
-    await hub.look()
+    await hub.poll()
     client.read()
     assert other.entries == {}
     assert other.types[-1] == "reset"
@@ -125,6 +125,6 @@ async def test_what_somebody_saw_who_came_later_is_told_to_those_who_were_there(
     first.read()
     far.world.boards.submit("arcade", "zoe", 10**6)
     await second.watch("top:arcade")
-    await hub.look()
+    await hub.poll()
     first.read()
     assert table.entries == far.world.top()

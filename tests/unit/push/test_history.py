@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankd.push import history
-from rankd.push.history import HISTORY_BYTES_MAX, HISTORY_MESSAGES_MAX, History, Room
+from rankd.push.history import HISTORY_BYTES_MAX, HISTORY_MESSAGES_MAX, HistoryBudget, MessageHistory
 from rankd.push.messages import Message, Type
 
 
@@ -18,7 +18,7 @@ def offsets(found: list[Message] | None) -> list[int] | None:
 
 
 def test_somebody_is_told_what_came_after_the_offset_they_have() -> None:
-    kept = History(3, Room())
+    kept = MessageHistory(3, HistoryBudget())
     for offset in (5, 8, 9):
         kept.add(message(offset))
 
@@ -26,7 +26,7 @@ def test_somebody_is_told_what_came_after_the_offset_they_have() -> None:
 
 
 def test_nobody_can_go_on_from_before_the_beginning() -> None:
-    kept = History(3, Room())
+    kept = MessageHistory(3, HistoryBudget())
     kept.add(message(5))
 
     assert kept.after(2) is None
@@ -34,7 +34,7 @@ def test_nobody_can_go_on_from_before_the_beginning() -> None:
 
 
 def test_the_oldest_messages_make_room_for_the_newest() -> None:
-    kept = History(0, Room())
+    kept = MessageHistory(0, HistoryBudget())
     for offset in range(1, HISTORY_MESSAGES_MAX + 11):
         kept.add(message(offset))
 
@@ -43,7 +43,7 @@ def test_the_oldest_messages_make_room_for_the_newest() -> None:
 
 
 def test_large_messages_are_kept_for_less_long() -> None:
-    kept, room = History(0, Room()), 8
+    kept, room = MessageHistory(0, HistoryBudget()), 8
     for offset in range(1, 21):
         kept.add(message(offset, HISTORY_BYTES_MAX // 3 // room))
 
@@ -53,8 +53,8 @@ def test_large_messages_are_kept_for_less_long() -> None:
 
 
 def test_the_newest_message_is_kept_however_large_it_is() -> None:
-    room = Room()
-    kept = History(0, room)
+    room = HistoryBudget()
+    kept = MessageHistory(0, room)
     kept.add(message(1))
     kept.add(message(2, 2 * HISTORY_BYTES_MAX))
 
@@ -65,8 +65,8 @@ def test_the_newest_message_is_kept_however_large_it_is() -> None:
 def test_all_topics_share_one_room_and_give_theirs_back(monkeypatch: pytest.MonkeyPatch) -> None:
     one = message(1).size_bytes
     monkeypatch.setattr(history, "HISTORIES_BYTES_MAX", 10 * one)
-    room = Room()
-    first, second = History(0, room), History(0, room)
+    room = HistoryBudget()
+    first, second = MessageHistory(0, room), MessageHistory(0, room)
     for offset in range(1, 10):
         first.add(message(offset))
     for offset in range(10, 20):

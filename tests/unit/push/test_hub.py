@@ -45,7 +45,7 @@ async def test_a_change_says_who_is_new_or_other_and_who_left(world: World) -> N
     client.read()
     world.boards.submit("arcade", "bob", 60)
     last = world.boards.remove("arcade", "carol").position
-    await hub.look()
+    await hub.poll()
 
     (change,) = client.read()
     data = msgspec.json.decode(change.text(hub.epoch))["data"]
@@ -66,7 +66,7 @@ async def test_a_thousand_watchers_cost_one_computation(world: World) -> None:
     assert world.computed == {"top:arcade": 1}
 
     world.boards.submit("arcade", "dave", 70)
-    await hub.look()
+    await hub.poll()
     assert world.computed == {"top:arcade": 2}
     assert {ear.woken for ear in ears} == {1}
 
@@ -79,7 +79,7 @@ async def test_a_message_is_encoded_once_for_all(world: World) -> None:
         await client.watch("top:arcade")
     snapshots = {id(client.read()[0].sse(hub.epoch)) for client in clients}
     world.boards.submit("arcade", "dave", 70)
-    await hub.look()
+    await hub.poll()
     changes = [client.read()[0] for client in clients]
 
     assert len(snapshots) == 1
@@ -96,7 +96,7 @@ async def test_nothing_is_computed_for_what_nobody_watches(world: World) -> None
     before = world.computed["top:arcade"]
     for score in range(60, 65):
         world.boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
 
     assert world.computed["top:arcade"] == before == 1
     assert world.computed["player:arcade:bob"] > 5
@@ -107,7 +107,7 @@ async def test_nothing_is_computed_while_nothing_changes(world: World) -> None:
     hub = world.hub()
     await hub.watch(TOP, Ear())
     for _ in range(10):
-        await hub.look()
+        await hub.poll()
 
     assert world.computed["top:arcade"] == 2, "one to see it, and one to see that it has settled"
 
@@ -116,13 +116,13 @@ async def test_nothing_is_computed_while_nothing_changes(world: World) -> None:
 async def test_those_who_come_do_not_make_messages_for_those_who_are_there(world: World) -> None:
     hub, there = world.hub(), Ear()
     await hub.watch(TOP, there)
-    await hub.look()
+    await hub.poll()
     for number in range(20):
         world.boards.submit("arcade", f"player-{number}", number)
         await hub.watch(TOP, Ear())
     assert (there.woken, hub.messages) == (0, 0)
 
-    await hub.look()
+    await hub.poll()
     assert (there.woken, hub.messages) == (1, 1)
 
 
@@ -138,7 +138,7 @@ async def test_who_came_and_went_between_two_messages_is_not_left_with_those_who
     assert "ghost" in late.tables["top:arcade"].entries
 
     world.boards.remove("arcade", "ghost")
-    await hub.look()
+    await hub.poll()
     for client in (early, late):
         client.read()
         assert client.tables["top:arcade"].entries == world.top()
@@ -155,7 +155,7 @@ async def test_a_number_that_went_up_and_down_again_is_told_to_those_who_saw_it(
     boards.submit("arcade", "below", 1)
     await late.watch("top:arcade")
     boards.remove("arcade", "below")
-    await hub.look()
+    await hub.poll()
     for client in (early, late):
         client.read()
         assert client.tables["top:arcade"].total == 13
@@ -204,7 +204,7 @@ async def test_a_profile_and_a_list_of_friends_reach_watchers(world: World) -> N
     top, group = await client.watch("top:arcade"), await client.watch("friends:arcade:alice")
     boards.set_player("alice", name="Alice A.")
     boards.set_friends("alice", ["carol"])
-    await hub.look()
+    await hub.poll()
     client.read()
 
     assert top.entries["alice"]["name"] == "Alice A."
@@ -219,7 +219,7 @@ async def test_a_player_hears_whom_they_passed_and_who_passed_them(world: World)
     await client.watch("player:arcade:bob")
     client.read()
     world.boards.submit_many("arcade", [("bob", 55), ("carol", 60)])
-    await hub.look()
+    await hub.poll()
 
     (change,) = client.read()
     data = msgspec.json.decode(change.text("e"))["data"]
@@ -237,12 +237,12 @@ async def test_somebody_who_does_not_stand_there_yet_is_told_when_they_do(world:
     assert (data["player"], data["rank"], data["total"]) == ("dave", None, 3)
 
     world.boards.submit("arcade", "dave", 45)
-    await hub.look()
+    await hub.poll()
     client.read()
     assert (table.entries["dave"]["rank"], table.total) == (2, 4)
 
     world.boards.remove("arcade", "dave")
-    await hub.look()
+    await hub.poll()
     client.read()
     assert (table.entries, table.total) == ({}, 3)
 
@@ -272,19 +272,19 @@ async def test_a_fault_in_one_topic_does_not_keep_the_others_from_being_looked_a
     await hub.watch(TOP, ear)
     view_of = views.view_of
 
-    def failing(boards: Any, topic: Any, meant: Any) -> View:
+    def failing(boards: Any, topic: Any, ref: Any) -> View:
         if topic.player:
             raise ZeroDivisionError
-        return view_of(boards, topic, meant)
+        return view_of(boards, topic, ref)
 
     monkeypatch.setattr(watched, "view_of", failing)
     world.boards.submit("arcade", "dave", 70)
     with pytest.raises(ZeroDivisionError):
-        await hub.look()
+        await hub.poll()
     assert (broken.woken, ear.woken) == (0, 1)
 
     monkeypatch.setattr(watched, "view_of", view_of)
-    await hub.look()
+    await hub.poll()
     assert broken.woken == 1
 
 
@@ -296,7 +296,7 @@ async def test_a_fault_is_logged_and_looking_goes_on(world: World, monkeypatch: 
     async def failing() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(hub, "look", failing)
+    monkeypatch.setattr(hub, "poll", failing)
     monkeypatch.setattr(hub_module._log, "exception", logged.append)
     running = asyncio.create_task(hub.run())
     await until(lambda: len(logged) > 3)
@@ -338,7 +338,7 @@ async def test_a_board_that_loses_its_score_fades_second_by_second(world: World,
     table: Table = await client.watch("top:fading")
     client.read()
     clock.advance(60_000)
-    await hub.look()
+    await hub.poll()
     client.read()
 
     assert table.entries["alice"]["score"] == world.boards.top("fading", 10).entries[0].score < 1_000_000

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rankd.api.http.frames import MESSAGE_BYTES_MAX
-from rankd.api.live import INTERVAL_MS_MAX
-from rankd.api.streams import EXPIRED, STOPPING, TOO_SLOW
+from rankd.api.live.connections import INTERVAL_MS_MAX
+from rankd.api.live.streams import EXPIRED, STOPPING, TOO_SLOW
 from rankd.errors import Forbidden, InvalidValue, Overloaded, RankdError, Unauthenticated
 from rankd.push.topics import parse_topic
 from rankd.registry.credentials import Scope
@@ -29,7 +29,7 @@ async def test_a_stream_begins_with_its_snapshot_and_ends_when_the_client_goes(w
     start = client.connection.sent[0]
     assert (start["status"], dict(start["headers"])[b"cache-control"]) == (200, b"no-store")
     world.boards.submit("arcade", "dave", 70)
-    await hub.look()
+    await hub.poll()
     await until(lambda: b"event: change" in client.connection.body)
     client.connection.goes("http.disconnect")
     await client.over()
@@ -139,7 +139,7 @@ async def test_frames_subscribe_and_unsubscribe(world: World) -> None:
     client.connection.asks("subscribe", "top:nowhere")
     await client.connection.frame("error")
     world.boards.submit("arcade", "bob", 70)
-    await hub.look()
+    await hub.poll()
     change = await client.connection.frame("change")
     assert (change["topic"], change["data"]["passed"]) == ("player:arcade:bob", ["alice"])
     client.connection.goes()
@@ -246,14 +246,13 @@ async def test_a_client_that_stops_reading_is_sent_away(world: World, sse: bool)
     await until(lambda: "snapshot" in str(client.connection.sent))
     client.connection.reads.clear()
     world.boards.submit("arcade", "dave", 70)
-    await hub.look()
+    await hub.poll()
     running = asyncio.create_task(live.streams.run())
     await until(lambda: client.stream is not None and client.stream.ending is TOO_SLOW)
     client.connection.reads.set()  # too late, but not too late to be told
     await client.over()
     running.cancel()
 
-    assert live.streams.sent_away == 1
     assert client.connection.close_code == (None if sse else 4008)
 
 
@@ -261,7 +260,7 @@ async def test_a_client_that_stops_reading_is_sent_away(world: World, sse: bool)
 async def test_a_client_that_never_reads_again_does_not_keep_its_place(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankd.api.live.TOLD_TOO_SLOW_S", 0.01)
+    monkeypatch.setattr("rankd.api.live.connections.TOO_SLOW_NOTICE_S", 0.01)
     live = live_over(world.hub(), stalled_s=0.02)
     client = Open(live, asked())
     client.connection.reads.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankd.api.identity import Identity
+from rankd.api.auth.identity import Identity
 from rankd.errors import RateExceeded
 
 from .conftest import World, on_loop
@@ -19,7 +19,7 @@ class Counted:
     def __call__(self, identity: Identity | None, address: str) -> None:
         self.readers.append((None if identity is None else identity.account, address))
         if not self.left:
-            raise RateExceeded("too many requests by one player: 2 a second are taken", 2, 1)
+            raise RateExceeded("too many requests by one player: 2 a second are allowed", 2, 1)
         self.left -= 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rankd.push.messages import Change, Message, Type, conflated, difference
+from rankd.push.messages import Change, Message, Type, changed_players, conflate
 from rankd.reads.answers import Entry
 
 from .conftest import Table
@@ -26,13 +26,13 @@ def entries(rng: random.Random) -> list[Entry]:
 
 
 def told(before: list[Entry], after: list[Entry], offset: int) -> Message:
-    touched = difference({entry.player: entry for entry in before}, after)
+    dirty = changed_players({entry.player: entry for entry in before}, after)
     return message(
         Type.CHANGE,
         offset,
         Change(
-            set=[entry for entry in after if entry.player in touched],
-            gone=sorted(touched - {entry.player for entry in after}),
+            set=[entry for entry in after if entry.player in dirty],
+            gone=sorted(dirty - {entry.player for entry in after}),
             total=len(after),
             position=f"0-{offset}",
         ),
@@ -51,7 +51,7 @@ def test_one_message_says_what_many_would(rng: random.Random) -> None:
     for _ in range(200):
         states = [entries(rng) for _ in range(rng.randrange(2, 8))]
         changes = [told(before, after, number) for number, (before, after) in enumerate(pairwise(states))]
-        (*_, last) = few = conflated(changes)
+        (*_, last) = few = conflate(changes)
 
         assert len(few) == 1
         assert last.offset == changes[-1].offset
@@ -72,14 +72,14 @@ def test_what_was_told_before_a_reset_is_left_out() -> None:
         message(Type.CHANGE, 8, change),
     ]
 
-    assert [(one.type, one.offset) for one in conflated(several)] == [("reset", 5), ("snapshot", 6), ("change", 8)]
+    assert [(one.type, one.offset) for one in conflate(several)] == [("reset", 5), ("snapshot", 6), ("change", 8)]
 
 
 def test_whoever_was_passed_and_came_back_was_not_passed() -> None:
     def change(offset: int, **more: Any) -> Message:
         return message(Type.CHANGE, offset, Change(set=[], gone=[], total=9, position="0-1", **more))
 
-    (merged,) = conflated(
+    (merged,) = conflate(
         [
             change(1, passed=["ann", "bob"], overtaken_by=["eve"]),
             change(2, passed=["cat"], overtaken_by=["bob"]),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rankd.api.identity import Identity
-from rankd.api.live import Live
+from rankd.api.auth.identity import Identity
+from rankd.api.live.connections import Live
 from rankd.registry.credentials import Scope
 
 from .conftest import World, on_loop
@@ -63,7 +63,7 @@ async def test_a_topic_of_friends_shows_mutual_ones_to_a_player_and_all_to_who_m
     assert shown == [["alice", "bob"], ["alice", "bob", "carol"], ["alice", "bob", "carol"]]
     befriended.boards.submit("arcade", "carol", 99)
     befriended.boards.submit("arcade", "bob", 98)
-    await hub.look()
+    await hub.poll()
     changes = [players((await watching.data("change"))["set"]) for watching in everybody]
     assert changes == [["bob", "alice"], ["carol", "bob", "alice"], ["carol", "bob", "alice"]]
     for watching in everybody:
@@ -78,10 +78,10 @@ async def test_friends_come_and_go_as_they_become_mutual_and_cease_to_be(befrien
     assert players((await watching.data("snapshot"))["entries"]) == ["alice", "bob"]
 
     befriended.boards.set_friends("carol", ["alice"])
-    await hub.look()
+    await hub.poll()
     assert players((await watching.data("change"))["set"]) == ["carol"]
     befriended.boards.set_friends("bob", ["carol"])
-    await hub.look()
+    await hub.poll()
     assert (await watching.data("change", 2))["gone"] == ["bob"]
     await watching.leave()
 
@@ -97,12 +97,12 @@ async def test_whom_a_player_passed_is_told_of_mutual_friends_only(befriended: W
         assert (await watching.data("snapshot"))["rank"] == 4
 
     befriended.boards.submit("arcade", "alice", 70)
-    await hub.look()
+    await hub.poll()
     told = [await watching.data("change") for watching in everybody]
     assert [change["passed"] for change in told] == [["bob"], *[["bob", "carol", "stranger"]] * 2]
 
     befriended.boards.submit_many("arcade", [("stranger", 80), ("carol", 81)])
-    await hub.look()
+    await hub.poll()
     told = [await watching.data("change", 2) for watching in everybody]
     assert told[0]["set"][0]["rank"] == 3
     assert "overtaken_by" not in told[0]
@@ -134,6 +134,6 @@ async def test_a_player_on_a_private_server_leaves_the_topic_that_was_subscribed
     await watching.data("snapshot", 2)
 
     befriended.boards.submit("arcade", "bob", 99)
-    await hub.look()
+    await hub.poll()
     await watching.data("change")
     await watching.leave()

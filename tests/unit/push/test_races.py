@@ -33,10 +33,10 @@ async def test_two_who_come_to_a_new_topic_at_the_same_time_watch_the_same(world
     assert one is other
 
     world.boards.submit("arcade", "alice", 70)
-    looking = asyncio.create_task(hub.look())
+    rank_source = asyncio.create_task(hub.poll())
     await until(lambda: len(gate.begun) == 3)
     gate.begun[2].set()
-    await looking
+    await rank_source
     assert (first.woken, second.woken) == (1, 1)
 
 
@@ -112,11 +112,11 @@ async def test_a_server_in_trouble_ends_no_topic(world: World, problem: RankdErr
     busy = True
     world.boards.submit("arcade", "alice", 70)
     with suppress(EngineBroken):  # which is told to whoever runs the server
-        await hub.look()
+        await hub.poll()
     assert client.read() == []
 
     busy = False
-    await hub.look()
+    await hub.poll()
     client.read()
     assert table.entries == world.friends("alice")
     assert table.types == ["snapshot", "change"]
@@ -129,9 +129,9 @@ async def test_a_look_in_the_midst_of_a_commit_is_put_right(world: World, monkey
     client = Client(hub)
     table = await client.watch("top:arcade")
     client.read()
-    await hub.look()
+    await hub.poll()
     view_of = views.view_of
-    stale = view_of(world.boards, parse_topic("top:arcade"), world.boards.meant("arcade"))
+    stale = view_of(world.boards, parse_topic("top:arcade"), world.boards.resolve("arcade"))
     world.boards.submit("arcade", "dave", 70)
 
     def too_early(*_: Any) -> View:
@@ -139,9 +139,9 @@ async def test_a_look_in_the_midst_of_a_commit_is_put_right(world: World, monkey
         return stale
 
     monkeypatch.setattr(watched, "view_of", too_early)
-    await hub.look()
+    await hub.poll()
     assert client.read() == []
-    await hub.look()
+    await hub.poll()
     client.read()
     assert table.entries == world.top()
 
@@ -166,7 +166,7 @@ async def test_a_players_snapshot_and_its_entry_are_of_one_moment(
     table = await client.watch("player:arcade:bob")
     client.read()
     for _ in range(2):
-        await hub.look()
+        await hub.poll()
         client.read()
 
     standing = boards.rank("arcade", "bob")

@@ -8,12 +8,12 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from rankd.api.streams import parse_since
+from rankd.api.live.streams import parse_since
 from rankd.errors import BoardUnknown
 from rankd.push import hub as hub_module
 from rankd.push.history import HISTORY_MESSAGES_MAX
 from rankd.push.hub import Hub
-from rankd.push.messages import NO_OFFSET, Message, Type, events
+from rankd.push.messages import NO_OFFSET, Message, Type, encode_events
 from rankd.push.topics import parse_topic
 
 from .conftest import Client, Ear, Table, World, on_loop
@@ -54,7 +54,7 @@ async def test_whoever_comes_back_to_what_others_watch_finds_every_message_in_be
     goes.stream.leave()
     for score in range(60, 65):
         boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
 
     assert await came_back(hub, "top:arcade", seen, table) == [CHANGE] * 5
     assert table.entries == world.top()
@@ -70,7 +70,7 @@ async def test_whoever_was_away_too_long_begins_anew(world: World) -> None:
     goes.stream.leave()
     for score in range(60, 60 + HISTORY_MESSAGES_MAX + 1):
         boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
 
     assert await came_back(hub, "top:arcade", seen, table) == [RESET, SNAPSHOT]
     assert table.entries == world.top()
@@ -86,7 +86,7 @@ async def test_what_happened_while_a_topic_was_forgotten_is_not_passed_over(
     seen = client.read()[-1].offset
     client.stream.leave()
     monkeypatch.setattr(hub_module, "IDLE_S", -1.0)
-    await hub.look()
+    await hub.poll()
     assert hub.topics == 0
     world.boards.submit("arcade", "dave", 70)
 
@@ -134,7 +134,7 @@ async def test_a_client_that_does_not_read_finds_fewer_and_newer_messages(world:
     slow.read()
     for score in range(60, 60 + 3 * HISTORY_MESSAGES_MAX):
         boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
 
     assert [message.type for message in slow.read()] == [RESET, SNAPSHOT]
     assert table.entries == world.top()
@@ -150,9 +150,9 @@ async def test_a_client_that_reads_late_is_told_of_several_changes_in_one(world:
         client.read()
     for score in range(60, 70):
         boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
     boards.remove("arcade", "bob")
-    await hub.look()
+    await hub.poll()
     late = [client.read() for client in clients]
 
     assert [message.type for message in late[0]] == [CHANGE]
@@ -168,7 +168,7 @@ async def test_a_board_that_is_deleted_ends_and_one_that_comes_back_begins_anew(
     client.read()
     boards.delete("arcade")
     for _ in range(3):
-        await hub.look()
+        await hub.poll()
     assert hub.messages == 1
     (ended,) = client.read()
     assert ended.type is RESET
@@ -178,7 +178,7 @@ async def test_a_board_that_is_deleted_ends_and_one_that_comes_back_begins_anew(
 
     boards.define("arcade")
     boards.submit("arcade", "erin", 5)
-    await hub.look()
+    await hub.poll()
     assert [message.type for message in client.read()] == [RESET, SNAPSHOT]
     assert table.entries == world.top()
     assert set(table.entries) == {"erin"}
@@ -192,9 +192,9 @@ async def test_a_client_that_lags_while_a_board_is_gone_is_told_so(world: World)
     client.read()
     for score in range(60, 60 + 2 * HISTORY_MESSAGES_MAX):
         boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
     boards.delete("arcade")
-    await hub.look()
+    await hub.poll()
 
     told = client.read()
     assert [message.type for message in told] == [RESET]
@@ -210,7 +210,7 @@ async def test_a_board_that_is_deleted_and_defined_between_two_looks_is_seen_as_
     boards.delete("arcade")
     boards.define("arcade")
     boards.submit("arcade", "bob", 7)
-    await hub.look()
+    await hub.poll()
     client.read()
 
     assert (table.entries, table.total) == (world.top(), 1)
@@ -231,7 +231,7 @@ async def test_every_event_has_an_id_and_names_its_topic(world: World) -> None:
     client = Client(hub)
     for topic in TOPICS:
         await client.watch(topic)
-    found = parsed(events(client.read(), hub.epoch, NO_OFFSET))
+    found = parsed(encode_events(client.read(), hub.epoch, NO_OFFSET))
 
     assert {data["topic"] for _, _, data in found} == set(TOPICS)
     assert all(identity.startswith(f"{hub.epoch}-") for identity, _, _ in found)
@@ -249,19 +249,19 @@ async def test_whoever_is_cut_off_anywhere_ends_up_with_everything(world: World,
     since: int | None = None
     for _ in range(60):
         client = Client(hub)
-        client.stream.seen = since or NO_OFFSET
+        client.stream.sent_upto = since or NO_OFFSET
         for topic in TOPICS:
             await client.watch(topic, since)
             if rng.random() < 0.5:
                 change(world, rng)
-                await hub.look()
+                await hub.poll()
         for _ in range(rng.randrange(4)):
             change(world, rng)
-            await hub.look()
+            await hub.poll()
         found = parsed(client.stream.take_events())
         for _ in range(rng.randrange(3)):
             change(world, rng)
-            await hub.look()
+            await hub.poll()
         found += parsed(client.stream.take_events())
         arrived = found[: rng.randrange(len(found) + 1)]
         for identity, kind, data in arrived:
@@ -271,12 +271,12 @@ async def test_whoever_is_cut_off_anywhere_ends_up_with_everything(world: World,
         if rng.random() < 0.1:
             for _ in range(HISTORY_MESSAGES_MAX + 2):
                 change(world, rng)
-                await hub.look()
+                await hub.poll()
     last = Client(hub)
     last.tables = tables
     for topic in TOPICS:
         await last.watch(topic, since)
-    await hub.look()
+    await hub.poll()
     last.read()
 
     assert tables["top:arcade"].entries == world.top()
@@ -304,7 +304,7 @@ async def test_offsets_only_go_up_within_a_topic(world: World) -> None:
     await client.watch("top:arcade")
     for score in range(60, 70):
         boards.submit("arcade", "dave", score)
-        await hub.look()
+        await hub.poll()
         client.read()
     offsets = [message.offset for message in client.messages]
 
@@ -315,10 +315,10 @@ async def test_offsets_only_go_up_within_a_topic(world: World) -> None:
 def test_only_the_last_event_of_a_batch_moves_the_id() -> None:
     batch = [Message(topic, CHANGE, offset, {"total": 1}) for topic, offset in (("a", 5), ("b", 7), ("c", 8))]
 
-    assert [identity for identity, _, _ in parsed(events(batch, "e", 3))] == ["e-3", "e-3", "e-8"]
+    assert [identity for identity, _, _ in parsed(encode_events(batch, "e", 3))] == ["e-3", "e-3", "e-8"]
 
 
 def test_a_single_message_keeps_its_id() -> None:
-    frames = events([Message("top:arcade", SNAPSHOT, 7, {"total": 1})], "9f86d081", 3)
+    frames = encode_events([Message("top:arcade", SNAPSHOT, 7, {"total": 1})], "9f86d081", 3)
 
     assert frames == b'id: 9f86d081-7\nevent: snapshot\ndata: {"topic":"top:arcade","total":1}\n\n'

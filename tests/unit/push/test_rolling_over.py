@@ -25,7 +25,7 @@ async def test_the_next_window_reaches_watchers_by_itself(world: World, clock: M
     (first,) = client.read()
     assert table.total == 1
     clock.advance(WEEK_MS)
-    await hub.look()
+    await hub.poll()
 
     reset, snapshot = client.read()
     assert (reset.type, snapshot.type) == ("reset", "snapshot")
@@ -34,7 +34,7 @@ async def test_the_next_window_reaches_watchers_by_itself(world: World, clock: M
     assert (table.entries, table.total) == ({}, 0)
 
     boards.submit("race", "bob", 6, attributes={"country": "BR"})
-    await hub.look()
+    await hub.poll()
     assert [message.type for message in client.read()] == ["change"]
     assert table.entries["bob"]["score"] == 6
 
@@ -48,7 +48,7 @@ async def test_a_window_that_is_named_does_not_roll_over(world: World, clock: Ma
     table = await client.watch("top:race@weekly:2026-W19")
     client.read()
     clock.advance(WEEK_MS)
-    await hub.look()
+    await hub.poll()
 
     assert client.read() == []
     assert table.total == 1
@@ -69,7 +69,7 @@ async def test_somebody_who_comes_at_the_turn_is_shown_the_new_window_and_the_ot
     await late.watch("top:race")
     late.read()
     assert early.read() == []
-    await hub.look()
+    await hub.poll()
     for client in (early, late):
         client.read()
         assert set(client.tables["top:race"].entries) == {"carol"}
@@ -84,7 +84,7 @@ async def test_another_way_of_counting_ranks_is_a_change(world: World) -> None:
     table = await client.watch("top:race")
     client.read()
     world.boards.define("race", ties="player", ranking="competition")
-    await hub.look()
+    await hub.poll()
     client.read()
 
     assert {entry["rank"] for entry in table.entries.values()} == {1}

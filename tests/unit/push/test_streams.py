@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rankd.api.streams import (
+from rankd.api.live.streams import (
     EXPIRED,
     STOPPING,
     TOO_SLOW,
@@ -132,7 +132,7 @@ async def test_messages_of_several_topics_come_in_the_order_they_came_about(worl
     client.stream.unwatch("top:arcade")
     await client.watch("top:arcade")
     world.boards.submit("arcade", "bob", 70)
-    await client.hub.look()
+    await client.hub.poll()
     offsets = [message.offset for message in client.read()]
 
     assert len(offsets) == 4
@@ -150,7 +150,7 @@ async def test_whoever_leaves_watches_nothing(world: World) -> None:
     assert not watched.watchers
     before = dict(world.computed)
     world.boards.submit("arcade", "dave", 70)
-    await client.hub.look()
+    await client.hub.poll()
     assert world.computed == before
 
 
@@ -197,7 +197,7 @@ async def test_a_topic_begins_at_once_although_the_connection_rests(world: World
 @on_loop
 async def test_a_heartbeat_wakes_whoever_is_idle(world: World) -> None:
     one = stream(world)
-    streams().look_at(one, now=100.0, is_beat=True)
+    streams().check(one, now=100.0, is_beat=True)
 
     assert one.is_beating
     await one.wait()
@@ -211,7 +211,7 @@ async def test_a_connection_ends_with_its_credential(world: World) -> None:
         for expires in (int(NOW_S) - 1, int(NOW_S), int(NOW_S) + 1, None)
     }
     for one in held.values():
-        places.look_at(one, now=0.0, is_beat=False)
+        places.check(one, now=0.0, is_beat=False)
 
     assert [one.ending for one in held.values()] == [EXPIRED, EXPIRED, None, None]
 
@@ -222,12 +222,12 @@ async def test_a_client_that_takes_nothing_for_too_long_is_sent_away_once(world:
     one = stream(world)
     one.task = asyncio.create_task(asyncio.Event().wait())
     one.sending_since = 100.0
-    places.look_at(one, now=130.0, is_beat=True)
-    assert (one.ending, places.sent_away) == (None, 0)
-    for now in (130.1, 131.1):
-        places.look_at(one, now=now, is_beat=False)
+    endings = []
+    for now in (130.0, 130.1, 131.1):
+        places.check(one, now=now, is_beat=False)
+        endings.append(one.ending)
 
-    assert (one.ending, places.sent_away) == (TOO_SLOW, 1)
+    assert endings == [None, TOO_SLOW, TOO_SLOW]
     with pytest.raises(asyncio.CancelledError):
         await one.task
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rankd.api.identity import Identity
-from rankd.api.tickets import TICKET_S, TICKETS_MAX, TICKETS_PER_ACCOUNT_MAX, Tickets
+from rankd.api.auth.identity import Identity
+from rankd.api.auth.tickets import TICKET_S, TICKETS_MAX, TICKETS_PER_ACCOUNT_MAX, Tickets
 from rankd.errors import Overloaded, Unauthenticated
 
 from .connection import player
@@ -93,7 +93,7 @@ def test_when_there_are_too_many_nobody_loses_one_and_the_next_is_refused() -> N
     for number in range(TICKETS_MAX - 1):
         tickets.give(player(f"p{number // TICKETS_PER_ACCOUNT_MAX}"))
     for who in ("alice", "bob"):
-        with pytest.raises(Overloaded, match="ask again in a moment"):
+        with pytest.raises(Overloaded, match="try again in a moment"):
             tickets.give(player(who))
     assert tickets.give(player("p0"))  # in place of its own oldest
     assert tickets.use(first).player == "alice"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rankd.errors import InvalidValue
-from rankd.push.topics import TOPIC_BYTES_MAX, Kind, Topic, parse_topic
+from rankd.push.topics import TOPIC_BYTES_MAX, Topic, TopicKind, parse_topic
 
 MEANT = {
-    "top:arcade": Topic(Kind.TOP, "arcade"),
-    "top:arcade@weekly": Topic(Kind.TOP, "arcade", "weekly"),
-    "top:arcade@weekly:2026-W18": Topic(Kind.TOP, "arcade", "weekly:2026-W18"),
-    "top:arcade@weekly@country:BR": Topic(Kind.TOP, "arcade", "weekly", "country:BR"),
-    "top:arcade@weekly@clan:a@b@c": Topic(Kind.TOP, "arcade", "weekly", "clan:a@b@c"),
-    "top:arcade@@country:BR": Topic(Kind.TOP, "arcade", None, "country:BR"),
-    "player:arcade:alice": Topic(Kind.PLAYER, "arcade", player="alice"),
-    "player:arcade:a:b@c": Topic(Kind.PLAYER, "arcade", player="a:b@c"),
-    "friends:arcade::": Topic(Kind.FRIENDS, "arcade", player=":"),
+    "top:arcade": Topic(TopicKind.TOP, "arcade"),
+    "top:arcade@weekly": Topic(TopicKind.TOP, "arcade", "weekly"),
+    "top:arcade@weekly:2026-W18": Topic(TopicKind.TOP, "arcade", "weekly:2026-W18"),
+    "top:arcade@weekly@country:BR": Topic(TopicKind.TOP, "arcade", "weekly", "country:BR"),
+    "top:arcade@weekly@clan:a@b@c": Topic(TopicKind.TOP, "arcade", "weekly", "clan:a@b@c"),
+    "top:arcade@@country:BR": Topic(TopicKind.TOP, "arcade", None, "country:BR"),
+    "player:arcade:alice": Topic(TopicKind.PLAYER, "arcade", player="alice"),
+    "player:arcade:a:b@c": Topic(TopicKind.PLAYER, "arcade", player="a:b@c"),
+    "friends:arcade::": Topic(TopicKind.FRIENDS, "arcade", player=":"),
 }
 
 

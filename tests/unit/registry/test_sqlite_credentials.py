@@ -18,18 +18,18 @@ from tests.timing import BUSY_MACHINE
 
 from rankd import ManualClock
 from rankd.errors import Closed, LedgerDamaged, LedgerNewer, LedgerUnavailable, RankdError
-from rankd.ledger.checksum import checksum
-from rankd.registry import credentials_file
+from rankd.ledger.sqlite.checksum import checksum
 from rankd.registry.credentials import Scope
-from rankd.registry.credentials_file import APPLICATION_ID, FILE_NAME, migrations
-from rankd.registry.sqlite_credentials import ADMIN_KEY_FILE, SqliteCredentials, first_admin_key
+from rankd.registry.sqlite import credentials_file
+from rankd.registry.sqlite.credentials import ADMIN_KEY_FILE, SqliteCredentials, first_admin_key
+from rankd.registry.sqlite.credentials_file import APPLICATION_ID, FILE_NAME, migrations
 
 MANY = 100_000
 MAKE_ONE = """
 import sys
 from pathlib import Path
 from rankd.clock import SystemClock
-from rankd.registry.sqlite_credentials import SqliteCredentials
+from rankd.registry.sqlite.credentials import SqliteCredentials
 with SqliteCredentials(Path(sys.argv[1]), SystemClock()) as credentials:
     sys.stdin.readline()
     print(credentials.create(sys.argv[2], ["scores:write"])[1])

@@ -8,10 +8,11 @@ import apsw
 import pytest
 
 from rankd.errors import LedgerDamaged
-from rankd.ledger.checksum import checksum
-from rankd.ledger.database import APPLICATION_ID, FILE_NAME, Database, add_functions, migrations
+from rankd.ledger.sqlite.checksum import checksum
+from rankd.ledger.sqlite.database import APPLICATION_ID, FILE_NAME, Database, add_functions, migrations
+from rankd.ledger.sqlite.numbers import PlayerNumbers
 from rankd.registry.port import Profile
-from rankd.registry.sqlite import SqliteRegistry
+from rankd.registry.sqlite.registry import SqliteRegistry
 
 
 class Emptied(dict[str, Profile | None]):
@@ -26,11 +27,11 @@ class Emptied(dict[str, Profile | None]):
 def test_a_memory_emptied_by_somebody_else_is_no_missing_profile(tmp_path: Path) -> None:
     database = Database(tmp_path)
     try:
-        registry = SqliteRegistry(database, 100, lambda _count: None)
+        registry = SqliteRegistry(database, PlayerNumbers(database), 100, lambda _count: None)
         registry.set_profile(Profile("alice", country="BR"))
         registry._cached = Emptied({"alice": Profile("alice", country="BR")})
 
-        assert registry.attributes("alice") == {"country": "BR"}
+        assert registry.attributes(["alice"]) == {"alice": {"country": "BR"}}
     finally:
         database.close()
 
@@ -38,7 +39,7 @@ def test_a_memory_emptied_by_somebody_else_is_no_missing_profile(tmp_path: Path)
 def test_room_that_lists_give_back_is_used_again(tmp_path: Path) -> None:
     database = Database(tmp_path)
     try:
-        registry = SqliteRegistry(database, 100, lambda _count: None, friends_bytes_max=1_000)
+        registry = SqliteRegistry(database, PlayerNumbers(database), 100, lambda _count: None, friends_bytes_max=1_000)
         for number in range(20):
             registry.set_friends("alice", [f"friend-{number}"] * 50)
             registry.set_friends("alice", ["bob"])
@@ -75,7 +76,7 @@ def migrated(folder: Path, lists: dict[int, str], damaged: int = 0) -> Database:
 def test_lists_of_an_older_file_are_kept_and_whom_only_they_named_is_no_player(tmp_path: Path) -> None:
     database = migrated(tmp_path, {1: "[4,2,7,3]", 2: "[1]", 6: "[]"})
     try:
-        registry = SqliteRegistry(database, 100, lambda _count: None)
+        registry = SqliteRegistry(database, PlayerNumbers(database), 100, lambda _count: None)
         assert registry.friends("alice") == ["dave", "bob", 'quo"te', "carol"]
         assert registry.friends("bob") == ["alice"]
         assert registry.mutual_friends("alice") == ["bob"]
@@ -92,11 +93,33 @@ def test_lists_of_an_older_file_are_kept_and_whom_only_they_named_is_no_player(t
 def test_a_list_that_was_damaged_before_stays_so(tmp_path: Path, friends: str) -> None:
     database = migrated(tmp_path, {1: friends, 2: "[1]"}, damaged=1)
     try:
-        registry = SqliteRegistry(database, 100, lambda _count: None)
+        registry = SqliteRegistry(database, PlayerNumbers(database), 100, lambda _count: None)
         assert registry.friends("bob") == ["alice"]
         with pytest.raises(LedgerDamaged, match="the list of friends of alice is damaged"):
             registry.friends("alice")
         with pytest.raises(LedgerDamaged, match="the list of friends of alice is damaged"):
             registry.mutual_friends("bob")
+    finally:
+        database.close()
+
+
+def test_players_and_profiles_of_an_older_file_are_found(tmp_path: Path) -> None:
+    database = migrated(tmp_path, {})
+    try:
+        registry = SqliteRegistry(database, PlayerNumbers(database), 100, lambda _count: None)
+        assert [profile.player for profile in registry.search("c", 10)] == ["carol"]
+        registry.set_profile(Profile("bob", country="BR"))
+        registry.set_profile(Profile("carol", country="FR"))
+        registry.set_profile(Profile("new", country="US"))
+        registry.check()
+        with database.reading() as reader:
+            rows = reader.execute("SELECT player, country FROM profiles ORDER BY player").fetchall()
+            players = reader.execute("SELECT id FROM players ORDER BY number DESC LIMIT 2").fetchall()
+        assert rows == [(2, "BR"), (3, "FR"), (8, "US")]
+        assert players == [("new",), ('quo"te',)]
+        with database.writing() as writer:
+            writer.execute("DELETE FROM profile_ids WHERE id = 'bob'")
+        with pytest.raises(LedgerDamaged, match="not found by its player's id"):
+            registry.check()
     finally:
         database.close()

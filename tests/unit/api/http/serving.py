@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from rankd.api.http.server import Application, HttpServer
-from rankd.config.model import Config, Limits, Server
+from rankd.config.model import Config, LimitsConfig, ServerConfig
 
 DEADLINE_S = 60.0
 POLL_S = 0.005
@@ -27,8 +27,8 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @asynccontextmanager
-async def serving(app: Application, limits: Limits | None = None, **options: Any) -> AsyncIterator[HttpServer]:
-    server = HttpServer(app, Config(server=Server(port=0), limits=limits or Limits()), **options)
+async def serving(app: Application, limits: LimitsConfig | None = None, **options: Any) -> AsyncIterator[HttpServer]:
+    server = HttpServer(app, Config(server=ServerConfig(port=0), limits=limits or LimitsConfig()), **options)
     await server.start()
     try:
         yield server

@@ -10,7 +10,7 @@ from tests.unit.api.http.serving import RawClient, answering, eventually, exchan
 
 from rankd.api.http.connection import HEADERS_MAX
 from rankd.api.http.exchange import BODY_BUFFER_BYTES_MAX
-from rankd.config.model import Limits
+from rankd.config.model import LimitsConfig
 
 GET = b"GET /a/b?x=1 HTTP/1.1\r\nHost: here\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -309,7 +309,7 @@ def test_an_answer_that_breaks_off_does_not_look_whole() -> None:
 
 def test_who_does_not_finish_a_head_or_sends_nothing_more_is_cut() -> None:
     async def test() -> None:
-        async with serving(answering(), Limits(header_read_ms=300, keep_alive_ms=300)) as server:
+        async with serving(answering(), LimitsConfig(header_read_ms=300, keep_alive_ms=300)) as server:
             slow, idle = await RawClient.to(server), await RawClient.to(server)
             await slow.send(GET[:-2])
             await idle.send(GET)
@@ -322,7 +322,7 @@ def test_who_does_not_finish_a_head_or_sends_nothing_more_is_cut() -> None:
 
 def test_an_idle_connection_makes_room_for_a_new_one() -> None:
     async def test() -> None:
-        async with serving(answering(), Limits(requests_max=2)) as server:
+        async with serving(answering(), LimitsConfig(requests_max=2)) as server:
             clients = [await RawClient.to(server) for _ in range(3)]
             await clients[2].send(GET)
             assert (await clients[2].response())[0] == 200
@@ -343,7 +343,7 @@ def test_a_connection_too_many_is_told_so_where_all_are_busy() -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-        async with serving(app, Limits(requests_max=1)) as server:
+        async with serving(app, LimitsConfig(requests_max=1)) as server:
             busy = await RawClient.to(server)
             await busy.send(GET)
             await eventually(lambda: len(server.connections) == 1)
@@ -484,7 +484,7 @@ def test_one_address_cannot_take_all_connections() -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-        async with serving(app, Limits(connections_per_address_max=2)) as server:
+        async with serving(app, LimitsConfig(connections_per_address_max=2)) as server:
             clients = [await RawClient.to(server) for _ in range(2)]
             for client in clients:
                 await client.send(GET)

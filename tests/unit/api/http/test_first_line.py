@@ -1,4 +1,4 @@
-"""The first line of a request says which protocol it is, and only HTTP is spoken here."""
+"""The first lines of a request say which protocol and which host it is for; only HTTP is spoken here."""
 
 from __future__ import annotations
 
@@ -47,5 +47,15 @@ def test_a_request_that_speaks_of_rtsp_is_served() -> None:
             await client.send(sent)
             assert (await client.response())[0] == 200
             client.close()
+
+    run(test)
+
+
+def test_every_host_is_checked_whatever_came_before_it() -> None:
+    async def test() -> None:
+        async with serving(answering()) as server:
+            for host, status in ((b"here", b"200"), (b"here", b"200"), (b"he re", b"400"), (b"he re", b"400")):
+                answer = await exchange(server, b"GET / HTTP/1.0\r\nHost: %b\r\n\r\n" % host)
+                assert answer.startswith(b"HTTP/1.1 " + status)
 
     run(test)

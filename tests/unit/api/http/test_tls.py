@@ -14,18 +14,18 @@ from tests.unit.api.http.serving import RawClient, answering, eventually, run
 
 from rankd.api.http import tls
 from rankd.api.http.server import HttpServer
-from rankd.config.model import Config, Limits, Server
+from rankd.config.model import Config, LimitsConfig, ServerConfig
 
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 @asynccontextmanager
-async def secured(folder: Path, limits: Limits | None = None) -> AsyncIterator[tuple[HttpServer, ssl.SSLContext]]:
+async def secured(folder: Path, limits: LimitsConfig | None = None) -> AsyncIterator[tuple[HttpServer, ssl.SSLContext]]:
     authority = Authority(folder)
     certificate, key = authority.sign("server")
     config = Config(
-        server=Server(port=0, tls_cert=str(certificate), tls_key=str(key)),
-        limits=limits or Limits(),
+        server=ServerConfig(port=0, tls_cert=str(certificate), tls_key=str(key)),
+        limits=limits or LimitsConfig(),
     )
     server = HttpServer(answering(), config)
     await server.start()
@@ -53,23 +53,23 @@ def test_requests_are_answered_one_after_the_other(tmp_path: Path) -> None:
             await client.send(GET)
             assert (await client.response())[2] == b"hello"
             client.close()
-            await eventually(lambda: not server.open_connections)
+            await eventually(lambda: not server._connections)
 
     run(test)
 
 
 def test_a_handshake_that_does_not_end_counts_as_a_connection_of_its_address(tmp_path: Path) -> None:
     async def test() -> None:
-        limits = Limits(connections_per_address_max=2)
+        limits = LimitsConfig(connections_per_address_max=2)
         async with secured(tmp_path, limits) as (server, context):
             silent = [await RawClient.to(server) for _ in range(4)]
             # Each of the last two took the place of the one that had waited longest.
             assert [await client.until_closed() for client in silent[:2]] == [b"", b""]
-            assert server.open_connections == 2
+            assert len(server._connections) == 2
             client, status = await ask(server, context)
             assert status == 200
             assert await silent[2].until_closed() == b""
-            assert server.open_connections == 2
+            assert len(server._connections) == 2
             client.close()
             silent[3].close()
 
@@ -94,9 +94,9 @@ def test_a_handshake_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch: pyt
     async def test() -> None:
         async with secured(tmp_path) as (server, _):
             client = await RawClient.to(server)
-            await eventually(lambda: server.open_connections == 1)
+            await eventually(lambda: len(server._connections) == 1)
             assert await client.until_closed() == b""
-            await eventually(lambda: server.open_connections == 0)
+            await eventually(lambda: len(server._connections) == 0)
 
     run(test)
 
@@ -107,6 +107,6 @@ def test_a_client_that_speaks_no_tls_is_cut_and_counts_no_longer(tmp_path: Path)
             client = await RawClient.to(server)
             await client.send(GET)
             assert not (await client.until_closed()).startswith(b"HTTP")
-            await eventually(lambda: server.open_connections == 0)
+            await eventually(lambda: len(server._connections) == 0)
 
     run(test)

@@ -1,0 +1,21 @@
+"""The figure of consuming cannot rot: it runs here at a tiny size, with a real broker, and counts must agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.figures import KAFKA, RANKD
+from tests.servers.fixtures_kafka import needs_kafka
+from tests.unit.benchmarks.smoke import rows_of, smoke_report
+
+pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
+
+
+def test_consuming_is_measured_beside_a_bare_consumer(tmp_path: Path) -> None:
+    needs_kafka()
+    (row,) = rows_of(smoke_report("kafka", tmp_path)).values()
+
+    assert row["name"] == "kafka_consume"
+    assert row["samples"][RANKD][0] > 0
+    assert row["checksums"][RANKD] == row["checksums"][KAFKA]

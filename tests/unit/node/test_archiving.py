@@ -1,0 +1,139 @@
+"""Final standings are written by a thread of their own, and again when a disk did not take them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.batches import batch_of_rows
+from tests.servers.waiting import wait_until
+
+from rankd.domain.definition import define_board
+from rankd.domain.instance import InstanceKey
+from rankd.projection.engine import EngineStore
+from rankd.projection.port import walk
+from rankd.projection.state import BoardState
+from rankd.seasons import archive as module
+from rankd.seasons.archive import read_archive
+from rankd.seasons.archiving import ArchiveStep
+
+WEEK = "weekly:2026-W18"
+BOARD = define_board("arcade", {"windows": ["weekly"], "retention": "2d"})
+LIVE = BoardState(version=1, born=1, defined_at=0, windows={WEEK}, closed={WEEK})
+
+
+def wanted() -> bool:
+    return True
+
+
+@pytest.fixture
+def store() -> EngineStore:
+    store = EngineStore()
+    key = InstanceKey("arcade", WEEK)
+    store.apply(batch_of_rows((key, BOARD.rules_for(BOARD.first_window)), [("ann", 5), ("bob", 3)], upto=2))
+    return store
+
+
+@pytest.fixture
+def archiving(tmp_path: Path) -> Iterator[ArchiveStep]:
+    archiving = ArchiveStep(tmp_path / "archive", again_s=0.01)
+    yield archiving
+    archiving.close()
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_a_window_has_its_file_a_moment_after_it_was_asked_for(
+    archiving: ArchiveStep, store: EngineStore, tmp_path: Path
+) -> None:
+    assert not archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    wait_until(lambda: archiving.waiting == 0)
+
+    assert archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    (path,) = files_in(tmp_path)
+    assert [entry.player for entry in read_archive(path)[1]] == ["ann", "bob"]
+    assert archiving.finished == 1
+
+
+def test_a_disk_that_fails_is_tried_again_and_complained_of(
+    archiving: ArchiveStep,
+    store: EngineStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        archiving.has(store, BOARD, LIVE, WEEK, wanted)
+        wait_until(lambda: archiving.failed >= 3)
+        assert not archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    wait_until(lambda: archiving.waiting == 0)
+
+    assert archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    told = [record.message for record in caplog.records]
+    assert len(told) == 1
+    assert "stay in the ranks until they are archived" in told[0]
+    assert "No space left" in told[0]
+
+
+def test_a_board_that_is_deleted_meanwhile_leaves_no_file(
+    archiving: ArchiveStep, store: EngineStore, tmp_path: Path
+) -> None:
+    archiving.has(store, BOARD, LIVE, WEEK, lambda: False)
+    wait_until(lambda: archiving.waiting == 0)
+
+    assert files_in(tmp_path) == []
+    assert archiving.finished == 0
+
+
+def test_somebody_removed_while_it_is_written_is_not_in_the_file(
+    archiving: ArchiveStep, store: EngineStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = 0
+
+    def walked(*arguments: Any) -> Iterator[Any]:
+        nonlocal times
+        times += 1
+        found = list(walk(*arguments))
+        if times == 1:
+            store.drop(InstanceKey("arcade", WEEK))
+        return iter(found)
+
+    monkeypatch.setattr(module, "walk", walked)
+    archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    wait_until(lambda: archiving.waiting == 0)
+
+    assert times == 1  # nobody is left to go through
+    (path,) = files_in(tmp_path)
+    assert list(read_archive(path)[1]) == []
+
+
+def test_it_ends_in_the_middle_of_a_file(
+    archiving: ArchiveStep, store: EngineStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stuck(*_: Any) -> Iterator[Any]:
+        begun.set()
+        go_on.wait(60)
+        return iter(())
+
+    monkeypatch.setattr(module, "walk", stuck)
+    archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    assert begun.wait(60)
+    closing = threading.Thread(target=archiving.close)
+    closing.start()
+    wait_until(lambda: archiving._is_stopped)
+    go_on.set()
+    closing.join(60)
+
+    assert not closing.is_alive()
+    assert files_in(tmp_path) == []

@@ -1,0 +1,110 @@
+"""What a shard has shown once, it has later too; where not, Redis has lost something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rankd.clock import ManualClock
+from rankd.redis.connection.client import FunctionCall
+from rankd.redis.heads import ShardHead, read_head
+from rankd.redis.keys import LAYOUT_VERSION
+from rankd.redis.read import high_water
+from rankd.redis.read import rank_source as served
+from rankd.redis.read.high_water import HighWater
+from rankd.redis.read.rank_source import FLOOR_AGE_MS_MIN, Heartbeat
+
+STALE_AFTER_MS = 5 * FLOOR_AGE_MS_MIN
+
+
+def head(*sequences: int, epoch: int = 1) -> ShardHead:
+    fields = " ".join(f"p{partition} {epoch}:{one}" for partition, one in enumerate(sequences))
+    return read_head(f"version {LAYOUT_VERSION} time 7 {fields}".encode(), "arcade", 0)
+
+
+def read(marks: HighWater, found: ShardHead) -> bool:
+    """A read that is asked after everything before it was answered."""
+    return marks.note("arcade", 0, found, marks.of("arcade", 0))
+
+
+def test_what_was_shown_is_lacking_until_it_is_there_again() -> None:
+    marks = HighWater()
+    assert not read(marks, head(5, 5))
+    assert not read(marks, head(5, 6))
+    assert read(marks, head(5, 5))
+    assert read(marks, head(9, 5)), "one partition does not make up for another"
+    assert read(marks, head(9, 5, epoch=2)), "whoever ranks now"
+    assert read(marks, head(9)), "a partition that is missing"
+    assert not read(marks, head(5, 6))
+    assert not read(marks, head(9, 9))
+
+
+def test_each_shard_stands_for_itself() -> None:
+    marks = HighWater()
+    assert not read(marks, head(9))
+    assert not marks.note("arcade", 1, head(5), marks.of("arcade", 1))
+    assert not marks.note("words", 0, head(5), marks.of("words", 0))
+
+
+def test_an_answer_that_was_asked_for_earlier_lacks_nothing() -> None:
+    """Two reads at once: the one whose answer is looked at last may have been answered first."""
+    marks = HighWater()
+    read(marks, head(5))
+    before = marks.of("arcade", 0)
+    assert not marks.note("arcade", 0, head(7), before)
+    assert not marks.note("arcade", 0, head(6), before)
+    assert read(marks, head(6))
+
+
+def test_shards_beyond_the_limit_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(high_water, "SHARDS_MAX", 10)
+    marks = HighWater()
+    for shard in range(100):
+        marks.note("arcade", shard, head(5), None)
+        assert marks.of("arcade", shard) == head(5)
+    assert len(marks._heads) <= 10
+
+
+def test_what_everybody_has_had_is_lacking_though_nobody_here_saw_it() -> None:
+    floor: tuple[int, ...] = ()
+    marks = HighWater(lambda: floor)
+    assert not read(marks, head(3, 3))
+    floor = (4, 3)
+    assert read(marks, head(3, 3))
+    assert not read(marks, head(4, 3))
+
+
+class Beats:
+    """A Redis that has a projector's heartbeat and nothing else."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.positions = b"5,5"
+
+    def call_all(self, _calls: Sequence[FunctionCall]) -> list[Any]:
+        return [[b"1", str(self.clock.now()).encode(), self.positions, b"ledger"]]
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> Beats:
+    monkeypatch.setattr(served, "BEAT_EVERY_S", 3_600.0)
+    return Beats(ManualClock(1_000_000))
+
+
+def test_the_floor_is_what_was_ranked_some_time_ago(beats: Beats) -> None:
+    heartbeat = Heartbeat(beats, STALE_AFTER_MS, beats.clock.now)
+    try:
+        floors = [heartbeat.floor]
+        for positions in (b"7,5", b"6,6"):
+            beats.positions = positions
+            heartbeat._read()
+            floors.append(heartbeat.floor)
+            beats.clock.advance(STALE_AFTER_MS + 1)
+            heartbeat._read()
+            floors.append(heartbeat.floor)
+        # What was ranked stays ranked, whatever Redis says later.
+        assert floors == [(), (), (7, 5), (7, 5), (7, 6)]
+    finally:
+        heartbeat.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STALLED_S = 1.5
 HEARTBEAT_S = 0.4
 HEARTBEAT = "IMPATIENT_HEARTBEAT_S"  # a variable of the environment
+SEND_BUFFER_BYTES = 16_384  # the system would otherwise take megabytes for a client that reads nothing
 
 
 @contextmanager
@@ -43,7 +45,15 @@ def impatient_serving(folder: Path, config: str, heartbeat_s: float = HEARTBEAT_
             running.stop(signal.SIGKILL)
 
 
+def listen(listening: socket.socket, *backlog: int) -> None:
+    """Listen; what is accepted here takes over the small send buffer."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    listen_as_usual(listening, *backlog)
+
+
 if __name__ == "__main__":
+    listen_as_usual = socket.socket.listen
+    socket.socket.listen = listen  # type: ignore[assignment, method-assign]
     streams.STALLED_S = STALLED_S
     streams.HEARTBEAT_S = float(os.environ[HEARTBEAT])
     main()

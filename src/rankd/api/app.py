@@ -220,9 +220,9 @@ class App:
         if self._service is None or self._service.live is None:
             raise AssertionError("a stream is opened by the service")
         live = self._service.live
-        await in_task()
-        stream.task = asyncio.current_task()
         try:
+            await in_task()  # inside: a client may leave meanwhile, and its place must be free again
+            stream.task = asyncio.current_task()
             if method == "HEAD":
                 await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *head]})
                 await send({"type": "http.response.body", "body": b""})

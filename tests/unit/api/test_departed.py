@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from rankd.api.calls.call import Cost
 from rankd.api.calls.routes import CALLS
+from rankd.api.http.eager import run_eagerly
 from rankd.api.service import THREADS_MAX, WAITING_MAX
 
 from .in_process import DEADLINE_S, InProcess, in_process
@@ -43,6 +45,18 @@ async def all_threads_busy(searches: Searches) -> None:
         await asyncio.to_thread(int)
 
 
+async def begun(asked: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+    """Run a request as the server does: outside of any task, until it waits."""
+    loop = asyncio.get_running_loop()
+    task: asyncio.Future[asyncio.Task[None] | None] = loop.create_future()
+    loop.call_soon(lambda: task.set_result(run_eagerly(asked, loop)))
+    while not task.done():
+        await asyncio.sleep(0)
+    continued = task.result()
+    assert continued is not None
+    return continued
+
+
 def test_the_work_of_departed_clients_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(app: InProcess) -> None:
         searches = Searches(app, monkeypatch)
@@ -71,6 +85,26 @@ def test_a_client_that_leaves_while_it_sends_is_counted(tmp_path: Path) -> None:
         with pytest.raises(IndexError):  # nothing is answered
             await app.ask("POST", "/v1/boards/arcade/ranks", receive)
         assert answered(app) == {"499": 1}
+
+    in_process(tmp_path, test)
+
+
+def test_a_client_that_leaves_as_its_stream_begins_frees_its_place(tmp_path: Path) -> None:
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(DEADLINE_S)
+        return {"type": "http.disconnect"}
+
+    async def test(app: InProcess) -> None:
+        app.boards.define("arcade")
+        live = app.service.go_live()
+        for turns in range(8):
+            task = await begun(app.ask("GET", "/v1/stream?topic=top:arcade", receive))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task], timeout=DEADLINE_S)
+            assert len(live.streams) == 0, f"left after {turns} turns"
+        live.stop()
 
     in_process(tmp_path, test)
 

@@ -7,7 +7,6 @@ There is no current task until then, so code that needs one awaits `in_task` fir
 from __future__ import annotations
 
 import asyncio
-import types
 from collections.abc import Coroutine, Generator
 from typing import Any
 
@@ -18,7 +17,7 @@ def run_eagerly(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEven
         awaited = coroutine.send(None)
     except StopIteration:
         return None
-    return loop.create_task(_continue(coroutine, awaited))
+    return loop.create_task(_Continued(coroutine, awaited))
 
 
 async def in_task() -> None:
@@ -27,20 +26,38 @@ async def in_task() -> None:
         await asyncio.sleep(0)
 
 
-async def _continue(coroutine: Coroutine[Any, Any, None], awaited: object) -> None:
-    await _drive(coroutine, awaited)
+class _Continued(Coroutine[Any, Any, None]):
+    """The rest of a coroutine that waits. A task that is cancelled before its first step cancels it too."""
 
+    __slots__ = ("_awaited", "_coroutine", "_has_begun")
 
-@types.coroutine
-def _drive(coroutine: Coroutine[Any, Any, None], awaited: object) -> Generator[object, None, None]:
-    """Pass on what a coroutine waits for, and what happens to its task meanwhile."""
-    while True:
+    def __init__(self, coroutine: Coroutine[Any, Any, None], awaited: asyncio.Future[Any] | None) -> None:
+        self._coroutine = coroutine
+        self._awaited = awaited
+        self._has_begun = False
+
+    def send(self, value: None) -> Any:
+        """Let it go on; the first time, return what it waits for already."""
+        if self._has_begun:
+            return self._coroutine.send(value)
+        self._has_begun = True
+        awaited, self._awaited = self._awaited, None  # kept, it would be a cycle that a collection has to free
+        return awaited
+
+    def throw(self, *problem: Any) -> Any:
+        """Raise an error where it waits."""
+        if not self._has_begun:
+            awaited = self.send(None)
+            if awaited is not None and awaited.cancel():
+                return awaited  # it gets the cancellation from what it waits for, as in any task
         try:
-            try:
-                yield awaited
-            except BaseException as problem:
-                awaited = coroutine.throw(problem)
-            else:
-                awaited = coroutine.send(None)
-        except StopIteration:
-            return
+            return self._coroutine.throw(*problem)
+        finally:
+            del problem  # its traceback has this frame: a cycle too
+
+    def close(self) -> None:
+        """End it where it waits."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._coroutine.__await__()

@@ -36,6 +36,7 @@ class OnPostgres:
             **known,
             "RANKD_LEDGER_URL": self.ledger_url,
             "RANKD_SERVER_LOG_FORMAT": "json",
+            "RANKD_LIMITS_LAG_MAX_MS": "0",  # on a slow machine it takes long until a stopped projector is replaced
             **environment,
         }
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -15,6 +15,7 @@ from rankd.api.calls.routes import CALLS
 from rankd.api.http.eager import run_eagerly
 from rankd.api.service import THREADS_MAX, WAITING_MAX
 
+from .event_loop import next_turn
 from .in_process import DEADLINE_S, InProcess, in_process
 
 DEAR_THREADS = THREADS_MAX[Cost.DEAR]
@@ -51,7 +52,7 @@ async def begun(asked: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
     task: asyncio.Future[asyncio.Task[None] | None] = loop.create_future()
     loop.call_soon(lambda: task.set_result(run_eagerly(asked, loop)))
     while not task.done():
-        await asyncio.sleep(0)
+        await next_turn()
     continued = task.result()
     assert continued is not None
     return continued
@@ -91,7 +92,7 @@ def test_a_client_that_leaves_while_it_sends_is_counted(tmp_path: Path) -> None:
 
 def test_a_client_that_leaves_as_its_stream_begins_frees_its_place(tmp_path: Path) -> None:
     async def receive() -> dict[str, Any]:
-        await asyncio.sleep(DEADLINE_S)
+        await asyncio.wait_for(asyncio.Event().wait(), DEADLINE_S)
         return {"type": "http.disconnect"}
 
     async def test(app: InProcess) -> None:
@@ -100,7 +101,7 @@ def test_a_client_that_leaves_as_its_stream_begins_frees_its_place(tmp_path: Pat
         for turns in range(8):
             task = await begun(app.ask("GET", "/v1/stream?topic=top:arcade", receive))
             for _ in range(turns):
-                await asyncio.sleep(0)
+                await next_turn()
             task.cancel()
             await asyncio.wait([task], timeout=DEADLINE_S)
             assert len(live.streams) == 0, f"left after {turns} turns"

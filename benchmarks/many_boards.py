@@ -1,7 +1,7 @@
 """One folder with many boards beside one with few: what a further board, its first score and its top cost.
 
     define → first score → top, each on boards that are new in the round, by turns with the folder of few boards
-    midnight: the first score of the local day on each of some boards; a read before them waits for the roll-overs
+    midnight: the first score of the local day on each of some boards, while the roll-overs of all are appended
 
 Processor time of the whole process, since every call but the last waits for the disk. Other threads have nothing to do
 meanwhile but upkeep, which is a part of what boards cost.
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -21,6 +23,7 @@ from benchmarks.contender import without_garbage_collection
 from benchmarks.disk import folder_on_disk
 from benchmarks.embedded_subject import BEGIN_MS
 from benchmarks.figures import RANKD, SMALLER, Row, Scale, Series
+from rankd.node.open_embedded import embedded_of
 
 WINDOWS = ["all_time", "weekly", "daily"]
 TIME_ZONE = "America/Sao_Paulo"
@@ -61,26 +64,30 @@ def _rows_of(scale: Scale, boards: int) -> Iterator[Row]:
                     series[name].add(side, *_turn(subject, names, asked))
         first = [f"round-0-{index}" for index in range(scale.many_boards_calls)]
         waits_ms: dict[str, list[float]] = {side: [] for side in subjects}
+        rolled_s: dict[str, list[float]] = {side: [] for side in subjects}
         for _ in range(scale.rounds):
             for side, subject in subjects.items():
                 subject.clock.advance(DAY_MS)
-                began_s = time.perf_counter()
-                subject.boards.top(first[0], 1)  # appends the roll-overs that are due
-                waits_ms[side].append((time.perf_counter() - began_s) * 1_000)
                 series[MIDNIGHT].add(side, *_turn(subject, first, _first_score))
+                longest_ms, roll_over_s = _beside_roll_overs(subject, first)
+                waits_ms[side].append(longest_ms)
+                rolled_s[side].append(roll_over_s)
     note = f"smaller: the same with {scale.many_boards_smaller} boards"
     for name, found in series.items():
-        extra = {f"first_read_ms_{side}": median(waits) for side, waits in waits_ms.items()} if name == MIDNIGHT else {}
+        extra = {}
+        if name == MIDNIGHT:
+            extra = {f"longest_wait_ms_{side}": median(waits) for side, waits in waits_ms.items()}
+            extra |= {f"roll_over_s_{side}": median(spent) for side, spent in rolled_s.items()}
         yield found.row(name, boards, UNIT, extra, note, judged=not scale.smoke)
 
 
-def _opened(stack: ExitStack, folder: Path, count: int) -> Subject:
+def _opened(stack: ExitStack, folder: Path, number: int) -> Subject:
     clock = rankd.ManualClock(BEGIN_MS)
     boards = stack.enter_context(rankd.open(folder, clock=clock))
-    names = [f"board-{number}" for number in range(count)]
+    names = [f"board-{index}" for index in range(number)]
     for name in names:
         boards.define(name, windows=WINDOWS, time_zone=TIME_ZONE)
-    for first in range(0, count, FILLED_TOGETHER):
+    for first in range(0, number, FILLED_TOGETHER):
         some = names[first : first + FILLED_TOGETHER]
         boards.submit_events([{"board": name, "player": "alice", "score": 1} for name in some])
     boards.snapshot()
@@ -96,6 +103,24 @@ def _turn(subject: Subject, names: Sequence[str], asked: Asked) -> tuple[float, 
             checksum += asked(subject, name, score)
         spent_ns = time.process_time_ns() - began_ns
     return spent_ns / len(names), checksum
+
+
+def _beside_roll_overs(subject: Subject, names: Sequence[str]) -> tuple[float, float]:
+    """Append all roll-overs as upkeep does; return the longest wait of a score or a read meanwhile, and the seconds."""
+    subject.clock.advance(DAY_MS)
+    began_s = time.perf_counter()
+    longest_s = 0.0
+    with ThreadPoolExecutor(1) as upkeep:
+        settled = upkeep.submit(embedded_of(subject.boards).append_roll_overs)
+        for turn in count():
+            asked_s = time.perf_counter()
+            if settled.done():
+                break
+            name = names[turn // 2 % len(names)]
+            (_first_score if turn % 2 else _top)(subject, name, turn)
+            longest_s = max(longest_s, time.perf_counter() - asked_s)
+        settled.result()
+    return longest_s * 1_000, time.perf_counter() - began_s
 
 
 def _define(subject: Subject, board: str, _score: int) -> int:

@@ -75,11 +75,11 @@ class BoardWrites(Protocol):
     def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
         """Queue scores without waiting; see `GroupCommit.hand_in`."""
 
-    def is_due(self, now: int) -> bool:
-        """Tell whether a roll-over is due."""
+    def is_due(self, now: int, board_id: str) -> bool:
+        """Tell whether a roll-over of a board is due."""
 
-    def roll_over(self) -> None:
-        """Append the roll-overs that are due."""
+    def roll_over(self, board_id: str) -> None:
+        """Append the roll-overs of a board that are due."""
 
     def check_open(self) -> None:
         """Raise Closed after `close`."""

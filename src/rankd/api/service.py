@@ -218,8 +218,9 @@ class Service:
 
     async def catch_up(self, request: Request) -> None:
         """Prepare a read: append due roll-overs, and wait for the position in `at_least`."""
-        if self.boards.is_due():
-            await self.in_thread(self.boards.roll_over)
+        board = request.arguments[0]
+        if self.boards.is_due(board):
+            await self.in_thread(lambda: self.boards.roll_over(board))
         at_least = request.query.get("at_least")
         if at_least is not None and not await self._wait_for(at_least, request.arguments[0]):
             raise not_ranked(at_least)

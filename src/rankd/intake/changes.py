@@ -90,7 +90,7 @@ class Changes:
         """Define or change a board; an equal definition changes nothing."""
         board = define_board(board_id, definition)
         said = (EventKind.DEFINE, board.id, definition_of(board))
-        return self._once(sender, said, lambda: self._define(board, sender.name))
+        return self._once(sender, said, board.id, lambda: self._define(board, sender.name))
 
     def delete(self, board_id: str, sender: Sender) -> Changed:
         """Delete a board with all its instances."""
@@ -102,7 +102,7 @@ class Changes:
                 raise BoardInUse(f"board: {board_id} is fed by {list_names(feeding)}; delete those first")
             return self._event(EventKind.DELETE, board, sender.name)
 
-        return self._once(sender, (EventKind.DELETE, board_id), delete)
+        return self._once(sender, (EventKind.DELETE, board_id), board_id, delete)
 
     def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
         """Empty the current instances of one window, or of all."""
@@ -116,7 +116,7 @@ class Changes:
             detail = None if window is None else Detail(window=window)
             return self._event(EventKind.RESET, board, sender.name, detail)
 
-        return self._once(sender, (EventKind.RESET, board_id, window), reset)
+        return self._once(sender, (EventKind.RESET, board_id, window), board_id, reset)
 
     def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
         """Remove a player from every instance of a board."""
@@ -135,9 +135,9 @@ class Changes:
             has_changed = self._followed.has_changed
             return self._answer(sender, Changed(position, was_there if has_changed is None else has_changed))
 
-        return self._writer.run_for(lambda: self._writer.retrying(remove))
+        return self._writer.run_for(lambda: self._writer.retrying(remove, (board_id,)))
 
-    def _once(self, sender: Sender, said: object, draft: Draft) -> Changed:
+    def _once(self, sender: Sender, said: object, board_id: str, draft: Draft) -> Changed:
         """Append a control event unless its key was used before; `draft` returns it, or None for no change."""
         fingerprint = b"" if sender.key is None else fingerprint_of(said)
 
@@ -158,7 +158,7 @@ class Changes:
 
         def changed() -> Changed:
             self._followed.catch_up()  # check against the definitions of other processes
-            return self._writer.retrying(change_once)
+            return self._writer.retrying(change_once, (board_id,))
 
         return self._writer.run_for(changed)
 

@@ -61,9 +61,10 @@ class OtherTask(Task):
 
     alone = True
 
-    def __init__(self, work: Callable[[], object]) -> None:
-        """`work` is called in the committing thread."""
+    def __init__(self, work: Callable[[], object], boards: Sequence[str] = ()) -> None:
+        """`work` is called in the committing thread, after what is due of its `boards`."""
         self.work = work
+        self.boards = boards
 
 
 class LastTask(OtherTask):

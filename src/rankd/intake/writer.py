@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Protocol, TypeVar
 
@@ -54,12 +54,12 @@ _log = logging.getLogger("rankd")
 class DueWork(Protocol):
     """What the clock makes due, as the writer does it."""
 
-    def is_due(self, now: int) -> bool:
-        """Return whether something is due; from any thread."""
+    def is_due(self, now: int, board_ids: Iterable[str]) -> bool:
+        """Return whether something is due of some boards; from any thread."""
         ...
 
-    def append_due(self, at: int) -> int:
-        """Append what is due, and return how many events that were; in the committing thread."""
+    def append_due(self, at: int, board_ids: Iterable[str]) -> int:
+        """Append what is due of some boards, and return how many events that were; in the committing thread."""
         ...
 
 
@@ -81,7 +81,7 @@ class Writer:
         roll_overs: DueWork | None = None,
         newcomers: Newcomers | None = None,
     ) -> None:
-        """`roll_overs` are due events that this process appends before any later change; None where it does not."""
+        """`roll_overs` are due events that this process appends before changes of their boards; None elsewhere."""
         self._ledger = ledger
         self._followed = followed
         self.boards = followed.boards  # a live view
@@ -157,22 +157,22 @@ class Writer:
             raise AssertionError("a score that another process ranks is accepted first")
         return result
 
-    def run_for(self, work: Callable[[], Result]) -> Result:
-        """Run `work` between two commits of this process, and return its result."""
+    def run_for(self, work: Callable[[], Result], boards: Sequence[str] = ()) -> Result:
+        """Run `work` between two commits of this process, after what is due of its boards, and return its result."""
         results: list[Result] = []
-        self._commits.run(OtherTask(lambda: results.append(work())))
+        self._commits.run(OtherTask(lambda: results.append(work()), boards))
         return results[0]
 
-    def is_due(self, now: int) -> bool:
-        """Return whether a roll-over is due that this process appends."""
-        return self._roll_overs is not None and self._roll_overs.is_due(now)
+    def is_due(self, now: int, board_id: str) -> bool:
+        """Return whether a roll-over of a board is due that this process appends."""
+        return self._roll_overs is not None and self._roll_overs.is_due(now, (board_id,))
 
-    def roll_over(self) -> None:
-        """Append due roll-overs; if the ledger is unavailable, they stay due."""
+    def roll_over(self, board_id: str) -> None:
+        """Append the due roll-overs of a board; if the ledger is unavailable, they stay due."""
         self.check_open()
-        if self.is_due(self._clock.now()):
+        if self.is_due(self._clock.now(), board_id):
             try:
-                self.run_for(lambda: None)  # every task appends due roll-overs first
+                self.run_for(lambda: None, (board_id,))
                 self._waits_for = None
             except LedgerUnavailable as problem:
                 if self._waits_for != str(problem):  # log once: every read calls this
@@ -299,13 +299,19 @@ class Writer:
         """The instant before which the keys of requests have expired."""
         return max(self.at, self._clock.now()) - self._settings.idempotency_ttl_ms + 1
 
-    def retrying(self, work: Callable[[int], Result], taken: Callable[[Keys], None] = lambda _keys: None) -> Result:
+    def retrying(
+        self,
+        work: Callable[[int], Result],
+        boards: Sequence[str] = (),
+        taken: Callable[[Keys], None] = lambda _keys: None,
+    ) -> Result:
         """Run `work` with the number of control events followed, again if others were committed meanwhile.
 
-        `taken` gets keys that another process has just used: requests under them are repeats now.
+        What is due of its boards comes first. `taken` gets keys that another process has just used: requests under them
+        are repeats now.
         """
         for _ in range(ATTEMPTS_MAX):
-            self._get_ready()
+            self._get_ready(boards)
             try:
                 return work(self._seen)
             except DefinitionsChanged:
@@ -331,7 +337,7 @@ class Writer:
         first = group[0]
         if isinstance(first, OtherTask):
             if not isinstance(first, LastTask):
-                self._get_ready()
+                self._get_ready(first.boards)
             first.result = first.work()
             return
         if self._look is not None:  # other processes append, too
@@ -346,14 +352,15 @@ class Writer:
             self._repeats_until = monotonic() + REPEATS_S
             known.update(self._ledger.requests(taken))
 
-        self.retrying(lambda seen: self._commit_scores(tasks, seen, known), look_up)
+        boards = [part.board_id for task in tasks for part in task.parts]
+        self.retrying(lambda seen: self._commit_scores(tasks, seen, known), boards, look_up)
 
     def _check_whole(self) -> None:
         if self._broken is not None:
             raise Closed(f"the boards must be opened again after: {self._broken}")
 
-    def _get_ready(self) -> None:
-        """Prepare a commit: resolve a failed append, set the ledger's time, append due roll-overs."""
+    def _get_ready(self, boards: Sequence[str]) -> None:
+        """Prepare a commit: resolve a failed append, set the ledger's time, append what is due of its boards."""
         if self._broken is not None:
             self._check_whole()
         if self._is_unsure:
@@ -362,13 +369,21 @@ class Writer:
             self._is_unsure = False
         # Read the clock once: roll-overs due at this instant precede the events at it.
         self.at = max(self.at, self._followed.at, self._clock.now())
-        if self._roll_overs is not None and self._roll_overs.is_due(self.at):
+        if self._roll_overs is not None and self._roll_overs.is_due(self.at, self._reached(boards)):
             roll_overs = self._roll_overs
-            self.append_control(lambda: roll_overs.append_due(self.at))
+            self.append_control(lambda: roll_overs.append_due(self.at, self._reached(boards)))
         if self._seen != self._followed.seen:
             self._seen = self._followed.seen
             self.acceptances.forget()
             self._ordered.clear()
+
+    def _reached(self, boards: Sequence[str]) -> Iterator[str]:
+        """Yield boards and those that they feed."""
+        for board_id in boards:
+            yield board_id
+            board = self.boards.get(board_id)
+            if board is not None:
+                yield from board.feeds
 
     def _commit_scores(self, tasks: list[ScoreTask], seen: int, known: Mapping[tuple[str, str], StoredRequest]) -> None:
         """Commit new requests; the ledger itself refuses used keys, so few are looked up first."""

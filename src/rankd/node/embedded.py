@@ -107,7 +107,7 @@ class Embedded(RankingBackend):
 
     def settle(self) -> None:
         """Do all due work now."""
-        self.writer.roll_over()
+        self.append_roll_overs()
         self._retirement.check_all()
         self._retire()
         self._retirement.archiving.wait()
@@ -135,7 +135,7 @@ class Embedded(RankingBackend):
 
     def _keep_up_once(self) -> None:
         if isinstance(self.clock, SystemClock):
-            self.writer.roll_over()
+            self.append_roll_overs()
         self._retire()
         self._checkpoint()
         self._index_players()
@@ -144,6 +144,12 @@ class Embedded(RankingBackend):
             self.snapshot()
         self.writer.flush_answers()
         self._ledger.forget_requests(self.clock.now() - self.settings.idempotency_ttl_ms, REQUESTS_FORGOTTEN_AT_ONCE)
+
+    def append_roll_overs(self) -> None:
+        """Append what is due of all boards. Commits come in between, each waiting for a few boards at most."""
+        while self._roll_overs.is_due(self.clock.now()) and not self._closing.is_set():
+            if not self.writer.run_control(lambda: self._roll_overs.append_due(self.writer.at)):
+                return
 
     def _retire(self) -> None:
         while self._roll_overs.append_retired(self.clock.now(), self.writer.run_control):

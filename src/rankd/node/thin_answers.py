@@ -100,11 +100,11 @@ class ThinWriter:
         """Start a batcher for concurrent reads."""
         return ReadBatcher(on_done)
 
-    def is_due(self, _now: int) -> bool:
+    def is_due(self, _now: int, _board_id: str) -> bool:
         """Return False: the projector rolls over."""
         return False
 
-    def roll_over(self) -> None:
+    def roll_over(self, _board_id: str) -> None:
         """Do nothing: the projector rolls over."""
 
     def submit(self, task: ScoreTask) -> object:

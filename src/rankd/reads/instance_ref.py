@@ -79,10 +79,10 @@ class InstanceResolver:
         settings: Settings,
         *,
         rank_source: RankSource,
-        is_due: Callable[[int], bool],
-        roll_over: Callable[[], None],
+        is_due: Callable[[int, str], bool],
+        roll_over: Callable[[str], None],
     ) -> None:
-        """`find_board` returns the current definition; `roll_over` appends the due events, if `is_due` says so."""
+        """`find_board` returns the current definition; `roll_over` appends a board's due events if it `is_due`."""
         self._rank_source = rank_source
         self._open = rank_source.open
         self._applier = applier
@@ -102,13 +102,13 @@ class InstanceResolver:
             raise BoardUnknown(f"board: there is no board {check_board_id(board)!r}; define it first")
         return definition
 
-    def is_due(self) -> bool:
-        """Tell whether a roll-over is due, which the next read would append first."""
-        return self._is_due(self._clock.now())
+    def is_due(self, board: str) -> bool:
+        """Tell whether a roll-over of a board is due, which the next read of it would append first."""
+        return self._is_due(self._clock.now(), board)
 
-    def roll_over(self) -> None:
-        """Append the roll-overs that are due."""
-        self._roll_over()
+    def roll_over(self, board: str) -> None:
+        """Append the roll-overs of a board that are due."""
+        self._roll_over(board)
 
     def resolve(
         self,
@@ -122,7 +122,8 @@ class InstanceResolver:
         """Return the instance of a read, after roll-overs that are due and after `at_least` is ranked."""
         for name in unknown:
             raise InvalidValue(name, f"is no parameter of this read; {nearest(name, ReadOptions.__annotations__)}")
-        self._roll_over()
+        if isinstance(board, str):
+            self._roll_over(board)
         if at_least is None:
             return self.resolve_now(board, window, scope, ranking)
         self._wait_for(at_least, board)

@@ -51,8 +51,8 @@ class Standings(InstanceResolver):
         settings: Settings,
         *,
         rank_source: RankSource,
-        is_due: Callable[[int], bool],
-        roll_over: Callable[[], None],
+        is_due: Callable[[int, str], bool],
+        roll_over: Callable[[str], None],
         ledger_time: Callable[[], int],
     ) -> None:
         """`ledger_time` is the ledger's time of the last commit; the rest as for InstanceResolver."""

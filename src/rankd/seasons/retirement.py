@@ -32,19 +32,19 @@ class Retirement:
         """Check every board the next time."""
         self._changed.update(dict.fromkeys(list(self._applier.state.boards)))
 
-    def due(self, now: int) -> list[Due]:
-        """Return the archived windows whose retention is over, and queue the archiving of others."""
+    def due(self, now: int, events_max: int) -> list[Due]:
+        """Return archived windows whose retention is over, until there are enough; queue the archiving of others."""
         with self._lock:
-            return self._due(now)
+            return self._due(now, events_max)
 
-    def _due(self, now: int) -> list[Due]:
+    def _due(self, now: int, events_max: int) -> list[Due]:
         while self._leaving and self._leaving[0][0] <= now:
             self._changed[heappop(self._leaving)[1]] = None
         if self._finished != self.archiving.finished:
             self._finished = self.archiving.finished
             self._changed.update(dict.fromkeys(self._waiting))
         events: list[Due] = []
-        while self._changed:
+        while self._changed and len(events) < events_max:
             board_id, _ = self._changed.popitem()
             events += self._of(board_id, now)
         for board_id in {due.board for due in events}:

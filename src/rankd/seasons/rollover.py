@@ -4,11 +4,14 @@
 
 An append names the control events its writer has seen, so the ledger refuses one decided on an older state. Scores in
 the ledger that are not ranked yet come before the appended event, and count.
+
+A write or a read appends what is due of its own boards before it; upkeep appends the rest, a few boards at a time, so
+that nothing waits long at a midnight of many boards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rankd.ledger.event import AcceptanceContext, Context, Detail
@@ -19,7 +22,8 @@ from rankd.seasons.retirement import Retirement
 from rankd.seasons.schedule import Due, Schedule
 
 SENDER = "rankd"
-EVENTS_AT_ONCE = 1_000
+BOARDS_AT_ONCE = 25
+EVENTS_AT_ONCE = 100
 Run = Callable[[Callable[[], int]], int]
 
 
@@ -34,24 +38,24 @@ class RollOvers:
         applier = follower.applier
         self._schedule = Schedule(applier.state, lambda: applier.directory.boards)
 
-    def is_due(self, now: int) -> bool:
-        """Return whether a midnight or the close of a window is due; from any thread."""
-        return self._schedule.is_due(now)
+    def is_due(self, now: int, board_ids: Iterable[str] | None = None) -> bool:
+        """Return whether a midnight or the close of a window is due, of some boards or of any; from any thread."""
+        return self._schedule.is_due(now, board_ids)
 
-    def append_due(self, at: int) -> int:
-        """Append due midnights and closes in time order; return their number."""
-        return self._append(self._schedule.due(at), at)
+    def append_due(self, at: int, board_ids: Iterable[str] | None = None) -> int:
+        """Append due midnights and closes in time order, of some boards or the next few; return their number."""
+        return self._append(self._schedule.due(at, board_ids, BOARDS_AT_ONCE), at)
 
     def append_next(self, at: int, run: Run) -> int:
-        """Append what is due, else the retirement of archived windows; return the number of events."""
+        """Append what is due next, else the retirement of archived windows; return the number of events."""
         return run(lambda: self.append_due(at)) if self.is_due(at) else self.append_retired(at, run)
 
     def append_retired(self, at: int, run: Run) -> int:
-        """Append the retirement of archived windows, and queue the archiving of others; return the number of events.
+        """Append the next retirements of archived windows, and queue the archiving of others; return how many.
 
         It reads files, so the committing thread does not call it: `run` runs the append between two commits.
         """
-        due = self._retirement.due(at)
+        due = self._retirement.due(at, EVENTS_AT_ONCE)
         return run(lambda: self._append([event for event in due if self._is_there(event)], at)) if due else 0
 
     def _is_there(self, due: Due) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -40,11 +40,12 @@ class Schedule:
         self._first_of: dict[str, int] = {}  # time of each board's first event
         self._heap: list[tuple[int, str]] = []  # of these, and outdated ones
 
-    def is_due(self, now: int) -> bool:
-        """Return whether an event is due."""
-        if self._state.generation == self._generation:  # the usual case
-            return self._next <= now
-        return self.next_at <= now
+    def is_due(self, now: int, board_ids: Iterable[str] | None = None) -> bool:
+        """Return whether an event is due, of some boards or of any."""
+        next_at = self._next if self._state.generation == self._generation else self.next_at
+        if next_at > now:  # the usual case
+            return False
+        return board_ids is None or any(self._first_of.get(board_id, NEVER) <= now for board_id in board_ids)
 
     @property
     def next_at(self) -> int:
@@ -57,24 +58,31 @@ class Schedule:
                 self._generation = generation
         return self._next
 
-    def due(self, now: int) -> list[Due]:
-        """Return the due events in time order; of several midnights, only the last."""
+    def due(self, now: int, board_ids: Iterable[str] | None = None, boards_max: int | None = None) -> list[Due]:
+        """Return the due events in time order; of several midnights of a board, only the last.
+
+        They are those of some boards, or else of all, the boards that have waited longest first.
+        """
         with self._lock:
             self._plan()
             self._generation = -1
-            ready: set[tuple[int, str]] = set()
-            while self._heap and self._heap[0][0] <= now:
-                at, board_id = heappop(self._heap)
-                if self._first_of.get(board_id) == at:
-                    ready.add((at, board_id))
-            for entry in ready:  # due until their events are applied
-                heappush(self._heap, entry)
+            ready = self._longest_due(now, boards_max) if board_ids is None else set(board_ids)
         boards = self._boards()
-        events = [due for _, board_id in ready for due in self._of(board_id) if due.at <= now]
+        events = [due for board_id in ready for due in self._of(board_id) if due.at <= now]
         for index, due in enumerate(events):
             if due.kind is EventKind.MIDNIGHT:
                 events[index] = due._replace(at=boards[due.board].zone.midnights_around(now)[0])
         return sorted(events, key=lambda due: (due.at, due.board, due.kind != EventKind.MIDNIGHT, due.instance or ""))
+
+    def _longest_due(self, now: int, boards_max: int | None) -> set[str]:
+        ready: dict[str, int] = {}
+        while self._heap and self._heap[0][0] <= now and (boards_max is None or len(ready) < boards_max):
+            at, board_id = heappop(self._heap)
+            if self._first_of.get(board_id) == at:
+                ready[board_id] = at
+        for board_id, at in ready.items():  # due until their events are applied
+            heappush(self._heap, (at, board_id))
+        return set(ready)
 
     def _plan(self) -> None:
         """Recompute the first events of changed boards, and drop outdated ones from the top of the heap."""

@@ -59,8 +59,8 @@ def retire(boards: Boards, clock: ManualClock) -> None:
     """Let the day leave the ranks, and only a part of it the store."""
     clock.advance(2 * DAY_MS)
     running = embedded_of(boards)
-    running.writer.roll_over()
-    running._retirement.due(clock.now())
+    running.writer.roll_over("lobbies")
+    running._retirement.due(clock.now(), LOBBIES)
     wait_until(lambda: running._retirement.archiving.waiting == 0)
     running._roll_overs.append_retired(clock.now(), running.writer.run_control)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +15,7 @@ from rankd.domain.definition import define_board
 from rankd.ledger.event import EventKind
 from rankd.node.open_embedded import embedded_of
 from rankd.projection.state import BoardState, State
+from rankd.seasons.rollover import BOARDS_AT_ONCE
 from rankd.seasons.schedule import NEVER, Schedule, next_midnight
 
 LATE_MS = 300_000
@@ -196,6 +199,51 @@ def test_roll_overs_are_events_at_the_time_they_were_due(boards: Boards, clock: 
         (EventKind.MIDNIGHT, ms("2026-05-06")),
         (EventKind.SCORE, ms("2026-05-06T09:00")),
     ]
+
+
+def events_of(boards: Boards) -> list[tuple[str, str]]:
+    """All events in the ledger: their kinds and boards."""
+    ledger = embedded_of(boards).writer._ledger
+    contexts = [(ledger.context(run.context), len(run.at)) for _, run, _ in ledger.read([0], 100_000)]
+    return [(context.kind.value, context.board) for context, count in contexts for _ in range(count)]
+
+
+def test_a_score_and_a_read_append_only_what_is_due_of_their_boards(boards: Boards, clock: ManualClock) -> None:
+    boards.define("total")
+    boards.define("arcade", feeds=["total"])
+    boards.define("puzzle")
+    boards.define("words")
+    before = len(events_of(boards))
+    clock.advance(DAY_MS)
+
+    boards.submit("arcade", "alice", 5)
+    assert events_of(boards)[before:] == [("midnight", "arcade"), ("midnight", "total"), ("score", "arcade")]
+    boards.top("puzzle")
+    assert events_of(boards)[before + 3 :] == [("midnight", "puzzle")]
+    boards.reset("words")
+    assert events_of(boards)[before + 4 :] == [("midnight", "words"), ("reset", "words")]
+    boards.settle()
+    assert len(events_of(boards)) == before + 6
+
+
+def test_roll_overs_of_many_boards_leave_room_for_scores_in_between(boards: Boards, clock: ManualClock) -> None:
+    names = [f"board-{number:03}" for number in range(3 * BOARDS_AT_ONCE + 1)]
+    for name in names:
+        boards.define(name)
+    before = len(events_of(boards))
+    clock.advance(DAY_MS)
+    commits: list[int] = []
+    writer = embedded_of(boards).writer
+    run_control = writer.run_control
+
+    def run(append: Callable[[], int]) -> int:
+        commits.append(run_control(append))
+        return commits[-1]
+
+    with patch.object(writer, "run_control", run):
+        boards.settle()
+    assert commits == [BOARDS_AT_ONCE] * 3 + [1]
+    assert sorted(board for _, board in events_of(boards)[before:]) == names
 
 
 def test_a_read_finds_what_is_due_done(boards: Boards, clock: ManualClock) -> None:

@@ -10,7 +10,7 @@ from threading import Thread
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from tests.servers.waiting import join_all
 
 from .browsing import Browsing, put, rows, send, shows, until
@@ -119,6 +119,30 @@ def test_i_am_told_who_is_around_me_and_who_passes(server: Serving, board: str, 
     page.get_by_role("button", name="Not me").click()
     expect(page.locator("#you")).to_contain_text("Choose yourself")
     expect(page.locator("rankd-board tfoot")).to_be_hidden()
+
+
+def test_a_late_answer_about_another_player_is_not_shown(server: Serving, board: str, browsing: Browsing) -> None:
+    page = browsing.open(f"{server.url}/boards/{board}")
+    page.get_by_role("radio", name="This week").check()
+    shown = page.locator("rankd-board")
+    shown.evaluate("element => element.setAttribute('player', 'p-15')")
+    own = page.locator("rankd-board tfoot")
+    expect(own).to_contain_text("p-15")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/ranks*", hold)
+    until(page, lambda: held)  # the own line is read again every few seconds
+    shown.evaluate("element => element.removeAttribute('player')")
+    expect(own).to_be_hidden()
+    with page.expect_response("**/ranks*"):
+        held.pop().continue_()
+    page.unroute("**/ranks*")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+    assert own.is_hidden()
 
 
 def test_a_board_that_is_not_there_is_not_found(server: Serving, browsing: Browsing) -> None:

@@ -274,9 +274,11 @@ class RankdBoard extends HTMLElement {
   }
 
   async #readOwn(signal) {
-    if (!this.#player) return;
-    const body = { players: [this.#player] };
+    const player = this.#player;
+    if (!player) return;
+    const body = { players: [player] };
     const { entries } = await this.#source.post(boardPath(this.#board, "/ranks"), this.#where, body, signal);
+    if (signal.aborted || player !== this.#player) return; // another was chosen meanwhile
     const [entry = null] = entries;
     const isOther = JSON.stringify(entry) !== JSON.stringify(this.#own);
     this.#own = entry;

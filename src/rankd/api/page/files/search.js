@@ -41,6 +41,7 @@ export class Search {
 
   #later() {
     clearTimeout(this.#timer);
+    this.#asked += 1; // what is on its way is about another text
     const text = this.#input.value.trim();
     if (!text) return this.#show([]);
     this.#timer = setTimeout(() => this.#find(text), PAUSE_MS);

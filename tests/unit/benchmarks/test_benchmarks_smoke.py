@@ -32,7 +32,14 @@ JOIN = "embedded_join"  # one round: nobody joins twice
 KINDS = {f"kind_{name}" for name in kinds_bench.KINDS}
 KINDS_MEMORY = {f"kind_{name}_memory" for name in kinds_memory.MEASURED}
 MANY_BOARDS = {"many_boards_define", "many_boards_first_score", "many_boards_top", "many_boards_midnight"}
-FAMILIES = {"family_memory", "family_open", "family_top", "family_midnight_submit", "family_midnight_read"}
+FAMILIES = {
+    "family_memory",
+    "family_open",
+    "family_top",
+    "family_top_any",
+    "family_midnight_submit",
+    "family_midnight_read",
+}
 AGAINST_REDIS = (
     COMPARED
     | EMBEDDED_AGAINST_REDIS

@@ -44,7 +44,7 @@ class WorkerRun:
         """The boards as this worker opens them."""
         if self.is_reader:
             return ReplicaInstallation(self._config, self._worker.wait_for_commit)
-        return EmbeddedInstallation(self._config, self._worker.ring, self._worker.supervisor_process)
+        return EmbeddedInstallation(self._config, self._worker.signal_commit, self._worker.supervisor_process)
 
     def watch_supervisor(self) -> None:
         """Stop when the supervisor has died: nobody would stop this process otherwise."""

@@ -24,7 +24,7 @@ from rankd.api.http.listening import check_local_path, reserved_addresses
 from rankd.config.loading import data_folder
 from rankd.config.model import Config
 from rankd.folder import make_private_folder
-from rankd.workers.bells import Bells
+from rankd.workers.commit_signal import CommitSignal
 from rankd.workers.worker import WRITER, Worker, local_path
 
 BACK_OFF_FIRST_S, BACK_OFF_MAX_S = 0.1, 10.0
@@ -56,7 +56,7 @@ class Supervisor:
         count = config.server.workers
         check_local_path(local_path(self._folder, count - 1))
         self._addresses, self._reserved = reserved_addresses(config.server.host, config.server.port)
-        self._bells = Bells(count - 1)
+        self._commit_signal = CommitSignal(count - 1)
         self._slots = [_Slot(number) for number in range(count)]
         self._was_ready = False  # whether the worker that writes ever served
         self._signals, self._wake = socket.socketpair()
@@ -108,7 +108,7 @@ class Supervisor:
                 len(self._slots),
                 self._folder,
                 addresses=self._addresses,
-                bells=self._bells,
+                commit_signal=self._commit_signal,
                 supervisor=theirs,
                 supervisor_process=parent,
             )
@@ -132,13 +132,13 @@ class Supervisor:
     # Watching
 
     def _watch(self, timeout_s: float | None) -> None:
-        """Wait for a signal, or for what workers tell: that they serve, or by its end that they have died."""
+        """Wait for a signal, or for a message of a worker: that it serves or, by its end, that it has died."""
         channels = {slot.channel: slot for slot in self._slots if slot.channel is not None}
         readable, _, _ = select.select([self._signals, *channels], [], [], timeout_s)
         for end in readable:
-            told = end.recv(64)
+            received = end.recv(64)
             if end is not self._signals:
-                if told:
+                if received:
                     self._note_ready(channels[end])
                 else:
                     self._note_end(channels[end])
@@ -185,7 +185,7 @@ class Supervisor:
         if self._was_ready:
             for slot in self._slots:
                 local_path(self._folder, slot.number).unlink(missing_ok=True)
-        self._bells.close()
+        self._commit_signal.close()
         for reserved in self._reserved:
             reserved.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankd.api.http.listening import Address
-from rankd.workers.bells import Bells
+from rankd.workers.commit_signal import CommitSignal
 
 WRITER = 0  # the number of the worker that writes
 READY = b"r"
@@ -23,7 +23,7 @@ class Worker:
         folder: Path,
         *,
         addresses: Sequence[Address],
-        bells: Bells,
+        commit_signal: CommitSignal,
         supervisor: socket.socket,
         supervisor_process: int,
     ) -> None:
@@ -34,7 +34,7 @@ class Worker:
         self.supervisor = supervisor
         self.supervisor_process = supervisor_process
         self._count = count
-        self._bells = bells
+        self._commit_signal = commit_signal
 
     @property
     def is_writer(self) -> bool:
@@ -54,13 +54,13 @@ class Worker:
         """Tell the supervisor that this worker serves."""
         self.supervisor.send(READY)
 
-    def ring(self) -> None:
+    def signal_commit(self) -> None:
         """Wake the workers that read: there is a new commit."""
-        self._bells.ring()
+        self._commit_signal.send()
 
     def wait_for_commit(self, timeout_s: float) -> None:
         """Wait for a commit of the worker that writes."""
-        self._bells.wait(self.number, timeout_s)
+        self._commit_signal.wait(self.number, timeout_s)
 
 
 def local_path(folder: Path, number: int) -> Path:

@@ -18,36 +18,36 @@ from rankd.node.open_replica import open_replica
 START = 1_800_000_000_000
 
 
-class Bell:
-    """Rings after each commit."""
+class Committed:
+    """Is set after each commit."""
 
     def __init__(self) -> None:
-        self._rung = threading.Event()
+        self._event = threading.Event()
 
-    def ring(self) -> None:
-        self._rung.set()
+    def set(self) -> None:
+        self._event.set()
 
     def wait(self, timeout_s: float) -> None:
-        if self._rung.wait(timeout_s):
-            self._rung.clear()
+        if self._event.wait(timeout_s):
+            self._event.clear()
 
 
 @pytest.fixture
-def bell() -> Bell:
-    return Bell()
+def committed() -> Committed:
+    return Committed()
 
 
 @pytest.fixture
-def writer(tmp_path: Path, bell: Bell) -> Iterator[Boards]:
-    with open_boards(tmp_path / "data", committed=bell.ring) as boards:
+def writer(tmp_path: Path, committed: Committed) -> Iterator[Boards]:
+    with open_boards(tmp_path / "data", committed=committed.set) as boards:
         boards.define("arcade", keep="sum", windows=["all_time"])
         boards.submit("arcade", "alice", 5)
         yield boards
 
 
 @pytest.fixture
-def replica(tmp_path: Path, bell: Bell, writer: Boards) -> Iterator[Boards]:
-    with open_replica(tmp_path / "data", bell.wait) as boards:
+def replica(tmp_path: Path, committed: Committed, writer: Boards) -> Iterator[Boards]:
+    with open_replica(tmp_path / "data", committed.wait) as boards:
         yield boards
 
 
@@ -83,13 +83,13 @@ def test_a_profile_is_seen_as_soon_as_it_is_stored(writer: Boards, replica: Boar
 
 
 def test_it_starts_from_the_newest_snapshot_and_leaves_drafts_of_others(
-    tmp_path: Path, bell: Bell, writer: Boards
+    tmp_path: Path, committed: Committed, writer: Boards
 ) -> None:
     writer.snapshot()
     writer.submit("arcade", "bob", 3)
     draft = tmp_path / "data" / SNAPSHOTS / "draft-00000000000000000009"
     draft.mkdir()
-    with open_replica(tmp_path / "data", bell.wait) as replica:
+    with open_replica(tmp_path / "data", committed.wait) as replica:
         assert (replica.started.snapshot, replica.started.replayed) == (2, 1)
         assert scores(replica) == {"alice": 5, "bob": 3}
     assert draft.is_dir()
@@ -110,12 +110,12 @@ def test_it_changes_nothing(writer: Boards, replica: Boards) -> None:
     assert scores(replica) == scores(writer) == {"alice": 5}
 
 
-def test_a_window_that_the_writer_closes_closes_here(tmp_path: Path, bell: Bell) -> None:
+def test_a_window_that_the_writer_closes_closes_here(tmp_path: Path, committed: Committed) -> None:
     clock = ManualClock(START)
-    with open_boards(tmp_path / "data", clock=clock, committed=bell.ring) as writer:
+    with open_boards(tmp_path / "data", clock=clock, committed=committed.set) as writer:
         writer.define("days", windows=["daily"], late_by="0s", retention={"daily": "1d"})
         position = writer.submit("days", "alice", 1).position
-        with open_replica(tmp_path / "data", bell.wait, clock=clock) as replica:
+        with open_replica(tmp_path / "data", committed.wait, clock=clock) as replica:
             assert scores(replica, "days", at_least=position) == {"alice": 1}
             for _ in range(3):
                 clock.advance(86_400_000)
@@ -126,9 +126,9 @@ def test_a_window_that_the_writer_closes_closes_here(tmp_path: Path, bell: Bell)
 
 
 def test_a_ledger_that_is_replaced_is_followed_no_more_and_answers_say_so(
-    tmp_path: Path, bell: Bell, writer: Boards
+    tmp_path: Path, committed: Committed, writer: Boards
 ) -> None:
-    with open_replica(tmp_path / "data", bell.wait, stale_after_ms=300) as replica:
+    with open_replica(tmp_path / "data", committed.wait, stale_after_ms=300) as replica:
         assert not replica.top("arcade").stale
         ledger = tmp_path / "data" / "ledger.db"
         ledger.rename(tmp_path / "moved.db")

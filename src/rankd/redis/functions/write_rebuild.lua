@@ -19,9 +19,9 @@ local function write_stale_with(meta, generation)
   return generation
 end
 
--- rankd_look: the stored state of a shard. Answer {generation, loading, {position field, value, …}, {name, described,
+-- rankd_state: the stored state of a shard. Answer {generation, loading, {position field, value, …}, {name, described,
 -- …}}.
-local function write_look(keys)
+local function write_state(keys)
   local version = redis.call('HGET', keys[1], 'version')
   if version and version ~= LAYOUT_VERSION then
     return redis.error_reply('RANKD this shard has layout ' .. version .. ', this call is for ' .. LAYOUT_VERSION)
@@ -194,7 +194,7 @@ local function write_sweep(keys, args)
   return #rest
 end
 
-redis.register_function{function_name = 'rankd_look', callback = write_look, flags = {'no-writes'}}
+redis.register_function{function_name = 'rankd_state', callback = write_state, flags = {'no-writes'}}
 redis.register_function{function_name = 'rankd_begin', callback = write_begin}
 redis.register_function{function_name = 'rankd_finish', callback = write_finish}
 redis.register_function{function_name = 'rankd_abandon', callback = write_abandon}

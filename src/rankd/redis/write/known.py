@@ -28,7 +28,7 @@ class KnownBoard:
 def read_boards(client: RedisClient, shards: Mapping[str, int]) -> dict[str, KnownBoard]:
     """Read the state of every shard of some boards: one round trip per node."""
     metas = [ShardKeys(board, shard).meta for board, count in shards.items() for shard in range(count)]
-    answers = iter(client.call_all([FunctionCall("rankd_look", [meta], read_only=True) for meta in metas]))
+    answers = iter(client.call_all([FunctionCall("rankd_state", [meta], read_only=True) for meta in metas]))
     return {board: _known(board, [next(answers) for _ in range(count)]) for board, count in shards.items()}
 
 

@@ -1,6 +1,6 @@
-"""Bells: the worker that writes wakes the others after each commit.
+"""The commit signal: the worker that writes wakes the others after each commit.
 
-    a commit → Bells.ring, a byte into each pipe → Bells.wait in the worker that reads
+    a commit → CommitSignal.send, a byte into each pipe → CommitSignal.wait in the worker that reads
 
 The pipes are made before the workers, and outlive each of them.
 """
@@ -15,33 +15,32 @@ REST_S = 0.002  # between two waits: commits of that time are followed together,
 _DRAINED_BYTES = 65_536  # as much as a pipe holds
 
 
-class Bells:
+class CommitSignal:
     """A pipe to each worker that reads."""
 
     def __init__(self, readers: int) -> None:
         """`readers` is the number of workers that read, which have the numbers from 1 on."""
         self._pipes = [os.pipe() for _ in range(readers)]
-        self._rung = [written for _, written in self._pipes]
-        self._heard_s = 0.0  # when the last wait ended, by the monotonic clock
+        self._waited_s = 0.0  # when the last wait ended, by the monotonic clock
         for pipe in self._pipes:
             for end in pipe:
                 os.set_blocking(end, False)
 
-    def ring(self) -> None:
+    def send(self) -> None:
         """Wake the workers that read; a pipe that is full wakes its worker anyway."""
-        for end in self._rung:
+        for _, end in self._pipes:
             try:
                 os.write(end, b"!")
             except BlockingIOError:
                 continue
 
     def wait(self, worker: int, timeout_s: float) -> None:
-        """Return when the bell of a worker was rung since the last wait, at the latest after `timeout_s`."""
-        sleep(max(0.0, self._heard_s + REST_S - monotonic()))
+        """Return when a signal was sent since a worker's last wait, at the latest after `timeout_s`."""
+        sleep(max(0.0, self._waited_s + REST_S - monotonic()))
         end = self._pipes[worker - 1][0]
         if select.select([end], [], [], timeout_s)[0]:
             os.read(end, _DRAINED_BYTES)
-        self._heard_s = monotonic()
+        self._waited_s = monotonic()
 
     def close(self) -> None:
         """Close the pipes."""

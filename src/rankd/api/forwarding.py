@@ -245,8 +245,10 @@ class AllMetrics:
     async def text(self) -> bytes:
         """Return the exposition; a worker that does not answer in time is left out, and is not up."""
         texts = {self._number: await self._own()}
-        found = await asyncio.gather(*(self._of(client) for _, client in self._others))
-        texts.update({number: text for (number, _), text in zip(self._others, found, strict=True) if text is not None})
+        answers = await asyncio.gather(*(self._of(client) for _, client in self._others))
+        texts.update(
+            {number: text for (number, _), text in zip(self._others, answers, strict=True) if text is not None}
+        )
         return merged(texts, [self._number, *(number for number, _ in self._others)])
 
     @staticmethod

@@ -94,7 +94,7 @@ class Applier:
         plan = placement.plan(detail)
         if not plan.targets:
             return None
-        plan.note_all()
+        plan.record_all()
         ties = plan.ties(at, event_run.tiebreak[0])
         change = self.store.apply_one(
             plan.table,

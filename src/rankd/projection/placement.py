@@ -107,7 +107,7 @@ class RowPlan:
         """Only the attributes of the detail matter."""
         self.targets: list[RowTarget] = []
         self._values: list[tuple[ReachedBoard, str, str]] = []  # board, scope attribute, value
-        self._is_noted = False
+        self._is_recorded = False
         for board, reached_board in enumerate(reached):
             attributes = detail.attributes_for(reached_board.board.id)
             team = None
@@ -144,17 +144,17 @@ class RowPlan:
             return [board.tie_field(at, tiebreak)] * count
         return [tie for board, count in counts for tie in [board.tie_field(at, tiebreak)] * count]
 
-    def note_all(self) -> None:
+    def record_all(self) -> None:
         """Record the scope values of all targets."""
-        if not self._is_noted:
-            self.note(bytes([1]) * len(self.targets))
+        if not self._is_recorded:
+            self.record(bytes([1]) * len(self.targets))
 
-    def note(self, is_used: bytes) -> None:
+    def record(self, is_used: bytes) -> None:
         """Record the scope values of the targets with a 1: those that have rows."""
-        if self._is_noted:
+        if self._is_recorded:
             return
         used = [target for target, is_one in zip(self.targets, is_used, strict=True) if is_one]
-        self._is_noted = len(used) == len(self.targets)
+        self._is_recorded = len(used) == len(self.targets)
         boards = {target.board for target in used}
         reached = [target.reached for target in self.targets if target.board in boards]
         for reached_board, name, value in self._values:

@@ -98,7 +98,7 @@ class PlacedRun:
             array("q", [board.score_max for board in boards]),
         )
         for plan, start, end in zip(plans, offsets, offsets[1:], strict=False):
-            plan.note(is_used[start:end])
+            plan.record(is_used[start:end])
         return StepRows(targets, table, columns, run.players)
 
     def _table(self) -> tuple[Sequence[RowTarget], Sequence[tuple[InstanceKey, Rules]], bytes]:
@@ -178,8 +178,8 @@ def apply_scores(store: RankWriter, placed: PlacedRun) -> None:
         totals, odd = _total_rows(store, placed, kept, placed.step_plan(kept, roll_up_plan))
         if any(board.team is not None and board.team.by is TeamBy.BEST for board in placed.boards):
             # A team's best is read from the store, so after each change.
-            for one in odd:
-                apply_teams(store, _roll_up_each(store, placed, kept, [one]), span.start)
+            for total in odd:
+                apply_teams(store, _roll_up_each(store, placed, kept, [total]), span.start)
         else:
             row_by_row = _roll_up_each(store, placed, kept, odd)
         steps.append(totals)

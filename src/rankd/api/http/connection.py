@@ -57,7 +57,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._url = b""
         self._line = b""  # the data being parsed, with the first line of a request
         self._headers: list[tuple[bytes, bytes]] = []
-        self._noted: list[tuple[bytes, bytes]] = []
+        self._server_headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._is_in_head = False
         self._reading: HttpExchange | None = None  # whose body is being read
@@ -235,7 +235,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Begin a request."""
         self._url = b""
         self._headers = []
-        self._noted.clear()
+        self._server_headers.clear()
         self._head_bytes = 0
         self._is_in_head = True
         if self._current is None:
@@ -256,7 +256,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             if name == b"host" and value != self._server.last_host:
                 head.check_host(value)
                 self._server.last_host = value
-            self._noted.append((name, value))
+            self._server_headers.append((name, value))
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -269,8 +269,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             head.check_protocol(self._line, method.encode(), self._url)
         keep_alive = parser.should_keep_alive() and version == "1.1"
         expects_continue = is_websocket = False
-        if len(self._noted) != 1 or self._noted[0][0] != b"host":
-            expects_continue, is_websocket = head.read_server_headers(self._noted, version)
+        if len(self._server_headers) != 1 or self._server_headers[0][0] != b"host":
+            expects_continue, is_websocket = head.read_server_headers(self._server_headers, version)
         elif version not in head.VERSIONS:
             raise head.RefusedHead(505, "this server speaks HTTP/1.1; use that")
         scope = head.http_scope(

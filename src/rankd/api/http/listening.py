@@ -24,11 +24,11 @@ def reserved_addresses(host: str, port: int) -> tuple[list[Address], list[socket
     The addresses are kept as long as the sockets, which do not listen, are open.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        alone = bound_sockets(found)  # without sharing: another server's address is refused
-        addresses = [(one.family, one.type, one.proto, "", one.getsockname()) for one in alone]
-        for one in alone:
-            one.close()
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        unshared = bound_sockets(resolved)  # another server's address is refused
+        addresses = [(bound.family, bound.type, bound.proto, "", bound.getsockname()) for bound in unshared]
+        for bound in unshared:
+            bound.close()
         return addresses, bound_sockets(addresses, is_shared=True)
     except OSError as problem:
         raise address_taken(host, port, problem) from None

@@ -182,9 +182,9 @@ class Database(ReadOnlyDatabase):
 
     def _prepare(self) -> None:
         writer = self._writer
-        found = writer.pragma("application_id")
+        application_id = writer.pragma("application_id")
         has_tables = writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").get is not None
-        if found != APPLICATION_ID and (found != 0 or has_tables):
+        if application_id != APPLICATION_ID and (application_id != 0 or has_tables):
             raise LedgerDamaged(f"{FILE_NAME} is a database of another program; choose another data folder")
         version = writer.pragma("user_version")
         scripts = migrations()

@@ -375,6 +375,7 @@ class Boards(Reads):
 
     def settle(self) -> None:
         """Do the due roll-overs, archives and retention before this returns: for tests."""
+        self._writer.check_open()
         self._backend.settle()
 
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:

@@ -28,6 +28,7 @@ from benchmarks.http_bench import http_rows
 from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
 from benchmarks.kafka_bench import kafka_rows
+from benchmarks.kafka_burst import kafka_burst_rows
 from benchmarks.kinds_bench import KINDS, kind_rows
 from benchmarks.kinds_following import kind_following_rows
 from benchmarks.kinds_memory import kind_memory_rows
@@ -214,6 +215,7 @@ def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterat
         yield from node_rows(scale, wrk_is_installed())
     if "kafka" in wanted and kafka_is_installed():
         yield from kafka_rows(scale)
+        yield from kafka_burst_rows(scale)
     if "kinds_following" in wanted and with_postgres:
         yield from kind_following_rows(scale, with_redis)
 

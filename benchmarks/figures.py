@@ -62,6 +62,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 TARGETS = {
     "kafka_consume": Target(cost_max=1e9 / 60_000, entries=None),
+    "kafka_burst_p99": Target(ratio_min=0.5, rival=QUIET, entries=None),
     "updates": Target(ratio_min=6),
     "ranks": Target(ratio_min=8),
     "rank_call": Target(ratio_min=50),
@@ -277,6 +278,8 @@ class Scale:
     live_turn_s: int = 4
     kafka_players: int = EMBEDDED_PLAYERS
     kafka_records: int = 300_000
+    kafka_records_per_s: int = 10_000
+    kafka_burst_s: float = 30.0
     scaled_players: int = SCALED_PLAYERS  # of one shard
     scaled_players_huge: int = SCALED_PLAYERS_HUGE
     scaled_shards: int = SCALED_SHARDS
@@ -322,6 +325,8 @@ SMOKE = Scale(
     join_players=2_000,
     kafka_players=500,
     kafka_records=600,
+    kafka_records_per_s=200,
+    kafka_burst_s=0.5,
     many_boards=(40,),
     many_boards_smaller=4,
     many_boards_calls=10,

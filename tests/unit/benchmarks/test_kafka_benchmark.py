@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.figures import KAFKA, RANKD
+from benchmarks.figures import KAFKA, QUIET, RANKD
 from tests.servers.fixtures_kafka import needs_kafka
 from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
 pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
 
 
-def test_consuming_is_measured_beside_a_bare_consumer(tmp_path: Path) -> None:
+def test_consuming_is_measured_beside_a_bare_consumer_and_in_a_burst(tmp_path: Path) -> None:
     needs_kafka()
-    (row,) = rows_of(smoke_report("kafka", tmp_path)).values()
+    rows = rows_of(smoke_report("kafka", tmp_path))
 
-    assert row["name"] == "kafka_consume"
-    assert row["samples"][RANKD][0] > 0
-    assert row["checksums"][RANKD] == row["checksums"][KAFKA]
+    for name, rival in (("kafka_consume", KAFKA), ("kafka_burst_p99", QUIET)):
+        assert rows[name]["samples"][RANKD][0] > 0
+        assert rows[name]["checksums"][RANKD] == rows[name]["checksums"][rival]

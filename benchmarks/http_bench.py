@@ -27,7 +27,7 @@ from benchmarks.http_check import ANSWER_WAIT_S, READS, http_places, http_reads,
 from benchmarks.http_memory import Held, library_alone
 from benchmarks.http_servers import HttpServer, running_bare, running_rankd
 from benchmarks.http_sustained import sustained_rows
-from benchmarks.http_wrk import BOARD, COUNTRIES, Found, Wrk
+from benchmarks.http_wrk import BOARD, COUNTRIES, Wrk, WrkResult
 
 READ_CONNECTIONS = 32
 WRITE_CONNECTIONS = 64
@@ -216,5 +216,5 @@ def _library_again(data: Path, instances: list[str], players: list[str], events_
         return library_places(boards, instances, players)
 
 
-def _fine(found: Found) -> int:
+def _fine(found: WrkResult) -> int:
     return found.requests - found.status

@@ -97,7 +97,7 @@ class WrkError(RuntimeError):
     """wrk did not run to its end."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class WrkResult(msgspec.Struct, frozen=True):
     """What wrk says of one turn; the second row are requests that failed."""
 
     requests: int
@@ -143,7 +143,7 @@ class Wrk:
     answers_max: int | None = None  # of a turn: a smoke run does not keep two processors busy for a second
     _turns: int = 0
 
-    def ask(self, question: str, url: str, connections: int, seconds: int, *, with_key: bool = False) -> Found:
+    def ask(self, question: str, url: str, connections: int, seconds: int, *, with_key: bool = False) -> WrkResult:
         self._turns += 1
         script = self.folder / f"{question}.lua"
         script.write_text(self.script(question, self._turns, with_key=with_key))
@@ -160,7 +160,7 @@ class Wrk:
         found = _FOUND.search(done.stdout)
         if done.returncode != 0 or found is None:
             raise WrkError(f"wrk ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
-        return msgspec.json.decode(found[1], type=Found)
+        return msgspec.json.decode(found[1], type=WrkResult)
 
     def script(self, question: str, seed: int, *, with_key: bool = False) -> str:
         """Return the script of a question; writes always carry the key, reads when they are asked to."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-Arrivals = tuple[Sequence[int], Sequence[float]]  # the positions of a client's messages, and when each came
+MessageTimes = tuple[Sequence[int], Sequence[float]]  # the positions of a client's messages, and when each came
 
 
 class Delays(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Delays(msgspec.Struct, frozen=True):
     worst_client_p99: float
 
 
-def delays(acknowledged: Sequence[tuple[int, float]], clients: Sequence[Arrivals]) -> Delays:
+def delays(acknowledged: Sequence[tuple[int, float]], clients: Sequence[MessageTimes]) -> Delays:
     """`acknowledged` are positions of scores, and when each was answered.
 
     >>> delays([(5, 1.0), (6, 1.2)], [([4, 5, 7], [0.9, 1.5, 1.6])]).max

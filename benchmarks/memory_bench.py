@@ -42,7 +42,7 @@ class SmallBoards(msgspec.Struct, frozen=True, tag=True):
     boards_a_batch: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class MemoryUse(msgspec.Struct, frozen=True):
     """What a store accounts for, and by how much its process has grown since it was made."""
 
     total_bytes: int
@@ -58,7 +58,7 @@ class Taken(msgspec.Struct, frozen=True):
 def player_rows(arena: Arena) -> Iterator[Row]:
     """Bytes per player: first board, each further board, and after as many random updates as players."""
     players, redis = arena.players, arena.redis
-    ours = run_isolated(__name__, BoardsOfAll(players, arena.scale.build_batch_rows), list[Taken])
+    ours = run_isolated(__name__, BoardsOfAll(players, arena.scale.build_batch_rows), list[MemoryUse])
     first, both, churned = ours
     redis_first = None if redis is None else (arena.redis_bytes_built - arena.redis_bytes_empty) / players
     redis_further = None if redis is None else redis.copy_bytes() / players
@@ -82,7 +82,7 @@ def player_rows(arena: Arena) -> Iterator[Row]:
 def small_board_rows(scale: Scale, with_redis: bool) -> Iterator[Row]:
     """Bytes per board of thirty, interning not counted; Redis holds such boards as packed lists, ids included."""
     ours = run_isolated(
-        __name__, SmallBoards(scale.boards, scale.boards_from_players, scale.boards_a_batch), list[Taken]
+        __name__, SmallBoards(scale.boards, scale.boards_from_players, scale.boards_a_batch), list[MemoryUse]
     )
     empty, full = ours
     redis_bytes = _redis_bytes_per_board(scale) if with_redis else None
@@ -122,7 +122,7 @@ def _drawn(workload: Workload, boards: int) -> NDArray[np.int64]:
     return lines
 
 
-def _boards_of_all(asked: BoardsOfAll) -> list[Taken]:
+def _boards_of_all(asked: BoardsOfAll) -> list[MemoryUse]:
     workload = Workload(asked.players)
     player_ids(workload.numbers(asked.batch_rows))
     store = EngineStore()
@@ -139,7 +139,7 @@ def _boards_of_all(asked: BoardsOfAll) -> list[Taken]:
     return [*readings, _taken(store, before_bytes)]
 
 
-def _small_boards(asked: SmallBoards) -> list[Taken]:
+def _small_boards(asked: SmallBoards) -> list[MemoryUse]:
     workload = Workload(asked.players)
     store = EngineStore()
     everybody = Engine(store, "everybody")
@@ -170,10 +170,10 @@ def _small_boards(asked: SmallBoards) -> list[Taken]:
     return [*readings, _taken(store, before_bytes)]
 
 
-def _taken(store: EngineStore, before_bytes: int) -> Taken:
+def _taken(store: EngineStore, before_bytes: int) -> MemoryUse:
     gc.collect()
     memory = store.memory()
-    return Taken(memory.total_bytes, memory.players_bytes, resident_bytes() - before_bytes)
+    return MemoryUse(memory.total_bytes, memory.players_bytes, resident_bytes() - before_bytes)
 
 
 def _main() -> None:

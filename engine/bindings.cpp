@@ -309,7 +309,7 @@ class PyEngine {
   }
 
   nb::dict longest_waits() const {
-    const Waits waits = engine_.lock().longest_waits();
+    const ReaderWaits waits = engine_.lock().longest_waits();
     nb::dict dict;
     dict["reader_ns"] = waits.reader;
     dict["let_in_ns"] = waits.let_in;

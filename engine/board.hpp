@@ -71,9 +71,9 @@ class Board {
   // Fetches what `locate` reads of a small board.
   void prefetch(const BoardMemory& memory) const;
   Spot locate(const BoardMemory& memory, uint32_t player) const;
-  // Calls found(index, spot) for each of the players that has an entry, overlapping the memory accesses.
-  template <class Found>
-  void locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const;
+  // Calls visit(index, spot) for each of the players that has an entry, overlapping the memory accesses.
+  template <class Visit>
+  void locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Visit visit) const;
   Key key(const BoardMemory& memory, Spot spot) const;
   Kept kept(const BoardMemory& memory, Spot spot) const { return kept_of(direction_, key(memory, spot)); }
   uint32_t player(const BoardMemory& memory, Spot spot) const;
@@ -152,12 +152,12 @@ inline void Board::prefetch(const BoardMemory& memory) const {
   for (uint32_t i = 0; i < size_; i += kPlayersPerLine) __builtin_prefetch(small.player + i);
 }
 
-template <class Found>
-void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Found found) const {
+template <class Visit>
+void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& players, Visit visit) const {
   if (tree_ == nullptr) {
     for (size_t i = 0; i < players.size(); ++i) {
       const Spot spot = players[i] == kNone ? Spot{} : locate(memory, players[i]);
-      if (spot.leaf != kNone) found(i, spot);
+      if (spot.leaf != kNone) visit(i, spot);
     }
     return;
   }
@@ -180,7 +180,7 @@ void Board::locate_many(const BoardMemory& memory, const std::vector<uint32_t>& 
       },
       [&](size_t i) { tree_->prefetch_place(spots[i]); },
       [&](size_t i) {
-        if (spots[i].leaf != kNone) found(i, spots[i]);
+        if (spots[i].leaf != kNone) visit(i, spots[i]);
       });
 }
 

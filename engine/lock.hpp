@@ -21,7 +21,7 @@
 namespace rankd {
 
 // The longest waits, each measured separately, in ns.
-struct Waits {
+struct ReaderWaits {
   int64_t reader;    // from a reader's arrival to its entry
   int64_t let_in;    // from the first blocked reader to the writer's release
   int64_t work;      // processor time the writer used between these two
@@ -111,7 +111,7 @@ class TurnLock {
 
   uint32_t readers_waiting() const { return waiting_.load(); }
 
-  Waits longest_waits() const { return {longest_reader_.load(), longest_let_in_.load(), longest_work_.load()}; }
+  ReaderWaits longest_waits() const { return {longest_reader_.load(), longest_let_in_.load(), longest_work_.load()}; }
 
   void forget_waits() {
     longest_reader_ = 0;

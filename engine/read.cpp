@@ -204,20 +204,20 @@ Lines Engine::read_around(const Board* board, std::string_view id, uint64_t abov
 }
 
 std::vector<FriendLine> Engine::read_friends(const Board* board, const Ids& ids, Ranking ranking) const {
-  struct Found {
+  struct PlacedPlayer {
     uint64_t place;
     uint32_t asked;
     Spot spot;
   };
   std::vector<FriendLine> friends;
   if (board == nullptr) return friends;
-  std::vector<Found> found;
+  std::vector<PlacedPlayer> found;
   board->locate_many(memory_, find_players(ids), [&](size_t i, Spot spot) {
     found.push_back({board->place(spot), static_cast<uint32_t>(i), spot});
   });
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.place < b.place; });
-  found.erase(std::unique(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.place == b.place; }),
-              found.end());
+  std::sort(found.begin(), found.end(), [](const PlacedPlayer& a, const PlacedPlayer& b) { return a.place < b.place; });
+  const auto is_same = [](const PlacedPlayer& a, const PlacedPlayer& b) { return a.place == b.place; };
+  found.erase(std::unique(found.begin(), found.end(), is_same), found.end());
   for (size_t i = 0; i < found.size(); ++i) {
     const Kept kept = board->kept(memory_, found[i].spot);
     const bool tied = i > 0 && kept.score == friends.back().kept.score;

@@ -11,15 +11,15 @@ WAIT_S = 60
 
 
 def commit_together(
-    hand_in: Callable[[Sequence[Task], Callable[[list[Task], float], None]], None], tasks: Sequence[Task]
+    enqueue: Callable[[Sequence[Task], Callable[[list[Task], float], None]], None], tasks: Sequence[Task]
 ) -> None:
     """Hand tasks in, and return when each has its result or its error."""
     left, are_done = set(map(id, tasks)), threading.Event()
 
-    def tell(done: list[Task], _seconds: float) -> None:
+    def on_done(done: list[Task], _seconds: float) -> None:
         left.difference_update(map(id, done))
         if not left:
             are_done.set()
 
-    hand_in(tasks, tell)
-    assert are_done.wait(WAIT_S), "a task was handed in, and nobody heard of it again"
+    enqueue(tasks, on_done)
+    assert are_done.wait(WAIT_S), "a task was enqueued, and nobody heard of it again"

@@ -127,7 +127,7 @@ TEST("the lock knows the longest wait, and how much of it the writer worked") {
     threads.join();
     return lock.longest_waits();
   };
-  const Waits idle = wait_once([](auto until) {
+  const ReaderWaits idle = wait_once([](auto until) {
     std::mutex mutex;
     std::unique_lock held(mutex);
     std::condition_variable never;
@@ -135,7 +135,7 @@ TEST("the lock knows the longest wait, and how much of it the writer worked") {
     }
   });
   // Busy by its own processor time: what the machine gives to others meanwhile is no work.
-  const Waits busy = wait_once([](auto until) {
+  const ReaderWaits busy = wait_once([](auto until) {
     const auto worked = worked_so_far() + kHeld;
     while (Clock::now() < until || worked_so_far() < worked) {
     }

@@ -72,8 +72,8 @@ class BoardWrites(Protocol):
     def submit(self, task: ScoreTask) -> object:
         """Commit scores and return the result."""
 
-    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
-        """Queue scores without waiting; see `GroupCommit.hand_in`."""
+    def enqueue(self, tasks: Sequence[Task], on_done: Callable[[list[Task], float], None]) -> None:
+        """Queue scores without waiting; see `GroupCommit.enqueue`."""
 
     def is_due(self, now: int, board_id: str) -> bool:
         """Tell whether a roll-over of a board is due."""
@@ -85,7 +85,7 @@ class BoardWrites(Protocol):
         """Raise Closed after `close`."""
 
     def check_ready(self) -> None:
-        """Raise where requests should go elsewhere: Closed, Behind before it has caught up, or LedgerNewer."""
+        """Raise where another process should answer: Closed, Behind before it has caught up, or LedgerNewer."""
 
 
 class Read:

@@ -113,7 +113,7 @@ class Boards(Reads):
         self._writer.check_open()
 
     def check_ready(self) -> None:
-        """Raise where requests should go elsewhere: closed, not caught up yet, or a newer version wrote the ledger."""
+        """Raise where another process should answer: closed, not caught up yet, or a newer version wrote the ledger."""
         self._writer.check_ready()
 
     # Definitions
@@ -223,13 +223,13 @@ class Boards(Reads):
     # For servers: requests are checked here and committed together
 
     def prepare_score(self, sent: SentScore, sender: Sender) -> ScoreTask:
-        """Return one score as a task for `hand_in`; raises what is wrong with it."""
+        """Return one score as a task for `enqueue`; raises what is wrong with it."""
         if type(sent.score) is float:
             self.check_decimals(sent.board, sent.score, "score")
         return prepare.one_score(sent, sender, self._board_finder(sender))
 
     def prepare_events(self, sent: Iterable[SentScore], sender: Sender) -> ScoreTask:
-        """Return scores of any boards as a task for `hand_in`; raises what is wrong with them."""
+        """Return scores of any boards as a task for `enqueue`; raises what is wrong with them."""
         return prepare.events(sent, sender, self._board_finder(sender))
 
     def check_decimals(self, board: object, score: float, field: str) -> None:
@@ -238,12 +238,12 @@ class Boards(Reads):
         if definition is not None:
             definition.check_score(score, field)
 
-    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
+    def enqueue(self, tasks: Sequence[Task], on_done: Callable[[list[Task], float], None]) -> None:
         """Queue tasks without waiting.
 
-        `tell` is called in another thread with the finished tasks of a commit and its duration in seconds.
+        `on_done` is called in another thread with the finished tasks of a commit and its duration in seconds.
         """
-        self._writer.hand_in(tasks, tell)
+        self._writer.enqueue(tasks, on_done)
 
     def _board_finder(self, sender: Sender) -> Callable[[object], Board | None]:
         """Return how to find an open board; None defers the check to the commit.

@@ -258,7 +258,7 @@ def test_entries_are_gone_through_page_by_page(client: Any, board: str) -> None:
     assert [len(page.entries) for page in client.pages(board, 10)] == [10, 10, 5]
 
 
-def test_a_history_tells_what_was_sent(client: Any, board: str) -> None:
+def test_a_history_shows_what_was_sent(client: Any, board: str) -> None:
     client.define(board)
     for score in (1, 2, 3):
         client.submit(board, "historic", score, metadata={"try": score})

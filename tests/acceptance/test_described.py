@@ -35,7 +35,7 @@ PLAYED = [
     *(call.name for call in CALLS if call.name not in (*ORDER, *DESTRUCTIVE, "stream")),  # which never ends
     *DESTRUCTIVE,
 ]
-SHOWN_ELSEWHERE = {"metrics", "openapi", "docs", *(call.name for call in PAGES)}
+NOT_SHOWN = {"metrics", "openapi", "docs", *(call.name for call in PAGES)}
 GUARDED = [call for call in CALLS if call.access not in (Access.OPEN, Access.READ, Access.METRICS)]
 GARBAGE = [
     b"",
@@ -95,7 +95,7 @@ def shape(value: object) -> object:
     return [shape(inner) for inner in value] if isinstance(value, list) else None
 
 
-@pytest.mark.parametrize("name", [name for name in PLAYED if name not in SHOWN_ELSEWHERE])
+@pytest.mark.parametrize("name", [name for name in PLAYED if name not in NOT_SHOWN])
 def test_an_example_is_answered_as_it_says(name: str, answers: dict[str, httpx.Response]) -> None:
     answer = answers[name]
 

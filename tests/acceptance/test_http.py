@@ -53,7 +53,7 @@ def test_pages_follow_each_other_by_cursor(anybody: httpx.Client) -> None:
     assert seen == ["alice", "bob", "carol"]
 
 
-def test_whoever_has_the_answer_is_told_so(anybody: httpx.Client) -> None:
+def test_a_client_that_has_the_answer_gets_a_304(anybody: httpx.Client) -> None:
     first = anybody.get("/v1/boards/arcade/top")
     again = anybody.get("/v1/boards/arcade/top", headers={"If-None-Match": first.headers["etag"]})
 

@@ -71,7 +71,7 @@ def add_player(server: Serving, player: str) -> str:
     return token
 
 
-def test_a_player_who_sends_too_fast_is_told_when_to_go_on(tmp_path: Path) -> None:
+def test_a_player_who_sends_too_fast_learns_when_to_go_on(tmp_path: Path) -> None:
     with serving(tmp_path / "data", config='[boards.arcade]\nwrites = "players"\n') as server:
         token = add_player(server, "alice")
         with server.client(token) as alice:

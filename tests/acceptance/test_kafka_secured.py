@@ -83,7 +83,7 @@ def test_an_unknown_authority_is_named(secured: SecuredBroker) -> None:
         KafkaAdmin(secured.settings(ca=secured.other.certificate)).partitions("wanted")
 
 
-def test_a_user_without_rights_is_told_what_to_create(secured: SecuredBroker) -> None:
+def test_a_user_without_rights_learns_what_to_create(secured: SecuredBroker) -> None:
     with pytest.raises(KafkaUnusable, match=r"may not create it: .*--topic missing --partitions 3 .*retention.ms=1000"):
         KafkaAdmin(secured.settings("stranger", OTHER_PASSWORD)).ensure_topic("missing", 3, {"retention.ms": "1000"})
 

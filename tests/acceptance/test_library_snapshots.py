@@ -1,4 +1,4 @@
-"""Snapshots save time and never decide: a good one is loaded, any other is passed over."""
+"""Snapshots save time and never decide: a good one is loaded, any other is ignored."""
 
 from __future__ import annotations
 

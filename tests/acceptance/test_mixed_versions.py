@@ -48,7 +48,7 @@ def log_of(installation: Installation, projector: str) -> str:
     return (installation.folder / f"project-{projector}.log").read_text()
 
 
-def wait_until_told(installation: Installation, projector: str, words: str) -> None:
+def wait_until_logged(installation: Installation, projector: str, words: str) -> None:
     log = installation.folder / f"project-{projector}.log"
     wait_until(lambda: log.exists() and words in log.read_text())
 
@@ -66,8 +66,8 @@ def define(installation: Installation, serving: Serving, board: str, **definitio
 
 def versions_in(migrated: str) -> tuple[int, int]:
     """What `migrate --json` found, and what it left."""
-    told = json.loads(migrated)
-    return told["version_before"], told["version"]
+    report = json.loads(migrated)
+    return report["version_before"], report["version"]
 
 
 def version_of(serving: Serving) -> str:
@@ -106,23 +106,23 @@ def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(instal
                     assert client.post("/v1/scores", json=score).status_code in (200, 202)
 
         second = installation.project("second", **newer)
-        wait_until_told(installation, "second", "following the ledger")
+        wait_until_logged(installation, "second", "following the ledger")
         load.go_on_for()
         stop(first)
-        wait_until_told(installation, "second", "ranking, epoch")
+        wait_until_logged(installation, "second", "ranking, epoch")
         load.go_on_for()
         load.check(old, new)
 
         third = installation.project("third")
-        wait_until_told(installation, "third", "following the ledger")
+        wait_until_logged(installation, "third", "following the ledger")
         stop(second)
-        wait_until_told(installation, "third", "ranking, epoch")
+        wait_until_logged(installation, "third", "ranking, epoch")
         load.go_on_for()
         load.check(old, new)
 
         stop(third)
         installation.project("second")  # of the old version, where one of the new version has left its checkpoint
-        wait_until_told(installation, "second", f"has version {FORMAT + 1}: upgrade rankd to read it")
+        wait_until_logged(installation, "second", f"has version {FORMAT + 1}: upgrade rankd to read it")
         load.go_on_for()
         load.check(old, new)
 

@@ -269,7 +269,7 @@ def test_every_kind_of_board_is_the_same_on_both_nodes(a: httpx.Client, b: httpx
         assert one == other
 
 
-def test_percentiles_and_dense_ranks_are_told_by_both(a: httpx.Client, b: httpx.Client, board: str) -> None:
+def test_percentiles_and_dense_ranks_are_answered_by_both(a: httpx.Client, b: httpx.Client, board: str) -> None:
     for number, score in enumerate([50, 40, 40, 10]):
         submit((a, b)[number % 2], board, f"p{number}", score)
     for client in (a, b):

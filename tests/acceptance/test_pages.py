@@ -114,7 +114,7 @@ def test_where_nobody_stands_the_front_page_says_how_to_send_a_score(tmp_path: P
         browsing.end()  # before the server goes
 
 
-def test_a_score_sent_elsewhere_moves_its_row(server: Serving, board: str, browsing: Browsing) -> None:
+def test_a_score_sent_by_another_client_moves_its_row(server: Serving, board: str, browsing: Browsing) -> None:
     page = browsing.open(f"{server.url}/boards/{board}")
     shows(page, server, board)
     row = page.locator('rankd-board tr[data-player="p-7"]')

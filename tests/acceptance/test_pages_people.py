@@ -88,7 +88,7 @@ def test_more_shows_the_pages_below_and_they_stay_true(server: Serving, board: s
     expect(more).to_be_hidden()
 
 
-def test_i_am_told_who_is_around_me_and_who_passes(server: Serving, board: str, browsing: Browsing) -> None:
+def test_i_see_who_is_around_me_and_who_passes(server: Serving, board: str, browsing: Browsing) -> None:
     page = browsing.open(f"{server.url}/boards/{board}")
     page.keyboard.press("/")
     page.keyboard.type("p-15")

@@ -92,13 +92,13 @@ def test_strangers_leave_no_trace_in_what_a_player_sees(stage: Stage) -> None:
 def test_whoever_is_nowhere_looks_like_a_friend_who_is_not_mutual(stage: Stage) -> None:
     """Otherwise the answer would tell who plays."""
     with stage.server.client(stage.tokens["dave"]) as dave:
-        told = []
+        answers = []
         for friends in (["carol"], ["nobody at all"]):
             assert dave.put("/v1/players/dave/friends", json={"players": friends}).status_code == 200
-            told.append(dave.get("/v1/boards/arcade/players/dave/friends").json()["entries"])
+            answers.append(dave.get("/v1/boards/arcade/players/dave/friends").json()["entries"])
         assert dave.put("/v1/players/dave/friends", json={"players": []}).status_code == 200
 
-    assert told[0] == told[1]
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize(

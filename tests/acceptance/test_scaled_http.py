@@ -205,7 +205,7 @@ def test_pages_batches_and_scopes_are_those_of_one_process(
     assert (group["entries"][0]["rank"], group["missing"]) == (1, ["nobody"])
 
 
-def test_who_has_the_answer_already_is_told_so(installation: Installation, one: Serving, board: str) -> None:
+def test_a_client_that_has_the_answer_already_gets_a_304(installation: Installation, one: Serving, board: str) -> None:
     submit_ranked(one, installation, board=board, player="alice", score=976)
     with one.client() as client:
         first = client.get(f"/v1/boards/{board}/top")

@@ -59,7 +59,7 @@ def test_it_waits_for_postgres_before_it_starts(installation: Installation) -> N
     assert "rankd_projector_epoch 1.0" in metrics
 
 
-def test_it_ends_when_it_is_told_to_while_it_waits(installation: Installation) -> None:
+def test_it_ends_by_a_signal_while_it_waits(installation: Installation) -> None:
     installation.postgres.stop()
     process, _ = project(installation)
     wait_until(lambda: "before it starts" in log(installation))

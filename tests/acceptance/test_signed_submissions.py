@@ -93,8 +93,8 @@ def player(request: pytest.FixtureRequest) -> str:
 
 
 def problem(answer: httpx.Response) -> tuple[int, str, list[dict[str, Any]]]:
-    told = answer.json()
-    return answer.status_code, told["code"], told.get("errors", [])
+    body = answer.json()
+    return answer.status_code, body["code"], body.get("errors", [])
 
 
 def test_a_board_that_wants_signatures_takes_nothing_else(stage: Stage) -> None:

@@ -85,7 +85,7 @@ def counted(folder: Path, load: Load) -> None:
             assert acknowledged <= score <= acknowledged + load.unsure.get(player, 0)
 
 
-def test_a_server_that_is_told_to_stop_answers_what_it_took_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_server_that_gets_a_signal_answers_what_it_accepted_and_loses_nothing(tmp_path: Path) -> None:
     server = prepare(tmp_path / "data")
     load = Load(server)
     with load.running():

@@ -149,7 +149,7 @@ def test_a_socket_watches_and_leaves_topics_as_it_likes(server: Serving, admin: 
 
 
 @KINDS
-def test_whoever_comes_back_is_told_what_was_missed(server: Serving, admin: httpx.Client, kind: str) -> None:
+def test_a_client_that_comes_back_gets_what_it_missed(server: Serving, admin: httpx.Client, kind: str) -> None:
     watching = Watching(server.url, kind, "top:arcade")
     watching.next()
     watching.link.abort()
@@ -216,7 +216,7 @@ def test_however_fast_scores_come_the_interval_is_kept_and_the_newest_arrives(
 
 
 @KINDS
-def test_a_connection_may_ask_to_be_told_less_often(server: Serving, admin: httpx.Client, kind: str) -> None:
+def test_a_connection_may_ask_for_fewer_messages(server: Serving, admin: httpx.Client, kind: str) -> None:
     rest_ms = 500
     link: EventStream | Socket
     if kind == "sse":

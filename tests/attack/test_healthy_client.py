@@ -31,7 +31,7 @@ def test_a_server_that_stands_still_is_noticed(target: Target) -> None:
     assert still.healthy.max_ms > STILL_S * 1_000 / 2
 
 
-def test_a_rule_of_an_attack_that_does_not_hold_is_told(target: Target) -> None:
+def test_a_rule_of_an_attack_that_does_not_hold_is_named(target: Target) -> None:
     def fail() -> None:
         with target.attack("an attack that fails", is_long=False) as attack:
             attack.expect(False, "nothing is broken")

@@ -162,7 +162,7 @@ def test_the_name_of_an_expired_key_is_free(
         assert one.find(token) is None
 
 
-def test_whether_a_key_has_expired_is_for_the_asker_to_tell(credentials: Credentials, clock: ManualClock) -> None:
+def test_whether_a_key_has_expired_is_for_the_caller_to_decide(credentials: Credentials, clock: ManualClock) -> None:
     made, token = credentials.create("server", ["scores:write"], expires_at=NOW + 10)
     clock.set(NOW + 10)
 
@@ -287,7 +287,7 @@ def test_keys_are_found_while_others_come_and_go(credentials: Credentials, open_
     assert names(credentials) == ["kept"]
 
 
-def test_a_signing_key_is_told_once_and_kept(credentials: Credentials, open_credentials: OpenCredentials) -> None:
+def test_a_signing_key_is_shown_once_and_kept(credentials: Credentials, open_credentials: OpenCredentials) -> None:
     secret = credentials.create_signing_key("arcade")
 
     assert re.fullmatch(r"rs_[A-Za-z0-9_-]{43}", secret)

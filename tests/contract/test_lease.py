@@ -45,7 +45,7 @@ def test_projectors_and_nodes_have_a_lease_of_their_own(postgres_url: str) -> No
         lease.release()
 
 
-def test_its_session_tells_who_it_is_and_has_limits(postgres_url: str) -> None:
+def test_its_session_says_who_it_is_and_has_limits(postgres_url: str) -> None:
     migrate(postgres_url)
     lease = Lease(f"{postgres_url}?application_name=other", "host:7")
     assert lease.claim()

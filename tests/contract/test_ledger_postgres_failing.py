@@ -175,7 +175,7 @@ def test_a_server_that_stands_still_is_unavailable_in_time(own_postgres: Postgre
         assert events_in(ledger) == [("alice", 1), ("alice", 2)]
 
 
-def test_who_waits_for_a_lock_too_long_is_told(ledger: PostgresLedger, ledger_url: str) -> None:
+def test_a_wait_for_a_lock_that_takes_too_long_fails(ledger: PostgresLedger, ledger_url: str) -> None:
     with opened(ledger_url, answer_wait_s=3.0) as hasty, uncommitted(ledger, draft(ledger, (player_in(1), 1))):
         with pytest.raises(LedgerUnavailable):
             hasty.append(draft(hasty, (player_in(1), 2)))

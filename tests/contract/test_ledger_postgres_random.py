@@ -1,4 +1,4 @@
-"""Random drafts, appended by several writers at once, are read back as they were, where the writers were told."""
+"""Random drafts, appended by several writers at once, are read back as the writers were answered."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_many_wrote_is_read_back(ledgers: list[PostgresLedger], work: list[
         ]
 
     with ThreadPoolExecutor(WRITERS) as threads:
-        told = list(threads.map(write, range(WRITERS), timeout=WAIT_S))
+        of_writers = list(threads.map(write, range(WRITERS), timeout=WAIT_S))
 
     reader = Reader(ledgers[0], events_max=7)
     reader.rows = [[ReadEvent(end, EventKind.SCORE, "", "", 0, 0, 0, None, 0)] for end in before.sequences]
@@ -129,7 +129,7 @@ def test_what_many_wrote_is_read_back(ledgers: list[PostgresLedger], work: list[
     read = {(partition, row.sequence): row for partition, rows in enumerate(reader.rows) for row in rows[1:]}
 
     expected: dict[tuple[int, int], Event] = {}
-    for drafts, appends in zip(work, told, strict=True):
+    for drafts, appends in zip(work, of_writers, strict=True):
         for events, appended in zip(drafts, appends, strict=True):
             stand = places(appended, len(events))
             assert [partition for partition, _ in stand] == [partition_of(event.player, 5) for event in events]
@@ -151,13 +151,13 @@ def test_what_many_wrote_is_read_back(ledgers: list[PostgresLedger], work: list[
     assert metadata == {place: event.metadata for place, event in expected.items() if event.metadata is not None}
     ordinals = sorted(row.ordinal for row in read.values() if row.ordinal)
     assert ordinals == list(range(before.ordinal + 1, ledgers[0].heads().ordinal + 1))
-    check_requests(ledgers[2], keys, work, told)
+    check_requests(ledgers[2], keys, work, of_writers)
 
 
 def check_requests(
-    ledger: PostgresLedger, keys: list[str], work: list[list[list[Event]]], told: list[list[Appended]]
+    ledger: PostgresLedger, keys: list[str], work: list[list[list[Event]]], of_writers: list[list[Appended]]
 ) -> None:
-    for key, drafts, appends in zip(keys, work, told, strict=True):
+    for key, drafts, appends in zip(keys, work, of_writers, strict=True):
         for number, (sent, appended) in enumerate(zip(drafts, appends, strict=True)):
             count = len(sent)
             half = count // 2

@@ -95,14 +95,14 @@ def test_a_reader_beside_many_processes_misses_nothing(ledger: PostgresLedger, l
         pass
 
     acknowledged: list[dict[str, Any]] = [json.loads(line) for out, _ in said for line in out.splitlines()]
-    told = sorted(tuple(event) for append in acknowledged for event in append["events"])
+    expected = sorted(tuple(event) for append in acknowledged for event in append["events"])
     read = [
         (partition, row.sequence, row.player, row.score)
         for partition, of_partition in enumerate(reader.rows)
         for row in of_partition
         if row.kind is EventKind.SCORE
     ]
-    assert told == sorted(read)
+    assert expected == sorted(read)
     assert reader.rows == everything(ledger)
     assert [len(of_partition) for of_partition in reader.rows] == list(ledger.heads().sequences)
     check_controls(reader.rows, ledger)

@@ -102,7 +102,7 @@ def test_every_column_has_as_many_rows_as_the_scores(written: RankStore, column:
     assert column in str(refused)
 
 
-def test_too_few_scores_are_too_many_rows_elsewhere(written: RankStore) -> None:
+def test_too_few_scores_are_too_many_rows_of_other_columns(written: RankStore) -> None:
     assert refusal(written, good(score=array("q", [1, 2, 3]))).row is None
     assert refusal(written, good(score=array("q"))).row is None
 

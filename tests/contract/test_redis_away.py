@@ -18,7 +18,7 @@ from rankd.errors import RanksUnavailable, RanksUnfit
 from rankd.redis.connection.breaker import Breaker
 from rankd.redis.connection.client import UNKNOWN_SERVER, FunctionCall, RedisClient, connect
 from rankd.redis.connection.late import LateClient
-from rankd.redis.heartbeat import Beat, claim_redis, read_beat, write_beat
+from rankd.redis.heartbeat import HeartbeatRecord, claim_redis, read_beat, write_beat
 from rankd.redis.keys import ShardKeys
 from rankd.redis.read.rank_source import Heartbeat, Layout, RedisRankSource
 from rankd.redis.write.changes import InstanceChange, PartitionMove
@@ -82,7 +82,7 @@ def test_one_master_of_a_cluster_that_is_away_holds_no_reads_of_the_others_up(ow
         assert breaker.away == (name,)
 
 
-def test_digests_of_many_boards_are_asked_for_at_once_and_told_as_far_as_they_can(own_cluster: RedisCluster) -> None:
+def test_digests_of_many_boards_are_asked_for_at_once_and_answered_where_possible(own_cluster: RedisCluster) -> None:
     keys = [InstanceKey(f"b{number}") for number in range(12)]
     with connect(own_cluster.url, answer_wait_s=ANSWER_WAIT_S) as client:
         for number, key in enumerate(keys):
@@ -143,7 +143,7 @@ def test_a_redis_that_comes_later_is_found(own_redis: RedisServer) -> None:
 
 def test_a_redis_that_comes_later_and_is_anothers_is_not_read(own_redis: RedisServer) -> None:
     with connect(own_redis.url) as theirs:
-        write_beat(theirs, Beat("theirs", 1, 1, (1,)))
+        write_beat(theirs, HeartbeatRecord("theirs", 1, 1, (1,)))
     with pytest.raises(RanksUnfit, match="another ledger"):
         LateClient(lambda: connected(own_redis))
     own_redis.stop()

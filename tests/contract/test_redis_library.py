@@ -109,8 +109,8 @@ def test_two_builds_of_one_version_call_functions_of_their_own(server: Any) -> N
     for library in (one, other, one):
         ensure_library(server, library)
 
-    told = [server.execute_command("FCALL", library.function("rankd_tell"), 0) for library in (one, other)]
-    assert told == [b"one", b"other"]
+    answers = [server.execute_command("FCALL", library.function("rankd_tell"), 0) for library in (one, other)]
+    assert answers == [b"one", b"other"]
 
 
 def test_who_is_quicker_to_load_a_library_does_no_harm(server: Any) -> None:

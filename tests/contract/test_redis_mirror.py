@@ -15,7 +15,7 @@ from rankd.errors import RanksNewer, RanksUnavailable
 from rankd.projection.port import Position, Verdict
 from rankd.redis.connection.client import FunctionCall, RedisClient
 from rankd.redis.keys import ShardKeys
-from rankd.redis.write.changes import InstanceChange, PartitionMove, Written, dropped
+from rankd.redis.write.changes import InstanceChange, PartitionMove, WriteReply, dropped
 from rankd.redis.write.mirror import Mirror
 
 KEY, WEEK = InstanceKey("arcade"), InstanceKey("arcade", "weekly:2026-W18")
@@ -45,7 +45,7 @@ def mirror(redis_client: RedisClient) -> Mirror:
 
 def write(
     mirror: Mirror, move: PartitionMove, *changes: InstanceChange, epoch: int = 0, shards: int = 1
-) -> list[Written]:
+) -> list[WriteReply]:
     return mirror.write("arcade", shards, epoch, [move], changes, time_ms=1_000)
 
 
@@ -60,7 +60,7 @@ def test_a_shard_nobody_wrote_to_is_not_there(mirror: Mirror) -> None:
 def test_a_write_brings_rows_and_position(mirror: Mirror, plain: Any) -> None:
     answer = write(mirror, PartitionMove(0, 0, 7), rows(("ann", 5), ("bob", 9), total=2, digest=77))
 
-    assert answer == [Written(Verdict.APPLIED, {0: Position(0, 7)})]
+    assert answer == [WriteReply(Verdict.APPLIED, {0: Position(0, 7)})]
     assert mirror.positions("arcade", 1) == [{0: Position(0, 7)}]
     assert contents(plain, "arcade") == {KEY: [("bob", Kept(9, 0)), ("ann", Kept(5, 0))]}
     described = described_of(plain, KEY)
@@ -74,7 +74,7 @@ def test_the_same_write_again_is_a_duplicate(mirror: Mirror, plain: Any) -> None
 
     answer = write(mirror, PartitionMove(0, 0, 7), rows(("ann", 6)))
 
-    assert answer == [Written(Verdict.DUP, {0: Position(0, 7)})]
+    assert answer == [WriteReply(Verdict.DUP, {0: Position(0, 7)})]
     assert everything(plain) == before
 
 
@@ -82,12 +82,12 @@ def test_a_write_that_begins_too_late_leaves_a_gap(mirror: Mirror, plain: Any) -
     write(mirror, PartitionMove(0, 0, 7), rows(("ann", 5)))
     before = everything(plain)
 
-    assert write(mirror, PartitionMove(0, 8, 9), rows(("ann", 6))) == [Written(Verdict.GAP, {0: Position(0, 7)})]
+    assert write(mirror, PartitionMove(0, 8, 9), rows(("ann", 6))) == [WriteReply(Verdict.GAP, {0: Position(0, 7)})]
     assert everything(plain) == before
 
 
 def test_a_first_write_that_begins_too_late_finds_no_shard(mirror: Mirror, plain: Any) -> None:
-    assert write(mirror, PartitionMove(0, 3, 4), rows(("ann", 6))) == [Written(Verdict.GAP, None)]
+    assert write(mirror, PartitionMove(0, 3, 4), rows(("ann", 6))) == [WriteReply(Verdict.GAP, None)]
     assert everything(plain) == {}
 
 
@@ -97,14 +97,14 @@ def test_an_older_epoch_is_fenced_wherever_it_begins(mirror: Mirror, plain: Any)
 
     for after in (0, 7, 9):
         answer = write(mirror, PartitionMove(0, after, 10), rows(("ann", 6)), epoch=1)
-        assert answer == [Written(Verdict.FENCED, {0: Position(2, 7)})]
+        assert answer == [WriteReply(Verdict.FENCED, {0: Position(2, 7)})]
     assert everything(plain) == before
 
 
 def test_an_empty_write_claims_the_epoch(mirror: Mirror) -> None:
     write(mirror, PartitionMove(0, 0, 7))
 
-    assert write(mirror, PartitionMove(0, 7, 7), epoch=5) == [Written(Verdict.APPLIED, {0: Position(5, 7)})]
+    assert write(mirror, PartitionMove(0, 7, 7), epoch=5) == [WriteReply(Verdict.APPLIED, {0: Position(5, 7)})]
     assert write(mirror, PartitionMove(0, 7, 8), epoch=4)[0].verdict is Verdict.FENCED
 
 
@@ -125,7 +125,7 @@ def test_several_partitions_move_together_or_not_at_all(mirror: Mirror, plain: A
         "arcade", 1, 0, [PartitionMove(0, 3, 6), PartitionMove(5, 5, 6)], [rows(("ann", 6))], time_ms=1
     )
 
-    assert answer == [Written(Verdict.GAP, {0: Position(0, 3), 5: Position(0, 4)})]
+    assert answer == [WriteReply(Verdict.GAP, {0: Position(0, 3), 5: Position(0, 4)})]
     assert everything(plain) == before
     answer = mirror.write(
         "arcade", 1, 0, [PartitionMove(0, 3, 6), PartitionMove(5, 4, 6)], [rows(("ann", 6))], time_ms=1
@@ -178,7 +178,7 @@ def test_metadata_names_the_event_and_is_forgotten(mirror: Mirror, plain: Any) -
 def test_an_idle_shard_is_moved_on(mirror: Mirror) -> None:
     answers = write(mirror, PartitionMove(0, 0, 5), rows(("ann", 5)), shards=4)
 
-    assert answers == [Written(Verdict.APPLIED, {0: Position(0, 5)})] * 4
+    assert answers == [WriteReply(Verdict.APPLIED, {0: Position(0, 5)})] * 4
     assert mirror.positions("arcade", 4) == [{0: Position(0, 5)}] * 4
 
 
@@ -200,7 +200,7 @@ def test_one_shard_that_was_rolled_back_is_brought_forward_alone(mirror: Mirror,
         "arcade", 3, 0, [PartitionMove(0, 0, 5)], [rows(*everybody, total=50)], time_ms=1, shards_only=[1]
     )
 
-    assert answers == [Written(Verdict.APPLIED, {0: Position(0, 5)})]
+    assert answers == [WriteReply(Verdict.APPLIED, {0: Position(0, 5)})]
     assert len(contents(plain, "arcade", 3)[KEY]) == 50
 
 
@@ -213,7 +213,7 @@ def test_a_large_write_is_cut_and_moves_once(redis_client: RedisClient, plain: A
 
     answer = write(mirror, PartitionMove(0, 0, 5), rows(*everybody, total=50), rows(*everybody[:3], key=WEEK, total=3))
 
-    assert answer == [Written(Verdict.APPLIED, {0: Position(0, 5)})]
+    assert answer == [WriteReply(Verdict.APPLIED, {0: Position(0, 5)})]
     assert len(contents(plain, "arcade")[KEY]) == 50
     assert plain.hget("rankd:{arcade#0}:meta", "cut") is None
 
@@ -232,7 +232,7 @@ def test_a_writer_that_stops_between_two_parts_is_followed_by_one_that_goes_on(
     assert following.positions("arcade", 1) == [{0: Position(0, 5)}]
     answer = write(following, PartitionMove(0, 5, 9), rows(*everybody, total=51), epoch=1)
 
-    assert answer == [Written(Verdict.APPLIED, {0: Position(1, 9)})]
+    assert answer == [WriteReply(Verdict.APPLIED, {0: Position(1, 9)})]
     assert len(contents(plain, "arcade")[KEY]) == 51
 
 
@@ -244,7 +244,7 @@ def test_a_part_does_not_count_without_the_part_before_it(redis_client: RedisCli
 
     answer = write(Mirror(skipping, call_updates_max=7), PartitionMove(0, 5, 9), rows(*everybody, total=21))
 
-    assert answer == [Written(Verdict.GAP, {0: Position(0, 5)})]
+    assert answer == [WriteReply(Verdict.GAP, {0: Position(0, 5)})]
     assert everything(plain) == before
 
 

@@ -15,7 +15,7 @@ from rankd.domain.order import Kept, Rules, Ties
 from rankd.projection.port import Position, Verdict
 from rankd.redis.connection.client import FunctionCall, RedisClient
 from rankd.redis.connection.pipelined import Channel, Pending
-from rankd.redis.write.changes import InstanceChange, PartitionMove, Written
+from rankd.redis.write.changes import InstanceChange, PartitionMove, WriteReply
 from rankd.redis.write.mirror import Mirror
 from rankd.redis.write.writing import OtherFormNeeded
 
@@ -67,7 +67,7 @@ def test_a_part_that_comes_again_after_its_answer_was_lost_does_nothing(
         "arcade", 1, 0, [PartitionMove(0, 1, 2)], [rows({"p8": BEYOND}), rows_of_another(later)], time_ms=1
     )
 
-    assert answers == [Written(Verdict.APPLIED, {0: Position(0, 2)})]
+    assert answers == [WriteReply(Verdict.APPLIED, {0: Position(0, 2)})]
     assert contents(plain, "arcade")[KEY] == standings(AFTER)[KEY]
 
 

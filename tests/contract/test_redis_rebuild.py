@@ -15,7 +15,7 @@ from rankd.errors import RanksUnavailable
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import Op, Position, UpdateBatch, Verdict
 from rankd.redis.connection.client import RedisClient
-from rankd.redis.write.changes import InstanceChange, PartitionMove, Written, changed, whole_instance
+from rankd.redis.write.changes import InstanceChange, PartitionMove, WriteReply, changed, whole_instance
 from rankd.redis.write.mirror import Mirror
 
 KEY = InstanceKey("arcade")
@@ -43,7 +43,7 @@ def rows(*entries: tuple[str, int]) -> InstanceChange:
 
 def write(
     mirror: Mirror, move: PartitionMove, *changes: InstanceChange, epoch: int = 0, shards: int = 2
-) -> list[Written]:
+) -> list[WriteReply]:
     return mirror.write("arcade", shards, epoch, [move], changes, time_ms=1_000)
 
 
@@ -61,7 +61,7 @@ def test_what_is_loaded_is_seen_when_it_is_finished(
 
     answers = loading.finish([(0, 9), (1, 4)], time_ms=2_000)
 
-    assert answers == [Written(Verdict.APPLIED, {0: Position(1, 9), 1: Position(1, 4)})] * 2
+    assert answers == [WriteReply(Verdict.APPLIED, {0: Position(1, 9), 1: Position(1, 4)})] * 2
     assert contents(plain, "arcade", 2) == engine_contents(engine, "arcade")
     assert keys_of(plain) == {"meta": 2, "2:i": 2, "2:z": 2}
     assert write(mirror, PartitionMove(0, 9, 10), rows(("new", 5)), epoch=1)[0].verdict is Verdict.APPLIED
@@ -93,7 +93,7 @@ def test_a_rebuild_does_not_take_a_board_back_unless_it_is_forced(
     assert loading is not None
     loading.load(list(whole_instance(engine, KEY, RULES)))
 
-    assert loading.finish([(0, 9)], time_ms=1) == [Written(Verdict.GAP, {0: Position(0, 20)})] * 2
+    assert loading.finish([(0, 9)], time_ms=1) == [WriteReply(Verdict.GAP, {0: Position(0, 20)})] * 2
     assert mirror.positions("arcade", 2) == [{0: Position(0, 20)}] * 2
     loading.load([rows(("p0", 7))])
     assert loading.finish([(0, 9)], time_ms=1, forced=True)[0].verdict is Verdict.APPLIED

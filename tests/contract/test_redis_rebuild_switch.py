@@ -20,7 +20,7 @@ from rankd.errors import RanksUnavailable
 from rankd.projection.engine import EngineStore
 from rankd.projection.port import Position, UpdateBatch, Verdict
 from rankd.redis.connection.client import RedisClient, connect
-from rankd.redis.write.changes import PartitionMove, Written, changed, dropped, whole_instance
+from rankd.redis.write.changes import PartitionMove, WriteReply, changed, dropped, whole_instance
 from rankd.redis.write.loading import Loading
 from rankd.redis.write.mirror import Mirror
 
@@ -50,7 +50,7 @@ def begun(mirror: Mirror, engine: EngineStore, shards: int = 2, epoch: int = 0) 
     return loading
 
 
-def verdicts(answers: list[Written]) -> list[Verdict]:
+def verdicts(answers: list[WriteReply]) -> list[Verdict]:
     return [answer.verdict for answer in answers]
 
 
@@ -70,7 +70,10 @@ def test_a_shard_that_was_switched_keeps_everybody_when_another_is_switched_late
     answers = loading.finish([(0, 12)], time_ms=3)
 
     assert loading.finish([(0, 12)], time_ms=3) == answers
-    assert answers == [Written(Verdict.APPLIED, {0: Position(0, 9)}), Written(Verdict.APPLIED, {0: Position(0, 12)})]
+    assert answers == [
+        WriteReply(Verdict.APPLIED, {0: Position(0, 9)}),
+        WriteReply(Verdict.APPLIED, {0: Position(0, 12)}),
+    ]
     assert contents(plain, "arcade", 2) == engine_contents(engine, "arcade")
     assert keys_of(plain) == {"meta": 2, "2:i": 2, "2:z": 2}
 

@@ -12,7 +12,7 @@ from tests.servers.tls import Authority, running_tls_cluster, running_tls_redis
 
 from rankd.errors import RanksUnavailable, RanksUnfit
 from rankd.redis.connection.client import FunctionCall, RedisClient, connect
-from rankd.redis.heartbeat import Beat, read_beat, write_beat
+from rankd.redis.heartbeat import HeartbeatRecord, read_beat, write_beat
 
 PASSWORD = "a/b@c:d%41 e?&#"
 BOARDS = 20
@@ -25,7 +25,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def check_both_ways(client: RedisClient) -> None:
-    beat = Beat("ledger", 1, 2, (3, 4))
+    beat = HeartbeatRecord("ledger", 1, 2, (3, 4))
     assert write_beat(client, beat)
     assert read_beat(client) == beat
     calls = [FunctionCall("GET", [b"{b%d}" % number], is_command=True) for number in range(BOARDS)]

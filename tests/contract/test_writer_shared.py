@@ -77,7 +77,7 @@ class Process:
 
     def send(self, *tasks: ScoreTask) -> list[Any]:
         """Commit tasks together; return the result or the error of each."""
-        commit_together(self.writer.hand_in, tasks)
+        commit_together(self.writer.enqueue, tasks)
         return [task.result if task.error is None else task.error for task in tasks]
 
 
@@ -156,7 +156,7 @@ def test_a_board_that_another_process_deleted_has_no_version(processes: tuple[Pr
         other.definitions.version_of("arcade")
 
 
-def test_a_board_deleted_elsewhere_refuses_its_own_scores_alone(processes: tuple[Process, Process]) -> None:
+def test_a_board_deleted_by_another_process_refuses_its_own_scores_alone(processes: tuple[Process, Process]) -> None:
     one, other = processes
     one.changes.define("other", {"scopes": ["country"]}, ADMIN)
     other.definitions.catch_up()
@@ -247,7 +247,7 @@ def test_newcomers_who_could_not_be_met_are_met_later(
 
     running = _running(one, meet)
     try:
-        commit_together(running.writer.hand_in, [score("alice", 1), score("bob", 2)])
+        commit_together(running.writer.enqueue, [score("alice", 1), score("bob", 2)])
         wait_until(lambda: met == ["alice", "bob"])
     finally:
         running.close()

@@ -63,16 +63,16 @@ def test_redis_holds_what_the_engine_holds(
     store.mirror.close()
 
 
-def compare(plain: Any, store: MirroredStore, shards: int, told: str) -> None:
+def compare(plain: Any, store: MirroredStore, shards: int, context: str) -> None:
     if not plain.exists("rankd:{arcade#0}:meta"):
         return  # nothing was written yet
-    assert contents(plain, "arcade", shards) == engine_contents(store.engine, "arcade"), told
+    assert contents(plain, "arcade", shards) == engine_contents(store.engine, "arcade"), context
     for key in KEYS:
         places: dict[str, int] = {}
         for shard in range(shards):
             places |= captured_of(plain, key, shard)
             described = described_of(plain, key, shard)
-            assert (0 if described is None else described.total) == store.engine.total(key), told
-            assert (0 if described is None else int(described.digest, 16)) == store.engine.digest(key), told
+            assert (0 if described is None else described.total) == store.engine.total(key), context
+            assert (0 if described is None else int(described.digest, 16)) == store.engine.digest(key), context
         expected = {player: store.engine.captured(key, player) for player in PLAYERS}
-        assert places == {player: place for player, place in expected.items() if place is not None}, told
+        assert places == {player: place for player, place in expected.items() if place is not None}, context

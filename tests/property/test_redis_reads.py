@@ -163,7 +163,7 @@ def test_scores_just_beyond_the_bounds_are_not_taken_for_those_within(
             board.same("following", (Kept(score, 0), "p5"), 20, ranking)
 
 
-def test_scores_that_share_a_number_are_told_apart(redis_client: RedisClient, rng: random.Random) -> None:
+def test_scores_that_share_a_number_are_distinguished(redis_client: RedisClient, rng: random.Random) -> None:
     rows = [(f"p{n}", 2**40 + n % 2_048, n % 3) for n in range(6_000)]
     rules = Rules(keep=Keep.LATEST, score_min=-(2**60), score_max=2**60)
     for shards in (1, 3):

@@ -16,7 +16,18 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.projection import arguments
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import START, Applied, Dropped, One, Op, Position, Table, UpdateBatch, Verdict, WindowSum
+from rankd.projection.port import (
+    START,
+    Applied,
+    Dropped,
+    InstanceTable,
+    Op,
+    Position,
+    RowOutcome,
+    UpdateBatch,
+    Verdict,
+    WindowSum,
+)
 from rankd.redis.connection.client import RedisClient
 from rankd.redis.read.query import RedisQuery
 from rankd.redis.read.reader import RedisReader
@@ -70,7 +81,7 @@ class MirroredStore(RedisReader):
 
     def apply_one(
         self,
-        table: Table,
+        table: InstanceTable,
         player: str,
         score: int,
         ties: Sequence[int],
@@ -78,7 +89,7 @@ class MirroredStore(RedisReader):
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Apply one event, a row for each entry of a table, and say what the first row did."""
         applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
         return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict

@@ -175,13 +175,13 @@ class FaultyFile(apsw.VFSFile):
         self._disk = disk
         self._path = None if path is None else os.path.abspath(path)
         self._inode: Inode | None = None
-        self._told = 0  # of how many failed syncs this open file knows
+        self._known_failures = 0  # of how many failed syncs this open file knows
         if self._path is not None:
             # Those that a transaction hangs on: SQLite's first sync of a new one syncs the folder too.
             hangs_on = flags[0] & (apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL)
             with disk._lock:
                 self._inode = disk.image.opened(self._path, found=found, syncs_folder=bool(hangs_on))
-                self._told = self._inode.failed_syncs
+                self._known_failures = self._inode.failed_syncs
 
     def excepthook(
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
@@ -244,6 +244,6 @@ class FaultyFile(apsw.VFSFile):
                 inode.fail_to_sync()
             else:
                 disk.image.synced(path, inode)
-            told, self._told = self._told, inode.failed_syncs
-            if error or max(told, inode.repaired_syncs) < inode.failed_syncs:
+            known, self._known_failures = self._known_failures, inode.failed_syncs
+            if error or max(known, inode.repaired_syncs) < inode.failed_syncs:
                 raise error or apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)

@@ -22,7 +22,7 @@ from rankd.node.open_node import CHECKPOINTS, open_node
 from rankd.projection.verify import digests
 
 from .oracle import Oracle, Row, Submitted
-from .scaled_world import UNTOLD
+from .scaled_world import UNRANKED
 from .states import comparable
 from .steps import World
 
@@ -138,7 +138,7 @@ class NodeBoards(rankd.Boards):
     def submit(self, *sent: Any, **options: Any) -> rankd.Submitted:
         answer = self._world.any_node().submit(*sent, **options)
         if answer.repeated:  # says where the player stands now
-            return rankd.Submitted(answer.position, answer.board, answer.player, repeated=True, **UNTOLD)
+            return rankd.Submitted(answer.position, answer.board, answer.player, repeated=True, **UNRANKED)
         return answer
 
     def set_player(self, player: str, **profile: Any) -> Any:
@@ -168,4 +168,4 @@ class NodeOracle(Oracle):
 
     def submit(self, board: str, row: Row, key: str | None = None, imported: bool = False) -> tuple[Submitted, bool]:
         answer, repeated = super().submit(board, row, key, imported)
-        return (Submitted(**UNTOLD), True) if repeated else (answer, False)
+        return (Submitted(**UNRANKED), True) if repeated else (answer, False)

@@ -123,9 +123,9 @@ class SteppedProjector:
 
     def stop(self) -> None:
         """End it as it is told to: it saves what it has ranked."""
-        told = threading.Event()
-        told.set()
-        self._projector.run(told)
+        stop = threading.Event()
+        stop.set()
+        self._projector.run(stop)
         self.die()
 
     def die(self) -> None:

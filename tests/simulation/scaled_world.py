@@ -43,7 +43,7 @@ from .steps import Refused, Step, Submit, World, outcome
 
 SETTLED_BY_CHANCE = 0.3
 API_MAY_RESTART_FROM = 100  # values of a scope
-UNTOLD: dict[str, Any] = {
+UNRANKED: dict[str, Any] = {
     "window": "",
     "score": None,
     "previous_score": None,
@@ -165,7 +165,7 @@ class ScaledBoards(rankd.Boards):
     def submit(self, *sent: Any, **options: Any) -> rankd.Submitted:
         answer = super().submit(*sent, **options)
         if answer.repeated:  # says where the player stands now
-            return rankd.Submitted(answer.position, answer.board, answer.player, repeated=True, **UNTOLD)
+            return rankd.Submitted(answer.position, answer.board, answer.player, repeated=True, **UNRANKED)
         return answer
 
     def remove(self, *named: Any, **options: Any) -> rankd.Changed:
@@ -197,7 +197,7 @@ class ScaledOracle(Oracle):
 
     def submit(self, board: str, row: Row, key: str | None = None, imported: bool = False) -> tuple[Submitted, bool]:
         answer, repeated = super().submit(board, row, key, imported)
-        return (Submitted(**UNTOLD), True) if repeated else (answer, False)
+        return (Submitted(**UNRANKED), True) if repeated else (answer, False)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class End(Enum):
     """What became of some damage."""
 
     FOUND = "found"
-    PASSED_OVER = "passed over"  # a snapshot that is not used; what is read is right
+    IGNORED = "ignored"  # a snapshot that is not used; what is read is right
     HARMLESS = "harmless"
 
 
@@ -113,7 +113,7 @@ def end_of(folder: Path, original: Original) -> End:
         return End.FOUND
     for here, there in zip(read, original.read, strict=True):
         assert here == there, "what is read is not what was written"
-    return End.PASSED_OVER if passed_over else End.HARMLESS
+    return End.IGNORED if passed_over else End.HARMLESS
 
 
 Kind = Callable[[int, random.Random], Step]
@@ -184,7 +184,7 @@ def test_damage_to_a_snapshot_is_passed_over_or_harmless(
     with replayable() as rng:
         original = made(folder, steps(rng), killed=rng.random() < 0.3)
         ends = ends_after(damage, "snapshots/*/*", times * TIMES_LONG if everything else times, original, rng)
-    assert ends[End.PASSED_OVER]
+    assert ends[End.IGNORED]
     assert not ends[End.FOUND], "the ledger holds all that is needed"
 
 

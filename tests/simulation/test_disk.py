@@ -170,7 +170,7 @@ def test_what_a_failed_sync_forgot_is_not_made_durable_by_the_next_one(tmp_path:
     }
 
 
-def test_every_open_file_is_told_once_of_a_sync_that_failed(disk: FaultyDisk, tmp_path: Path) -> None:
+def test_every_open_file_learns_once_of_a_sync_that_failed(disk: FaultyDisk, tmp_path: Path) -> None:
     flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE
     one, other = (disk.xOpen(str(tmp_path / "file"), [flags, 0]) for _ in range(2))
     disk.fail(Fault(Operation.SYNC, nth=1, trouble=Trouble.EIO))

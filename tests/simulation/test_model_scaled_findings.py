@@ -102,7 +102,7 @@ def test_a_key_is_free_again_after_its_time(do: Do) -> None:
     do(Define("b", {}), first, Advance(DAY), again, everybody())
 
 
-def test_what_a_team_had_before_is_told_by_the_players_profile(do: Do) -> None:
+def test_what_a_team_had_before_follows_from_the_players_profile(do: Do) -> None:
     profile = {"name": "Ann", "avatar_url": None, "country": None, "attributes": {"guild": "red"}}
     teams = Define("b", {"team": {"attribute": "guild", "by": "sum"}, "keep": "sum"})
     do(teams, SetProfile("ann", profile), sent("ann", 1), sent("ann", 2))

@@ -1,4 +1,4 @@
-"""A write to Redis begins before the one before it is answered; what is refused is never passed over."""
+"""A write to Redis begins before the one before it is answered; what is refused is never skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.servers.redis import RedisServer
 from rankd.errors import RanksUnavailable
 from rankd.node import projector
 from rankd.projection.port import Verdict
-from rankd.redis.write.changes import Written
+from rankd.redis.write.changes import WriteReply
 from rankd.redis.write.mirror import Mirror, PendingWrite
 from rankd.redis.write.writing import OtherFormNeeded
 
@@ -37,15 +37,15 @@ def test_the_next_write_is_under_way_before_the_last_is_answered(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(installation)
-    told: list[str] = []
+    order: list[str] = []
     send, answers = Mirror.send, PendingWrite.answers
 
     def noted_send(mirror: Mirror, *about: Any, **more: Any) -> PendingWrite:
-        told.append("sent")
+        order.append("sent")
         return send(mirror, *about, **more)
 
-    def noted_answers(sent: PendingWrite) -> list[Written]:
-        told.append("answered")
+    def noted_answers(sent: PendingWrite) -> list[WriteReply]:
+        order.append("answered")
         return answers(sent)
 
     monkeypatch.setattr(Mirror, "send", noted_send)
@@ -54,7 +54,7 @@ def test_the_next_write_is_under_way_before_the_last_is_answered(
     for _ in range(3):
         assert installation.projector.step()
 
-    assert told == ["sent", "sent", "answered", "sent", "answered"]
+    assert order == ["sent", "sent", "answered", "sent", "answered"]
     installation.projector.project()
     installation.check()
 
@@ -95,7 +95,7 @@ def test_a_server_that_is_away_is_waited_for_once_and_not_for_each_board(
     installation.projector.project()
     answers, waited = PendingWrite.answers, list[PendingWrite]()
 
-    def noted(sent: PendingWrite) -> list[Written]:
+    def noted(sent: PendingWrite) -> list[WriteReply]:
         try:
             return answers(sent)
         except RanksUnavailable:
@@ -147,7 +147,7 @@ def test_a_write_whose_answer_is_lost_leaves_those_behind_it_answered(
     assert installation.projector.step()
     answers, asked = PendingWrite.answers, list[PendingWrite]()
 
-    def lose_the_first(sent: PendingWrite) -> list[Written]:
+    def lose_the_first(sent: PendingWrite) -> list[WriteReply]:
         found = answers(sent)
         asked.append(sent)
         if len(asked) == 1:

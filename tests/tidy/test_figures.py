@@ -17,7 +17,7 @@ ENDINGS = ("_total", "_created", "_bucket", "_count", "_sum")
 
 def test_every_figure_of_a_projector_is_explained() -> None:
     families = text_string_to_metric_families(ProjectorFigures().text().decode())
-    told = {family.name for family in families if family.name.startswith(OWN) and not family.name.endswith("_created")}
+    shown = {family.name for family in families if family.name.startswith(OWN) and not family.name.endswith("_created")}
     named = {name.removesuffix("_total") for name in NAME.findall((ROOT / "docs" / "runbook.md").read_text())}
 
-    assert told == named
+    assert shown == named

@@ -64,55 +64,114 @@ def test_no_file_names_a_package_registry() -> None:
     assert not list(found(REGISTRY, texts())), "where packages come from is set up outside of the project"
 
 
-def test_a_public_class_name_exists_once() -> None:
-    places: dict[str, list[str]] = {}
+SHARED_NAMES = {"Place"}  # the answer of a read; and in consume/, which nobody imports, a partition of a topic
+
+
+def test_a_public_type_name_means_one_thing() -> None:
+    """Classes, aliases and type variables: a name may be defined again only by the same words."""
+    meanings: dict[str, dict[str, str]] = {}
     for path in files_ending(".py", under="src"):
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(shown(path))
+            for name, meaning in type_names(node, shown(path)):
+                meanings.setdefault(name, {})[shown(path)] = meaning
+    double = {name: sorted(found) for name, found in meanings.items() if len(set(found.values())) > 1}
 
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+    assert {name: paths for name, paths in double.items() if name not in SHARED_NAMES} == {}
 
 
-# What a class must not be called, and what the field calls it; `Parts` and the like would say even less.
+def type_names(node: ast.stmt, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the public types that a statement defines, each with its meaning: a class is like no other."""
+    if isinstance(node, ast.ClassDef):
+        names, meaning = [node.name], path
+    elif isinstance(node, ast.Assign):
+        names, meaning = [name.id for name in node.targets if isinstance(name, ast.Name)], ast.unparse(node.value)
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        names, meaning = [node.target.id], ast.unparse(node.value)
+    else:
+        return
+    for name in names:
+        if name[0].isupper() and not name.isupper():
+            yield name, meaning
+
+
+# What a type must not be called, and what the field calls it; `Parts` and the like would say even less.
 OTHER_WORDS = {
     "Arrivals": "PositionWaiter",
     "Asking": "AnsweringApplier, RedisQuery",
+    "Beat": "HeartbeatRecord",
+    "Done": "CallResult",
+    "Found": "PlayerList, Result",
     "Keeping": "StandingsSync",
+    "KnownBoard": "StoredBoard",
     "KnownBoards": "MirrorState",
     "Lane": "ReadBatcher, PipelinedConnection, BatchWorker",
+    "Listed": "TokenList",
     "Living": "CredentialSnapshot",
     "Look": "ReadSession, RankSource",
     "Looking": "ReadSession, RankSource",
     "Meant": "InstanceRef",
     "Missed": "Backfill",
     "Notes": "PendingStandings",
+    "Packed": "PackedArray",
     "Parts": "Backend",
     "Patience": "BodyTimeouts",
-    "Running": "Backend",
+    "Relayed": "RelayedResponse",
+    "Running": "Backend, TotalsSoFar",
     "Seen": "ReadResult",
+    "Spent": "LimitSpending",
     "Stretch": "EventRun, ScoreRange",
+    "Taken": "DeadLetterCounts",
+    "Tell": "OnDone",
     "Told": "what it records",
     "Together": "Coalescer",
     "Touched": "DirtyInstance",
+    "Waiting": "AcceptedScore",
+    "Waits": "ReaderWaits",
     "Way": "one path",
+    "Written": "WriteReply",
 }
-OTHER_VERBS = {"breathe": "yield_to_readers", "elsewhere": "run_in_thread", "meant_now": "resolve"}
+# What no name of a function, test, argument or variable has among its words.
+OTHER_PARTS = {
+    "breathe": "yield_to_readers",
+    "elsewhere": "where: another process, another host",
+    "lane": "batcher, connection, worker",
+    "living": "in force, open",
+    "patience": "timeout",
+    "told": "refused, answered, learns, shows",
+    "untold": "what is missing",
+}
+WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def definitions_in(path: Path) -> list[str]:
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+def identifiers_in(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the names that a file gives, each with whether it is a type's."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, True
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, False
+        elif isinstance(node, ast.arg):
+            yield node.arg, False
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, False
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.id.lstrip("_")[:1].isupper() and not node.id.isupper()
+
+
+def better_word(name: str, is_type: bool) -> str | None:
+    if is_type and name.lstrip("_") in OTHER_WORDS:
+        return OTHER_WORDS[name.lstrip("_")]
+    words = [word.lower() for word in WORDS.findall(name)]
+    return next((OTHER_PARTS[word] for word in words if word in OTHER_PARTS), None)
 
 
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
 def test_names_are_words_of_the_field(folder: str) -> None:
-    words = OTHER_WORDS | OTHER_VERBS
     found = {
-        f"{shown(path)}: {name}": words[name.lstrip("_")]
+        f"{shown(path)}: {name}": word
         for path in files_ending(".py", under=folder)
-        for name in definitions_in(path)
-        if name.lstrip("_") in words
+        for name, is_type in identifiers_in(path)
+        if (word := better_word(name, is_type)) is not None
     }
 
     assert found == {}, "an engineer of this field would search for the word on the right"

@@ -21,7 +21,7 @@ MONDAY_NOON = 1_777_896_000_000  # 2026-05-04T12:00:00Z
 WAIT_S = 60
 
 OpenBoards = Callable[..., Boards]
-Together = Callable[[Boards, Sequence[Callable[[], object]]], list[object]]
+GroupCalls = Callable[[Boards, Sequence[Callable[[], object]]], list[object]]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def together() -> Together:
+def grouped() -> GroupCalls:
     """Make several calls arrive one after the other while a commit is under way, so that they share the next one."""
 
     def run(boards: Boards, calls: Sequence[Callable[[], object]]) -> list[object]:

@@ -39,7 +39,7 @@ def test_the_memory_of_closed_boards_is_given_back_at_once(boards: Boards) -> No
     assert sys.getrefcount(engine) == 2  # ours, and the one of the question
 
 
-def test_who_still_holds_a_closed_store_is_told_so(boards: Boards) -> None:
+def test_a_closed_store_refuses_those_who_still_hold_it(boards: Boards) -> None:
     boards.define("arcade")
     store = store_of(boards)
     boards.close()

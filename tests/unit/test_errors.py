@@ -94,7 +94,7 @@ def test_errors_are_caught_by_the_names_python_has_for_them(error: type[RankdErr
     assert issubclass(error, familiar)
 
 
-def test_what_a_caller_can_repair_is_told_from_what_is_missing_what_can_wait_and_what_is_broken() -> None:
+def test_what_a_caller_can_repair_differs_from_what_is_missing_what_can_wait_and_what_is_broken() -> None:
     broken = (
         FolderLocked,
         KafkaUnusable,

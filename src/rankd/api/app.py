@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from time import perf_counter
 from typing import Any
 
@@ -32,9 +32,10 @@ from rankd.api.http.request import (
     Forwarded,
     Header,
     Receive,
-    Relayed,
+    RelayedResponse,
     Request,
     Response,
+    Send,
     Streaming,
     check_once,
     read_query,
@@ -47,13 +48,12 @@ from rankd.background import ThreadNeeded
 from rankd.config.model import Config
 from rankd.errors import Overloaded, RankdError, RateExceeded, RouteUnknown, Unauthenticated, Unavailable
 
-Scope = dict[str, Any]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+AsgiScope = dict[str, Any]
 WEBSOCKET_PATH = "/v1/ws"
 WEBSOCKET_PARAMETERS = ("ticket", "interval_ms")
 COMPRESS_ON_LOOP_BYTES_MAX = 32 * 1024  # some 2 ms; larger answers are compressed in a thread
 CLIENT_LEFT = 499  # counted for requests whose client left before the answer; never sent
-_CONTINUED = (Streaming, Relayed)  # their answers go on after the request was counted
+_CONTINUED = (Streaming, RelayedResponse)  # their answers go on after the request was counted
 _log = logging.getLogger("rankd")
 
 
@@ -81,7 +81,7 @@ class App:
         self._service = service
         service.rates = self.rates
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
@@ -120,7 +120,7 @@ class App:
         if isinstance(response, _CONTINUED):
             await self._continue(method, response, head, receive, send)
 
-    async def _answer(self, scope: Scope, request: Request) -> Response:
+    async def _answer(self, scope: AsgiScope, request: Request) -> Response:
         """Return the answer, or raise what is wrong with the request."""
         headers, client = request.headers, scope["client"]
         request.address = self._addresses.of(client[0] if client else "", headers.get(b"x-forwarded-for"))
@@ -152,7 +152,7 @@ class App:
         result = _handle(service, call, request)
         return result if isinstance(result, Response) else await result
 
-    def _route(self, scope: Scope, request: Request) -> Call:
+    def _route(self, scope: AsgiScope, request: Request) -> Call:
         """Find the call of a request, and read its parameters."""
         method, path, raw_query = (
             scope["method"],
@@ -207,10 +207,10 @@ class App:
             request.more_headers = limited
 
     async def _continue(
-        self, method: str, response: Streaming | Relayed, head: list[Header], receive: Receive, send: Send
+        self, method: str, response: Streaming | RelayedResponse, head: list[Header], receive: Receive, send: Send
     ) -> None:
         """Send an answer that goes on."""
-        if isinstance(response, Relayed):
+        if isinstance(response, RelayedResponse):
             await _relay(method, response, send)
         else:
             await self._stream(method, response.stream, head, receive, send)
@@ -234,7 +234,7 @@ class App:
         finally:
             live.close(stream)
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Accept a WebSocket connection, or refuse it as any other request."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request = Request(headers, receive, logs.request_id(headers.get(b"x-request-id")))
@@ -254,7 +254,7 @@ class App:
         finally:
             live.close(stream)
 
-    async def _open_websocket(self, scope: Scope, request: Request) -> tuple[Live, Stream]:
+    async def _open_websocket(self, scope: AsgiScope, request: Request) -> tuple[Live, Stream]:
         """Check a handshake and add its stream; a refused one counts against its address."""
         client = scope["client"]
         request.address = self._addresses.of(client[0] if client else "", request.headers.get(b"x-forwarded-for"))
@@ -324,7 +324,7 @@ class App:
         except Overloaded:
             return body, None
 
-    def _observe(self, request: Request, scope: Scope, status: int, seconds: float) -> None:
+    def _observe(self, request: Request, scope: AsgiScope, status: int, seconds: float) -> None:
         call = request.call
         self.routes.observe(UNMATCHED if call is None else self._index[call.name], status, seconds)
         if self._log_requests == "all" or status >= 500 or seconds > logs.SLOW_S:
@@ -366,7 +366,7 @@ def _problem_response(problem: Exception, request: Request, path: str) -> Respon
     return made_response(500, "a fault of the server; its log has more", "fault", request_id=request.id)
 
 
-async def _relay(method: str, response: Relayed, send: Send) -> None:
+async def _relay(method: str, response: RelayedResponse, send: Send) -> None:
     """Pass on an answer that goes on, until either side ends it; as a stream, it is not an open request."""
     try:
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
@@ -384,7 +384,7 @@ def _not_ready(call: Call) -> Response:
     raise Overloaded("the server is starting and replays its ledger; try again in a moment")
 
 
-async def _refuse_websocket(scope: Scope, problem: RankdError, request_id: str, send: Send) -> None:
+async def _refuse_websocket(scope: AsgiScope, problem: RankdError, request_id: str, send: Send) -> None:
     """Answer a handshake with a problem; where the ASGI server cannot, close the connection."""
     if "websocket.http.response" in scope.get("extensions", {}):
         refused = problem_response(problem, request_id)

@@ -1,6 +1,6 @@
 """Passes writes from the event loop to the queue of the intake, and their results back.
 
-    handlers (event loop) → Committer.hand_in → GroupCommit.hand_in → [committed] → each handler's future
+    handlers (event loop) → Committer.enqueue → GroupCommit.enqueue → [committed] → each handler's future
 
 It has no queue of its own. The writes of one turn of the event loop enter the intake's queue together, and the results
 of one commit return to the loop together, so a request costs neither a thread nor a wake-up of its own.
@@ -21,7 +21,7 @@ from rankd.intake.queue import Task
 STOP_WAIT_S_MAX = 60
 _log = logging.getLogger("rankd")
 
-Tell = Callable[[list[Task], float], None]
+OnDone = Callable[[list[Task], float], None]
 
 
 class Committer:
@@ -29,12 +29,12 @@ class Committer:
 
     def __init__(
         self,
-        hand_in: Callable[[list[Task], Tell], None],
+        enqueue: Callable[[list[Task], OnDone], None],
         tasks_max: int,
         observe: Callable[[int, float], None] = lambda _events, _seconds: None,
     ) -> None:
-        """`hand_in` queues tasks; `tasks_max` may wait. `observe` is called with the events and seconds of a commit."""
-        self._hand_in = hand_in
+        """`enqueue` queues tasks; `tasks_max` may wait. `observe` is called with the events and seconds of a commit."""
+        self._enqueue = enqueue
         self._tasks_max = tasks_max
         self._observe = observe
         self._loop = asyncio.get_running_loop()
@@ -43,7 +43,7 @@ class Committer:
         self._is_stopping = False
         self._idle = threading.Event()  # set when no task waits and no more are accepted
 
-    def hand_in(self, task: Task) -> asyncio.Future[Any]:
+    def enqueue(self, task: Task) -> asyncio.Future[Any]:
         """Queue a task; called on the event loop. The future gets its result when it is durable and ranked."""
         if self._is_stopping or self.waiting >= self._tasks_max:
             raise Overloaded("too many writes are waiting; send it again, with the same key")
@@ -58,7 +58,7 @@ class Committer:
 
     def _end_turn(self) -> None:
         tasks, self._turn = self._turn, []
-        self._hand_in(tasks, self._tell)
+        self._enqueue(tasks, self._on_done)
 
     def stop(self) -> None:
         """Refuse further tasks, and return when the waiting ones are answered; blocks, so not for the event loop."""
@@ -71,7 +71,7 @@ class Committer:
         if self._is_stopping and not self.waiting:
             self._idle.set()
 
-    def _tell(self, tasks: list[Task], took_s: float) -> None:
+    def _on_done(self, tasks: list[Task], took_s: float) -> None:
         with suppress(RuntimeError):  # the loop is closed: no caller waits for an answer
             self._loop.call_soon_threadsafe(self._answer, tasks, took_s)
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.app import App, Send
+from rankd.api.app import App
 from rankd.api.auth.identity import Identity
 from rankd.api.calls.call import Access
 from rankd.api.http.eager import in_task
 from rankd.api.http.problems import problem_response
-from rankd.api.http.request import Forwarded, Header, Receive, Relayed, Request, Response
+from rankd.api.http.request import Forwarded, Header, Receive, RelayedResponse, Request, Response, Send
 from rankd.api.local_calls import ConnectionLost, LocalAnswer, LocalClient, NotConnected
 from rankd.api.metrics import merged
 from rankd.api.service import Service
@@ -80,14 +80,14 @@ class Forwarder:
         answer = await self._ask(request, scope, lost="the worker that has this board was lost; ask again in a moment")
         return Forwarded(answer.body, _passed(answer.headers), answer.status)
 
-    async def _stream(self, request: Request, scope: dict[str, Any]) -> Relayed:
+    async def _stream(self, request: Request, scope: dict[str, Any]) -> RelayedResponse:
         """Return the writer's stream."""
         await in_task()
         try:
             answer, body = await self._writer.stream(_head(request, scope, is_chunked=False))
         except (NotConnected, ConnectionLost):
             raise RanksUnavailable("the worker that has these boards is being started; try again in a moment") from None
-        return Relayed(body, _passed(answer.headers), answer.status)
+        return RelayedResponse(body, _passed(answer.headers), answer.status)
 
     async def _change(self, request: Request, scope: dict[str, Any]) -> Forwarded:
         """Return the writer's answer to a change, once its position is ranked here: a client reads what it wrote."""

@@ -195,7 +195,7 @@ class LocalStream(LocalConnection):
         self._has_more.set()
 
 
-Connection = TypeVar("Connection", bound=LocalConnection)
+ConnectionType = TypeVar("ConnectionType", bound=LocalConnection)
 
 
 class LocalClient:
@@ -242,7 +242,7 @@ class LocalClient:
                 return connection
         return await self._connect(LocalConnection)
 
-    async def _connect(self, kind: Callable[[], Connection]) -> Connection:
+    async def _connect(self, kind: Callable[[], ConnectionType]) -> ConnectionType:
         try:
             _, connection = await asyncio.get_running_loop().create_unix_connection(kind, self._path)
         except OSError as problem:

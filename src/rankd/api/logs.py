@@ -27,7 +27,7 @@ TRACE_LINES_MAX = 200  # of one failure
 PATH_CHARACTERS_MAX = 512  # of a request
 MESSAGE_COLUMNS = 44
 
-Format = Literal["auto", "json", "text"]
+LogFormat = Literal["auto", "json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 Which = Literal["none", "errors", "all"]
 
@@ -147,7 +147,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 def set_up_logs(
-    format: Format = "auto",  # noqa: A002
+    format: LogFormat = "auto",  # noqa: A002
     level: Level = "info",
     mask: Mask | None = None,
     stream: TextIO | None = None,

@@ -8,23 +8,23 @@ A read that would delay the others of its batch runs in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from rankd.backend import Read, Remote
 from rankd.errors import Overloaded
+from rankd.push.hub import ThreadRunner
 
 Result = TypeVar("Result")
 READS_MAX = 4_096  # concurrent
 Drop = Callable[[], None]  # cancels a read that has not begun
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class ReadDispatcher:
     """Passes reads from the event loop to a batcher, and those that need one to a thread."""
 
-    def __init__(self, remote: Remote, in_thread: InThread, reads_max: int = READS_MAX) -> None:
+    def __init__(self, remote: Remote, in_thread: ThreadRunner, reads_max: int = READS_MAX) -> None:
         """`in_thread` raises Overloaded where too much work waits for a thread."""
         self._loop = asyncio.get_running_loop()
         self._in_thread = in_thread

@@ -30,7 +30,7 @@ KEPT_CALLS = frozenset({"top", "range", "rank", "around", "distribution"})
 TAG_BYTES = 12
 NOT_COMPARED = {"position": "", "as_of": 0}
 
-Key = tuple[str, str, int]  # call, board, and a hash of path and query
+ReadKey = tuple[str, str, int]  # call, board, and a hash of path and query
 _encode = msgspec.json.Encoder().encode
 
 
@@ -59,16 +59,16 @@ class RemoteReads:
         """With `cache_ms` 0, only concurrent reads share an answer."""
         self._lifetime_s = cache_ms / 1_000
         self._loop = asyncio.get_running_loop()
-        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[ReadKey, _Kept] = OrderedDict()
         self._bytes = 0
-        self._shared: dict[tuple[Key, int], _Shared] = {}  # by read and number of writes
+        self._shared: dict[tuple[ReadKey, int], _Shared] = {}  # by read and number of writes
         self._writes: dict[str, int] = {}  # by board, through this process
 
     def wrote(self, board: str) -> None:
         """Record a write to a board: older answers are not used any more."""
         self._writes[board] = self._writes.get(board, 0) + 1
 
-    async def answer(self, key: Key, begin: Callable[[Callable[[Read], None]], Drop]) -> Response:
+    async def answer(self, key: ReadKey, begin: Callable[[Callable[[Read], None]], Drop]) -> Response:
         """Return the answer to a read: from the cache, from the same read if it is running, or from a new one.
 
         `begin` starts the read, calls back on the event loop when it is done, and returns how to drop it.
@@ -89,13 +89,13 @@ class RemoteReads:
                 del self._shared[key, writes]
                 shared.drop()
 
-    def _begin(self, key: Key, writes: int, begin: Callable[[Callable[[Read], None]], Drop]) -> _Shared:
+    def _begin(self, key: ReadKey, writes: int, begin: Callable[[Callable[[Read], None]], Drop]) -> _Shared:
         shared = _Shared()
         shared.drop = begin(lambda read: self._take(key, writes, shared, read))
         self._shared[key, writes] = shared
         return shared
 
-    def _take(self, key: Key, writes: int, shared: _Shared, read: Read) -> None:
+    def _take(self, key: ReadKey, writes: int, shared: _Shared, read: Read) -> None:
         if not read.is_wanted:
             return
         del self._shared[key, writes]
@@ -105,7 +105,7 @@ class RemoteReads:
         for waiting in shared.waiters:
             settle(waiting, read)
 
-    def _keep(self, key: Key, kept: _Kept) -> None:
+    def _keep(self, key: ReadKey, kept: _Kept) -> None:
         before = self._kept.pop(key, None)
         if before is not None:
             self._bytes -= len(before.response.body)

@@ -67,7 +67,7 @@ class Service:
         self.signatures = signatures
         self.caching = Caching(boards, is_public=config.server.public_read)
         self.commits = Commits()
-        self.committer = Committer(boards.hand_in, config.limits.requests_max, self.commits.observe)
+        self.committer = Committer(boards.enqueue, config.limits.requests_max, self.commits.observe)
         self.backpressure = Backpressure(
             lambda: boards.lag_ms, config.limits.lag_max_ms, is_held=lambda: boards.holds_writes
         )
@@ -189,7 +189,7 @@ class Service:
 
     def commit(self, task: Task) -> asyncio.Future[Any]:
         """Commit scores; the future has the answer once they are durable and ranked."""
-        return self.committer.hand_in(task)
+        return self.committer.enqueue(task)
 
     def wrote(self, task: ScoreTask) -> None:
         """Record a write to the boards of a request: cached answers from before it are not used any more."""

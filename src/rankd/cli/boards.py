@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, epilog=examples("rankd boards list"))
 
-Source = Annotated[
+SourceArgument = Annotated[
     str | None,
     typer.Argument(metavar="FILE", help="A JSON or TOML file, or - for standard input.", show_default=False),
 ]
@@ -177,7 +177,7 @@ def _definition_table(shown: Mapping[str, object]) -> Table:
 def put(
     *,
     board: BoardId,
-    source: Source = None,
+    source: SourceArgument = None,
     sets: Sets = None,
     data: Data = None,
     url: Url = None,
@@ -200,7 +200,7 @@ def put(
         )
 
 
-def _read_source(board: str, source: str | None, sets: list[str] | None) -> definitions.Definition:
+def _read_source(board: str, source: str | None, sets: list[str] | None) -> definitions.DefinitionFields:
     """Read the file before anything is opened."""
     if source is None and not sets:
         raise UsageError("give the definition: a FILE, -, or --set NAME=VALUE")
@@ -208,8 +208,11 @@ def _read_source(board: str, source: str | None, sets: list[str] | None) -> defi
 
 
 def _with_sets(
-    definition: definitions.Definition, source: str | None, old: Mapping[str, object] | None, sets: list[str] | None
-) -> definitions.Definition:
+    definition: definitions.DefinitionFields,
+    source: str | None,
+    old: Mapping[str, object] | None,
+    sets: list[str] | None,
+) -> definitions.DefinitionFields:
     start = definition if source is not None or old is None else dict(old)
     return definitions.with_options(start, sets or ())
 
@@ -242,7 +245,7 @@ def _put_text(board: Board, is_new: bool, changes: list[str]) -> Text:
 def check(
     *,
     board: BoardId,
-    source: Source = None,
+    source: SourceArgument = None,
     sets: Sets = None,
     data: Data = None,
     url: Url = None,

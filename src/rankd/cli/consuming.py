@@ -40,7 +40,7 @@ dlq = typer.Typer(
 Limit = Annotated[int, typer.Option(min=1, help="How many, from the first on.")]
 
 
-class Taken(msgspec.Struct, frozen=True):
+class DeadLetterCounts(msgspec.Struct, frozen=True):
     """What `rankd dlq replay --json` and `drop --json` print."""
 
     taken: int
@@ -99,7 +99,7 @@ def replay(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = 
     """Append refused records once their reason is gone; those refused again go to the end. Each counts once."""
     with _opened_queue(data, config) as queue:
         taken = queue.replay(limit)
-        done = Taken(taken, queue.figures.consumed, queue.figures.refused)
+        done = DeadLetterCounts(taken, queue.figures.consumed, queue.figures.refused)
     said = f"{counted(done.taken, 'record')}: {done.appended:,} appended, {done.refused:,} refused again"
     answer(done, as_json, lambda: Text(said), lambda: [msgspec.structs.astuple(done)])
 
@@ -108,7 +108,7 @@ def replay(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = 
 def drop(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Give refused records up; Kafka deletes them when their retention ends."""
     with _opened_queue(data, config) as queue:
-        done = Taken(queue.drop(limit), 0, 0)
+        done = DeadLetterCounts(queue.drop(limit), 0, 0)
     answer(
         done, as_json, lambda: Text(f"{counted(done.taken, 'record')} dropped"), lambda: [msgspec.structs.astuple(done)]
     )

@@ -23,10 +23,10 @@ from rankd.shortening import list_names
 STANDARD_INPUT = "-"
 _LISTS = ("windows", "scopes", "feeds")
 _TEXTS = ("title", "description", "signing", "time_zone")
-Definition = dict[str, object]
+DefinitionFields = dict[str, object]
 
 
-def read_definition(board: str, source: str) -> Definition:
+def read_definition(board: str, source: str) -> DefinitionFields:
     """Read a definition from a JSON or TOML file; of a file with several boards, the named one."""
     name = "standard input" if source == STANDARD_INPUT else source
     try:
@@ -56,14 +56,14 @@ def _parse(name: str, text: str) -> dict[str, object]:
         raise InvalidValue(name, f"is not {'JSON' if is_json else 'TOML'}: {detail[:1].lower()}{detail[1:]}") from None
 
 
-def _without_id(board: str, definition: Mapping[str, object]) -> Definition:
+def _without_id(board: str, definition: Mapping[str, object]) -> DefinitionFields:
     """Return a definition without the id in a server's answer."""
     if definition.get("id", board) != board:
         raise InvalidValue("id", f"must be {board}, or be left out; got {definition['id']!r:.80}")
     return {name: value for name, value in definition.items() if name != "id"}
 
 
-def with_options(definition: Definition, options: Sequence[str]) -> Definition:
+def with_options(definition: DefinitionFields, options: Sequence[str]) -> DefinitionFields:
     """Return a definition with options such as `keep=best`, `windows=all_time,weekly` or `keep.daily=first`."""
     changed = dict(definition)
     for option in options:

@@ -59,7 +59,7 @@ ConfigFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, as the HTTP interface does.")]
 BoardId = Annotated[str, typer.Argument(metavar="BOARD", help="The board's id.", autocompletion=complete_board)]
 PlayerId = Annotated[str, typer.Argument(metavar="PLAYER", help="The player's id.")]
-Window = Annotated[
+WindowOption = Annotated[
     str | None,
     typer.Option(
         metavar="WINDOW",
@@ -67,7 +67,7 @@ Window = Annotated[
         show_default=False,
     ),
 ]
-Scope = Annotated[
+ScopeOption = Annotated[
     str | None,
     typer.Option(metavar="SCOPE", help="Such as country:BR; by default global.", show_default=False),
 ]

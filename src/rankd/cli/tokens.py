@@ -69,7 +69,7 @@ class ListedToken(msgspec.Struct, frozen=True):
     expires_at: int | None
 
 
-class Listed(msgspec.Struct, frozen=True):
+class TokenList(msgspec.Struct, frozen=True):
     """What `rankd token list --json` prints."""
 
     tokens: list[ListedToken]
@@ -157,7 +157,7 @@ def _new_text(new: NewToken) -> RenderableType:
 def list_tokens(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """List API keys and signing keys, without their secrets."""
     with _credentials(data, config) as credentials:
-        listed = Listed(
+        listed = TokenList(
             [
                 ListedToken(key.id, key.name, _scopes(key), key.player, key.created_at, key.expires_at)
                 for key in credentials.list()
@@ -168,7 +168,7 @@ def list_tokens(*, data: Data = None, config: ConfigFile = None, as_json: Json =
     answer(listed, as_json, lambda: _listed_tables(listed, now), lambda: _listed_lines(listed))
 
 
-def _listed_tables(listed: Listed, now: int) -> RenderableType:
+def _listed_tables(listed: TokenList, now: int) -> RenderableType:
     parts: list[RenderableType] = []
     if listed.tokens:
         whole = ("id", "made", "expires")
@@ -193,7 +193,7 @@ def _listed_tables(listed: Listed, now: int) -> RenderableType:
     return Group(*parts) if parts else Text("There are no keys.", "dim")
 
 
-def _listed_lines(listed: Listed) -> Iterable[tuple[object, ...]]:
+def _listed_lines(listed: TokenList) -> Iterable[tuple[object, ...]]:
     for token in listed.tokens:
         expires = None if token.expires_at is None else utc_text(token.expires_at)
         created = utc_text(token.created_at)

@@ -122,8 +122,8 @@ def export_file(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Ends in .csv, .ndjson, .parquet or .arrow; - is standard output.")
     ],
-    window: options.Window = None,
-    scope: options.Scope = None,
+    window: options.WindowOption = None,
+    scope: options.ScopeOption = None,
     format_: FormatOption = None,
     data: Data = None,
     url: Url = None,

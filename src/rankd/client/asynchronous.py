@@ -12,7 +12,7 @@ import httpx
 from rankd.client import calls
 from rankd.client.call import ClientCall
 from rankd.client.connection import ANSWER_BYTES_MAX, ClientBase, Transport
-from rankd.client.exchange import ClientRequest, Done, Exchange
+from rankd.client.exchange import CallResult, ClientRequest, Exchange
 from rankd.client.replies import ExchangeFailure, Reply, failure_of, late, too_large
 from rankd.client.verbs import as_method
 from rankd.errors import Closed
@@ -114,7 +114,7 @@ class AsyncClient(ClientBase):
         exchange = Exchange(call, self._connection)
         while True:
             step = exchange.take(await self._attempt(exchange.request()))
-            if isinstance(step, Done):
+            if isinstance(step, CallResult):
                 return step.value
             await asyncio.sleep(step.seconds)
 

@@ -1,6 +1,6 @@
 """One call with its attempts: what each attempt sends, and what to do with its outcome. No I/O.
 
-    Exchange.request → (a driver sends it) → Reply or ExchangeFailure → Exchange.take → Done, Pause, or an error
+    Exchange.request → (a driver sends it) → Reply or ExchangeFailure → Exchange.take → CallResult, Pause, or an error
 
 All attempts of a write have one key, so that the server counts it once however many of them arrive.
 """
@@ -38,7 +38,7 @@ class ClientRequest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
+class CallResult(Generic[T]):
     """The result of a call."""
 
     value: T
@@ -79,16 +79,16 @@ class Exchange(Generic[T]):
             headers.append((SIGNATURE_HEADER, sign(secret, now_s, call.key, call.body or b"").encode()))
         return ClientRequest(call.method, self._connection.url + call.target, headers, call.body)
 
-    def take(self, outcome: Reply | ExchangeFailure) -> Done[T] | Pause:
+    def take(self, outcome: Reply | ExchangeFailure) -> CallResult[T] | Pause:
         """Return the result, or how long to wait for the next attempt; raise other errors."""
         self._is_unsent &= isinstance(outcome, ExchangeFailure) and outcome.is_unsent
         if isinstance(outcome, ExchangeFailure):
             return self._retry(self._unanswered(outcome.problem), None, outcome.is_passing)
         if 200 <= outcome.status < 300:
-            return Done(self._decode(outcome.body))
+            return CallResult(self._decode(outcome.body))
         error = error_of(outcome)
         if isinstance(error, PlayerAbsent) and self._call.when_absent is not None:
-            return Done(self._call.when_absent())
+            return CallResult(self._call.when_absent())
         if isinstance(error, InvalidValue) and self._call.rename_field is not None:
             error = InvalidValue(self._call.rename_field(error.field), error.problem)
         retry_after_s = read_retry_after(outcome.headers.get("retry-after"))

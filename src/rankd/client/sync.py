@@ -13,7 +13,7 @@ import httpx
 from rankd.client import calls
 from rankd.client.call import ClientCall
 from rankd.client.connection import ANSWER_BYTES_MAX, ClientBase, Transport
-from rankd.client.exchange import ClientRequest, Done, Exchange
+from rankd.client.exchange import CallResult, ClientRequest, Exchange
 from rankd.client.replies import ExchangeFailure, Reply, failure_of, late, too_large
 from rankd.client.verbs import as_method
 from rankd.errors import Closed
@@ -115,7 +115,7 @@ class Client(ClientBase):
         exchange = Exchange(call, self._connection)
         while True:
             step = exchange.take(self._attempt(exchange.request()))
-            if isinstance(step, Done):
+            if isinstance(step, CallResult):
                 return step.value
             self._closed.wait(step.seconds)
 

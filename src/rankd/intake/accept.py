@@ -67,7 +67,7 @@ class Acceptance:
         """Return whether this acceptance is valid at an instant."""
         return self.valid_from <= at < self.valid_until
 
-    def is_told_by(self, sent: Mapping[str, str] | None) -> bool:
+    def has_attributes_in(self, sent: Mapping[str, str] | None) -> bool:
         """Return whether the sent attributes make a profile lookup unnecessary."""
         return not self.attributes if sent is None else self._attribute_names <= sent.keys()
 

@@ -25,7 +25,7 @@ from rankd.ledger.event import Context, Detail, EventKind
 from rankd.ledger.port import ControlEvent, KeyedRequest, Ledger, StoredRequest
 from rankd.shortening import list_names, quote
 
-Draft = Callable[[], ControlEvent | None]
+MakeControlEvent = Callable[[], ControlEvent | None]
 IsThere = Callable[[str, str], bool]
 
 
@@ -137,15 +137,15 @@ class Changes:
 
         return self._writer.run_for(lambda: self._writer.retrying(remove, (board_id,)))
 
-    def _once(self, sender: Sender, said: object, board_id: str, draft: Draft) -> Changed:
-        """Append a control event unless its key was used before; `draft` returns it, or None for no change."""
+    def _once(self, sender: Sender, said: object, board_id: str, make_event: MakeControlEvent) -> Changed:
+        """Append a control event unless its key was used before; `make_event` returns it, or None for no change."""
         fingerprint = b"" if sender.key is None else fingerprint_of(said)
 
         def change_once(seen: int) -> Changed:
             earlier = self._writer.repeat_of(sender, fingerprint)
             if earlier is not None:
                 return self._answer_again(earlier)
-            event = draft()
+            event = make_event()
             if event is None:
                 return self._unchanged(sender, fingerprint, seen)
             request = None if sender.key is None else KeyedRequest(sender.account, sender.key, fingerprint, 0, 1)

@@ -153,7 +153,7 @@ class Commit:
         detail = None
         if acceptance.has_details or metadata is not None:
             given: Mapping[str, str] | None = task.attributes[0] if task.attributes else None
-            if not acceptance.is_told_by(given):
+            if not acceptance.has_attributes_in(given):
                 given = {**self._registry.attributes([player]).get(player, {}), **(given or {})}
             taking = acceptance.boards_taking(task.scores[0])
             detail = self._detail(acceptance, given, taking, has_metadata=metadata is not None)
@@ -243,19 +243,19 @@ class Commit:
         if task.attributes is not None:
             sent, numbers = distinct(task.attributes)
         number = memoryview(numbers).cast("I")
-        is_told = [acceptance.is_told_by(attributes) for attributes in sent]
-        if all(is_told):
+        is_complete = [acceptance.has_attributes_in(attributes) for attributes in sent]
+        if all(is_complete):
             return sent, number
-        untold = [player for player, index in zip(task.players, number, strict=True) if not is_told[index]]
+        looked_up = [player for player, index in zip(task.players, number, strict=True) if not is_complete[index]]
         names = acceptance.attributes
         profiles = {
             player: tuple(map(attributes.get, names))
-            for player, attributes in self._registry.attributes(untold).items()
+            for player, attributes in self._registry.attributes(looked_up).items()
         }
         completed: dict[tuple[int, tuple[str | None, ...]], int] = {}
         place = array("I")
         for player, index in zip(task.players, number, strict=True):
-            values = () if is_told[index] else profiles.get(player, ())
+            values = () if is_complete[index] else profiles.get(player, ())
             place.append(completed.setdefault((index, values), len(completed)))
         given = [_completed(sent[index], names, values) for index, values in completed]
         return given, memoryview(place)

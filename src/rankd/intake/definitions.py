@@ -41,7 +41,7 @@ class Definitions:
         self._context: Context | None = None
         self.applier = Applier(UnrankedStore(), State(), Catalogue(), self._context_of)
         self.boards: Mapping[str, Board] = self.applier.directory.boards
-        self.has_caught_up = True  # every look goes on to the head
+        self.has_caught_up = True  # `catch_up` always reads to the head
         self.beyond: LedgerNewer | None = None
         self.seen = 0
         self.at = 0
@@ -49,7 +49,7 @@ class Definitions:
 
     @property
     def position_token(self) -> str:
-        """The ledger's position at the last look."""
+        """The ledger's position as of the last `catch_up`."""
         return self._position()
 
     def catch_up(self) -> bool:

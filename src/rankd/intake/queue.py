@@ -1,10 +1,10 @@
 """Group commit: tasks that arrive during a commit share the next one.
 
     caller's thread → GroupCommit.run ──────┐
-    event loop → GroupCommit.hand_in ───────┴→ [leader: form a group, commit it, hand over] → results, or `tell`
+    event loop → GroupCommit.enqueue ───────┴→ [leader: form a group, commit it, hand over] → results, or `on_done`
 
 A caller that finds no leader becomes the leader: it commits all waiting tasks, its own among them, and hands the lead
-to the first that arrived meanwhile. So a single caller never switches threads. A task that was handed in has no waiting
+to the first that arrived meanwhile. So a single caller never switches threads. A task that was enqueued has no waiting
 thread: when it is first in the queue, the queue's own thread leads.
 
 Small tasks do not wait behind many large ones: after a commit of a large task, those that are small go first and share
@@ -41,8 +41,8 @@ class Task:
 
     error: BaseException | None = None
     result: object = None
-    tell: Callable[[list[Any], float], None] | None = None  # of a task that was handed in
-    caller: Any = None  # of a task that was handed in: the future that `tell` settles
+    on_done: Callable[[list[Any], float], None] | None = None  # of a task that was enqueued
+    caller: Any = None  # of a task that was enqueued: the future that `on_done` settles
 
     _done = False
     _committed = False  # whether its group is committed
@@ -71,26 +71,26 @@ class LastTask(OtherTask):
     """The closing task: it runs whatever happened before."""
 
 
-Kind = TypeVar("Kind", bound=Task)
+TaskType = TypeVar("TaskType", bound=Task)
 
 
-class GroupCommit(Generic[Kind]):
+class GroupCommit(Generic[TaskType]):
     """Commits tasks in groups, one group at a time; small ones and large ones each in the order they arrived."""
 
-    def __init__(self, commit: Callable[[list[Kind]], None], wait_ms: int, events_max: int) -> None:
+    def __init__(self, commit: Callable[[list[TaskType]], None], wait_ms: int, events_max: int) -> None:
         """`commit` sets the result or error of every task in the group; an exception is the error of them all."""
         self._commit = commit
         self._wait_s = wait_ms / 1_000
         self._events_max = events_max
         self._lock = threading.Lock()
-        self._waiting: deque[Kind] = deque()
-        self._leader: Kind | None = None
+        self._waiting: deque[TaskType] = deque()
+        self._leader: TaskType | None = None
         self._follows_small = False  # the next commit follows one of small tasks
-        self._thread: threading.Thread | None = None  # leads for tasks that were handed in; started with the first
+        self._thread: threading.Thread | None = None  # leads for tasks that were enqueued; started with the first
         self._thread_wake = _held_lock()
         self._is_closed = False
 
-    def run(self, task: Kind) -> object:
+    def run(self, task: TaskType) -> object:
         """Commit a task and return its result."""
         try:
             with self._lock:
@@ -111,19 +111,19 @@ class GroupCommit(Generic[Kind]):
             raise task.error
         return task.result
 
-    def hand_in(self, tasks: Sequence[Kind], tell: Callable[[list[Kind], float], None]) -> None:
+    def enqueue(self, tasks: Sequence[TaskType], on_done: Callable[[list[TaskType], float], None]) -> None:
         """Queue tasks and return at once: for an event loop, whose thread must not wait.
 
-        The committing thread calls `tell` with the finished tasks of a commit and its seconds. After an interrupted
-        leader, `tell` may get a task twice.
+        The committing thread calls `on_done` with the finished tasks of a commit and its seconds. After an interrupted
+        leader, `on_done` may get a task twice.
         """
         for task in tasks:
-            task.tell = tell
+            task.on_done = on_done
         with self._lock:
             is_closed = self._is_closed
             if not is_closed:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._lead_handed_in, name="rankd-commit", daemon=True)
+                    self._thread = threading.Thread(target=self._lead_enqueued, name="rankd-commit", daemon=True)
                     self._thread.start()
                 self._waiting.extend(tasks)
                 if self._leader is None:
@@ -131,10 +131,10 @@ class GroupCommit(Generic[Kind]):
         if is_closed:
             for task in tasks:
                 task.error = Closed("the boards were closed; open them again with rankd.open")
-            tell([*tasks], 0.0)
+            on_done([*tasks], 0.0)
 
     def close(self) -> None:
-        """Refuse further `hand_in`, commit what was handed in and end the thread."""
+        """Refuse further `enqueue`, commit what was enqueued and end the thread."""
         with self._lock:
             self._is_closed = True
             thread = self._thread
@@ -142,12 +142,12 @@ class GroupCommit(Generic[Kind]):
             _release(self._thread_wake)
             thread.join(THREAD_END_S_MAX)
 
-    def _lead_handed_in(self) -> None:
+    def _lead_enqueued(self) -> None:
         """Lead whenever the first task has no thread of its own; runs in the queue's thread."""
         while not self._is_over():
             self._thread_wake.acquire()
             leader = self._leader
-            if leader is not None and leader.tell is not None:
+            if leader is not None and leader.on_done is not None:
                 try:
                     self._lead(leader)
                 except BaseException:
@@ -156,14 +156,14 @@ class GroupCommit(Generic[Kind]):
 
     def _is_over(self) -> bool:
         with self._lock:
-            return self._is_closed and all(task.tell is None for task in (*self._waiting, self._leader) if task)
+            return self._is_closed and all(task.on_done is None for task in (*self._waiting, self._leader) if task)
 
-    def _wait(self, task: Kind) -> None:
+    def _wait(self, task: TaskType) -> None:
         """Wait until a task is done or becomes the leader."""
         if task._wake is not None:
             task._wake.acquire()
 
-    def _lead(self, leader: Kind) -> None:
+    def _lead(self, leader: TaskType) -> None:
         if self._wait_s:
             time.sleep(self._wait_s)
         self._take(leader)
@@ -178,7 +178,7 @@ class GroupCommit(Generic[Kind]):
         self._hand_over(leader)
         self._deliver(leader, took_s)
 
-    def _take(self, leader: Kind) -> None:
+    def _take(self, leader: TaskType) -> None:
         with self._lock:
             group = leader._group = [self._waiting.popleft()]
             if not self._waiting or leader.alone:
@@ -193,7 +193,7 @@ class GroupCommit(Generic[Kind]):
                     break
                 group.append(self._waiting.popleft())
 
-    def _hand_over(self, leader: Kind) -> None:
+    def _hand_over(self, leader: TaskType) -> None:
         with self._lock:
             if self._leader is leader:
                 self._leader = None
@@ -203,26 +203,26 @@ class GroupCommit(Generic[Kind]):
                         self._waiting = _small_first(self._waiting)  # one assignment: an interrupt loses no task
                     self._appoint(self._waiting[0])
 
-    def _appoint(self, leader: Kind) -> None:
+    def _appoint(self, leader: TaskType) -> None:
         self._leader = leader
-        _release(self._thread_wake if leader.tell is not None else leader._wake)
+        _release(self._thread_wake if leader.on_done is not None else leader._wake)
 
-    def _deliver(self, leader: Kind, took_s: float) -> None:
+    def _deliver(self, leader: TaskType, took_s: float) -> None:
         """Deliver the outcome to every task of a group."""
-        if len(leader._group) == 1 and leader.tell is None:  # its caller is here
+        if len(leader._group) == 1 and leader.on_done is None:  # its caller is here
             leader._group = ()
             return
-        handed_in: dict[Callable[[list[Any], float], None], list[Kind]] = {}
+        enqueued: dict[Callable[[list[Any], float], None], list[TaskType]] = {}
         for task in leader._group:
-            if task.tell is not None:
-                handed_in.setdefault(task.tell, []).append(task)
+            if task.on_done is not None:
+                enqueued.setdefault(task.on_done, []).append(task)
             elif task is not leader:
                 task._end()
-        for tell, tasks in handed_in.items():
-            tell(tasks, took_s)
+        for on_done, tasks in enqueued.items():
+            on_done(tasks, took_s)
         leader._group = ()  # the leader is in its own group: break the cycle
 
-    def _leave(self, task: Kind) -> None:
+    def _leave(self, task: TaskType) -> None:
         """Withdraw a task whose thread was interrupted, without interrupting others."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(task)
@@ -238,7 +238,7 @@ def _is_small(task: Task) -> bool:
     return task.events <= SMALL_EVENTS_MAX
 
 
-def _small_first(waiting: deque[Kind]) -> deque[Kind]:
+def _small_first(waiting: deque[TaskType]) -> deque[TaskType]:
     """Return the tasks with small ones before large ones, up to the first that is committed alone."""
     tasks = list(waiting)
     end = next((index for index, task in enumerate(tasks) if task.alone), len(tasks))

@@ -20,8 +20,8 @@ from rankd.shortening import quote
 ANSWERS_WAITING_MAX = 10_000
 ANSWERS_AT_ONCE = 32  # so many wait before a commit of other events writes them: each is a page of the log
 
-Kind = TypeVar("Kind", Submitted, Batched, Changed)
-Answer = Submitted | Batched | Changed
+AnswerType = TypeVar("AnswerType", Submitted, Batched, Changed)
+StoredAnswer = Submitted | Batched | Changed
 
 
 class StoredAnswers:
@@ -34,11 +34,11 @@ class StoredAnswers:
 
     def remember(self, sender: Sender, answer: object) -> None:
         """Keep an answer until a commit writes it."""
-        is_answer = isinstance(answer, Answer) and not isinstance(answer, Accepted)
+        is_answer = isinstance(answer, StoredAnswer) and not isinstance(answer, Accepted)
         if self._is_stored and sender.key is not None and is_answer and len(self._waiting) < ANSWERS_WAITING_MAX:
             self._waiting[sender.account, sender.key] = msgspec.msgpack.encode(answer)
 
-    def find(self, request: StoredRequest, kind: type[Kind]) -> Kind | None:
+    def find(self, request: StoredRequest, kind: type[AnswerType]) -> AnswerType | None:
         """Return a request's answer, marked as repeated; None if it is not stored."""
         stored = request.answer or self._waiting.get((request.sender, request.key))
         if stored is None:

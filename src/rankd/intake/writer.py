@@ -47,7 +47,7 @@ from rankd.shortening import quote
 ATTEMPTS_MAX = 20  # of one commit, while other processes change definitions
 REPEATS_S = 1.0  # for so long after a repeat, the writer looks up keys before it appends: repeats come in bursts
 Result = TypeVar("Result")
-Keys = Sequence[tuple[str, str]]  # sender and key
+RequestKeys = Sequence[tuple[str, str]]  # sender and key
 _log = logging.getLogger("rankd")
 
 
@@ -81,7 +81,7 @@ class Writer:
         roll_overs: DueWork | None = None,
         newcomers: Newcomers | None = None,
     ) -> None:
-        """`roll_overs` are due events that this process appends before changes of their boards; None elsewhere."""
+        """`roll_overs` are due events that this process appends before changes of their boards, unless another does."""
         self._ledger = ledger
         self._followed = followed
         self.boards = followed.boards  # a live view
@@ -94,7 +94,7 @@ class Writer:
         self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
         self.answers = StoredAnswers(ledger.capabilities.stores_answers)
         is_sole_writer = ledger.capabilities.is_sole_writer
-        self._look = None if is_sole_writer else BoardLookup(lambda: self.run_for(followed.catch_up))
+        self._board_lookup = None if is_sole_writer else BoardLookup(lambda: self.run_for(followed.catch_up))
         self._seen = followed.seen  # control events behind the cached acceptances
         self._has_ordinals = ledger.partitions > 1  # one partition is ordered anyway
         self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
@@ -118,16 +118,16 @@ class Writer:
         Where other processes define boards too, an unknown board is looked up in the ledger first.
         """
         board = self.boards.get(board_id)
-        if board is None and self._look is not None:
+        if board is None and self._board_lookup is not None:
             self.check_open()
-            self._look.open()
+            self._board_lookup.open()
             board = self.boards.get(board_id)
         return board
 
     def board(self, board_id: str) -> Board:
         """Return a board's current definition; in the committing thread."""
         board = self.boards.get(board_id)
-        if board is None and self._look is not None:
+        if board is None and self._board_lookup is not None:
             self._followed.catch_up()
             board = self.boards.get(board_id)
         if board is None:
@@ -146,9 +146,9 @@ class Writer:
             return _without_rank(task, result)
         return result
 
-    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
-        """Queue scores without waiting; see `GroupCommit.hand_in`."""
-        self._commits.hand_in(tasks, tell)
+    def enqueue(self, tasks: Sequence[Task], on_done: Callable[[list[Task], float], None]) -> None:
+        """Queue scores without waiting; see `GroupCommit.enqueue`."""
+        self._commits.enqueue(tasks, on_done)
 
     def accept(self, task: ScoreTask) -> Accepted:
         """Make scores durable that another process ranks."""
@@ -201,8 +201,8 @@ class Writer:
     def close(self, let_go: Callable[[], None] = lambda: None) -> None:
         """Refuse further tasks, finish those under way, then call `let_go`."""
 
-        if self._look is not None:
-            self._look.close()
+        if self._board_lookup is not None:
+            self._board_lookup.close()
 
         def end() -> None:
             self._closed = True
@@ -303,7 +303,7 @@ class Writer:
         self,
         work: Callable[[int], Result],
         boards: Sequence[str] = (),
-        taken: Callable[[Keys], None] = lambda _keys: None,
+        taken: Callable[[RequestKeys], None] = lambda _keys: None,
     ) -> Result:
         """Run `work` with the number of control events followed, again if others were committed meanwhile.
 
@@ -340,7 +340,7 @@ class Writer:
                 self._get_ready(first.boards)
             first.result = first.work()
             return
-        if self._look is not None:  # other processes append, too
+        if self._board_lookup is not None:  # other processes append, too
             self._check_whole()
             self._followed.get_ready()
         tasks: list[ScoreTask] = group  # type: ignore[assignment]  # there are no others
@@ -348,7 +348,7 @@ class Writer:
         if monotonic() < self._repeats_until:
             known.update(self._ledger.requests([key for task in tasks if (key := _key_of(task.sender)) is not None]))
 
-        def look_up(taken: Keys) -> None:
+        def look_up(taken: RequestKeys) -> None:
             self._repeats_until = monotonic() + REPEATS_S
             known.update(self._ledger.requests(taken))
 

@@ -12,7 +12,7 @@ Promises (every adapter, checked by tests/contract):
 - An append names the number of control events its writer has seen. When there are more, nothing is written:
   DefinitionsChanged. A sole writer has seen all of them, and they are not counted.
 - A key is committed with its events. While a request with the same key is stored, nothing is written: KeysTaken.
-- The sources of a draft move on with its events. While one of them is elsewhere, nothing is written: SourceMoved.
+- The sources of a draft move on with its events. Where one has another position, nothing is written: SourceMoved.
 - A context keeps its number, even when the append it was numbered for fails.
 - An `append` that raises LedgerUnavailable may have taken effect. `heads` shows it; a sender with a key finds out by
   sending the request again.

@@ -16,7 +16,7 @@ from rankd.redis.fallback.reads import FallbackRankSource
 from rankd.redis.heartbeat import claim_redis
 from rankd.redis.read.batching import CoalescedCalls
 from rankd.redis.read.rank_source import Heartbeat, Layout
-from rankd.redis.spending import Spent, share_spending
+from rankd.redis.spending import LimitSpending, share_spending
 from rankd.registry.postgres.registry import PostgresRegistry
 from rankd.registry.postgres.standings import StoredStandings
 from rankd.settings import Settings, read_settings
@@ -68,7 +68,7 @@ def open_thin(
             held_profiles=registry.held_profiles,
             meet=registry.meet,
             make_months=ledger.make_months,
-            share_rates=lambda spent: share_spending(client, [Spent(*item) for item in spent]),
+            share_rates=lambda spent: share_spending(client, [LimitSpending(*item) for item in spent]),
         )
         return Boards(running)
 

@@ -27,7 +27,7 @@ from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.state import State
 from rankd.redis.connection.client import RedisClient
 from rankd.redis.fallback.standings_sync import StandingsSync
-from rankd.redis.heartbeat import Beat, claim_redis, write_beat
+from rankd.redis.heartbeat import HeartbeatRecord, claim_redis, write_beat
 from rankd.redis.write.mirror import Mirror
 from rankd.redis.write.mirroring import Fenced, MirrorSync
 from rankd.redis.write.recorded_follower import RecordedFollower
@@ -250,7 +250,7 @@ class Projector:
         if self._client is None or complete_as_of is None or monotonic() - self._beaten_at < BEAT_MS / 1_000:
             return
         self._beaten_at = monotonic()
-        beat = Beat(self._ledger.identity, self._lease.epoch, complete_as_of, self.follower.positions)
+        beat = HeartbeatRecord(self._ledger.identity, self._lease.epoch, complete_as_of, self.follower.positions)
         if not write_beat(self._client, beat):
             raise Fenced("another projector has a higher epoch")
 

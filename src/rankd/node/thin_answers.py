@@ -119,9 +119,9 @@ class ThinWriter:
         answer = self.ranked(task, accepted, before) if is_ranked else None
         return answer or without_rank(task, accepted)
 
-    def hand_in(self, tasks: Sequence[Task], tell: Callable[[list[Task], float], None]) -> None:
+    def enqueue(self, tasks: Sequence[Task], on_done: Callable[[list[Task], float], None]) -> None:
         """Queue scores without waiting; their results are Accepted."""
-        self._writer.hand_in(tasks, tell)
+        self._writer.enqueue(tasks, on_done)
 
     def standing_before(self, task: ScoreTask) -> Before | None:
         """Return the player's current standing, in the instance of the score's answer.

@@ -40,8 +40,8 @@ from rankd.projection.port import (
     READ_PLACE_MAX,
     READ_PLAYERS_MAX,
     SEQUENCE_MAX,
+    InstanceTable,
     Op,
-    Table,
     UpdateBatch,
 )
 
@@ -212,7 +212,7 @@ def check_batch(batch: UpdateBatch, *, instances_are_checked: bool = False) -> B
 
 
 def batch_of_one(
-    table: Table,
+    table: InstanceTable,
     player: str,
     score: int,
     ties: Sequence[int],

@@ -17,7 +17,7 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking, Rules
 from rankd.projection import arguments
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import Applied, Dropped, One, Op, RowFlag, Table, UpdateBatch, Verdict
+from rankd.projection.port import Applied, Dropped, InstanceTable, Op, RowFlag, RowOutcome, UpdateBatch, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,7 +39,7 @@ class CountingStore(EngineStore):
         self._by_board: dict[str, int] = {}  # boards with entries only
         self._entries = 0
         # Single events use few tables: their entries are counted when a reader asks or a batch follows.
-        self._single_tables: dict[int, Table] = {}  # by id(), which stays valid while the table is held here
+        self._single_tables: dict[int, InstanceTable] = {}  # by id(), which stays valid while the table is held here
         self._single_before: _Totals = {}
 
     @classmethod
@@ -76,7 +76,7 @@ class CountingStore(EngineStore):
 
     def apply_one(
         self,
-        table: Table,
+        table: InstanceTable,
         player: str,
         score: int,
         ties: Sequence[int],
@@ -84,7 +84,7 @@ class CountingStore(EngineStore):
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Apply one event, one row for each entry of a table, and return what the first row did."""
         # `apply` counts every other event, as a batch.
         if id(table) not in self._single_tables and id(table) in self._tables and partition == 0:

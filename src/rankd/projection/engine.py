@@ -23,7 +23,7 @@ from rankd.projection import arguments
 from rankd.projection.port import (
     Applied,
     Dropped,
-    One,
+    InstanceTable,
     Position,
     RankedAround,
     RankedBucket,
@@ -33,7 +33,7 @@ from rankd.projection.port import (
     RankedPlace,
     RankedStanding,
     RowChange,
-    Table,
+    RowOutcome,
     UpdateBatch,
     Verdict,
     WindowSum,
@@ -92,7 +92,7 @@ class MemoryUse(msgspec.Struct, frozen=True):
         return sum(msgspec.structs.astuple(self))
 
 
-class Waits(msgspec.Struct, frozen=True):
+class ReaderWaits(msgspec.Struct, frozen=True):
     """The longest waits of readers for a batch inside the engine, each figure on its own.
 
     A reader waits for the rest of the writer's turn and for the scheduler: while the writer is preempted, and until
@@ -162,7 +162,7 @@ class EngineStore:
 
     def apply_one(
         self,
-        table: Table,
+        table: InstanceTable,
         player: str,
         score: int,
         ties: Sequence[int],
@@ -170,13 +170,13 @@ class EngineStore:
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Apply one event, one row for each entry of a table, and return what the first row did."""
         known = self._tables.get(id(table))
         if known is not None and partition == 0:
             try:
                 number = _ORDINAL_NUMBER if ranks is _ORDINAL else _RANKINGS[ranks]
-                change: One = self._native.apply_one(known[1], player, score, ties, at, number)
+                change: RowOutcome = self._native.apply_one(known[1], player, score, ties, at, number)
                 return change
             except (InvalidValue, MalformedBatch, TypeError):
                 pass  # `apply` refuses the same rows, with the reason
@@ -389,9 +389,9 @@ class EngineStore:
         """Return the bytes the engine holds, by purpose."""
         return MemoryUse(**self._native.memory())
 
-    def longest_waits(self) -> Waits:
+    def longest_waits(self) -> ReaderWaits:
         """Return the longest waits of readers for batches since the start or `forget_waits`."""
-        return Waits(**self._native.longest_waits())
+        return ReaderWaits(**self._native.longest_waits())
 
     def forget_waits(self) -> None:
         """Reset the longest waits."""

@@ -22,7 +22,7 @@ from rankd.domain.rollup import RollUp
 from rankd.domain.window import Window, WindowKind
 from rankd.ledger.event import Context, Detail
 from rankd.projection.catalogue import Catalogue
-from rankd.projection.port import Table
+from rankd.projection.port import InstanceTable
 from rankd.projection.state import BoardState, State, note_scope_value
 
 _HOUR_MS = 3_600_000
@@ -127,7 +127,7 @@ class RowPlan:
         self.numbers = array("I")  # of its targets in the placement's list
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> InstanceTable:
         """The instances of the targets, in their order."""
         return tuple((target.key, target.rules) for target in self.targets)
 
@@ -207,7 +207,7 @@ class StepPlan:
         return list(self._name_numbers)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> InstanceTable:
         """The instances of the totals."""
         return tuple((target.key, _with_keep(target.rules, self.keep)) for target in self.targets)
 
@@ -269,7 +269,7 @@ class Placement:
         self._plans: dict[object, RowPlan] = {}
         self.targets: list[RowTarget] = []  # of all plans, each once
         self._numbers: dict[str, int] = {}
-        self._table: Table = ()
+        self._table: InstanceTable = ()
         self._steps: dict[Callable[[Sequence[RowTarget]], StepPlan], tuple[int, StepPlan]] = {}
 
     def _hold_within(self, board: Board, offset_ms: int, at: int) -> None:
@@ -306,7 +306,7 @@ class Placement:
                 plan.numbers.append(number)
         return plan
 
-    def table_for(self, entries: int) -> Table | None:
+    def table_for(self, entries: int) -> InstanceTable | None:
         """Return a table of all targets for a batch with `entries` entries; None where the batch needs its own.
 
         It stays the same object until a target is added, so the store checks it once.

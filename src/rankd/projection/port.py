@@ -140,8 +140,8 @@ class RowChange(NamedTuple):
     rank_after: int | None
 
 
-Table = tuple[tuple[InstanceKey, Rules], ...]
-One = RowChange | Verdict  # what one row changed, or the verdict if the batch was not applied
+InstanceTable = tuple[tuple[InstanceKey, Rules], ...]
+RowOutcome = RowChange | Verdict  # what one row changed, or the verdict if the batch was not applied
 _NO_FLAGS = memoryview(b"")
 _NO_SCORES = memoryview(b"").cast("q")
 
@@ -375,7 +375,7 @@ class RankWriter(KeptReads, Protocol):
 
     def apply_one(
         self,
-        table: Table,
+        table: InstanceTable,
         player: str,
         score: int,
         ties: Sequence[int],
@@ -383,7 +383,7 @@ class RankWriter(KeptReads, Protocol):
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Apply one event."""
 
     def drop(self, instance: InstanceKey) -> bool:
@@ -411,7 +411,7 @@ class RankStore(RankReads, Protocol):
 
     def apply_one(
         self,
-        table: Table,
+        table: InstanceTable,
         player: str,
         score: int,
         ties: Sequence[int],
@@ -419,7 +419,7 @@ class RankStore(RankReads, Protocol):
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Apply event `at` of a partition, one row for each entry of a table, and return what the first row did."""
 
     def position(self, partition: int = 0) -> Position:

@@ -23,7 +23,7 @@ from rankd.projection.port import (
     START,
     Applied,
     Dropped,
-    One,
+    InstanceTable,
     Op,
     Position,
     RankedAround,
@@ -34,7 +34,7 @@ from rankd.projection.port import (
     RankedPlace,
     RankedStanding,
     RowFlag,
-    Table,
+    RowOutcome,
     UpdateBatch,
     Verdict,
     WindowSum,
@@ -98,7 +98,7 @@ class ReferenceStore:
 
     def apply_one(
         self,
-        table: Table,
+        table: InstanceTable,
         player: str,
         score: int,
         ties: Sequence[int],
@@ -106,7 +106,7 @@ class ReferenceStore:
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Apply one event, one row for each entry of a table, and return what the first row did."""
         applied = self.apply(
             arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)

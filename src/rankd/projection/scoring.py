@@ -45,7 +45,7 @@ from rankd.projection.teams import (
     team_rising_plan,
     team_sum_plan,
 )
-from rankd.projection.totals import Running, ScoreMove, add_to_total, apply_teams, record_metadata
+from rankd.projection.totals import ScoreMove, TotalsSoFar, add_to_total, apply_teams, record_metadata
 
 
 class PlacedRun:
@@ -277,10 +277,10 @@ def _roll_up_each(
 ) -> list[tuple[ScoreMove, KeptChange]]:
     if not odd:
         return []
-    rows, running, moves = Rows(), Running(), []
+    rows, totals, moves = Rows(), TotalsSoFar(), []
     for row, whole in odd:
         part = placed.move(kept, row)
-        number = add_to_total(store, rows, running, part, whole.target, change=kept.change(row))
+        number = add_to_total(store, rows, totals, part, whole.target, change=kept.change(row))
         moves.append(part._replace(row=number, target=whole.target))
     rows.apply(store, placed.run.span.start)
     record_metadata(rows, moves)

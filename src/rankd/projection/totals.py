@@ -21,7 +21,7 @@ from rankd.projection.port import Op, RankWriter
 from rankd.projection.rows import KeptChange, Rows
 from rankd.projection.shares import count_part
 
-Running = dict[tuple[str, str], int]  # totals by instance and subject, after the rows so far
+TotalsSoFar = dict[tuple[str, str], int]  # totals by instance and subject, after the rows so far
 
 
 class ScoreMove(NamedTuple):
@@ -36,29 +36,29 @@ class ScoreMove(NamedTuple):
 
 
 def add_to_total(
-    store: RankWriter, rows: Rows, running: Running, move: ScoreMove, whole: WindowTarget, *, change: KeptChange
+    store: RankWriter, rows: Rows, totals: TotalsSoFar, move: ScoreMove, whole: WindowTarget, *, change: KeptChange
 ) -> int:
     """Add the row of a total after one part's change, and return its number."""
     board, player, state = whole.board, move.event.player, move.reached.state
     key = whole.key(move.scope if move.team is None else team_scope(move.scope, move.team))
     counted = count_part(state, key.text, move.target.instance, player)
-    before = _total(store, move.reached, running, key.text, player, held_in=whole, scope=key.scope)
+    before = _total(store, move.reached, totals, key.text, player, held_in=whole, scope=key.scope)
     total = rolled_up(before, change.before if counted else None, change.after)
-    shown = _hold(move.reached, running, key.text, player, total)
+    shown = _hold(move.reached, totals, key.text, player, total)
     return rows.add(key, whole.player_rules, player, shown, board.tie_field(move.event.at, move.event.tiebreak))
 
 
 def _total(
     store: RankWriter,
     reached: ReachedBoard,
-    running: Running,
+    totals: TotalsSoFar,
     text: str,
     subject: str,
     *,
     held_in: WindowTarget,
     scope: str,
 ) -> int:
-    total = running.get((text, subject))
+    total = totals.get((text, subject))
     if total is None:
         total = reached.state.wide.get(text, {}).get(subject)
     if total is None:
@@ -67,9 +67,9 @@ def _total(
     return total
 
 
-def _hold(reached: ReachedBoard, running: Running, text: str, subject: str, total: int) -> int:
+def _hold(reached: ReachedBoard, totals: TotalsSoFar, text: str, subject: str, total: int) -> int:
     """Record a total and return its ranked value; the state holds only totals outside the bounds."""
-    running[text, subject] = total
+    totals[text, subject] = total
     shown = clamped(total, reached.board.score_min, reached.board.score_max)
     if shown != total:
         reached.state.wide.setdefault(text, {})[subject] = total
@@ -81,39 +81,39 @@ def _hold(reached: ReachedBoard, running: Running, text: str, subject: str, tota
 def apply_teams(store: RankWriter, changes: Iterable[tuple[ScoreMove, KeptChange]], span: EventSpan) -> None:
     """Apply the changes of players to their teams, and move the position."""
     rows = Rows()
-    running: Running = {}
+    totals: TotalsSoFar = {}
     moves = []
     for move, change in changes:
         if move.team is None or not change.changed:
             continue
-        row = _add_team_row(store, rows, running, move, move.team, change=change)
+        row = _add_team_row(store, rows, totals, move, move.team, change=change)
         moves.append(move._replace(row=row, team=None, event=move.event._replace(player=move.team)))
     rows.apply(store, span)
     record_metadata(rows, moves)
 
 
 def _add_team_row(
-    store: RankWriter, rows: Rows, running: Running, move: ScoreMove, team: str, *, change: KeptChange
+    store: RankWriter, rows: Rows, totals: TotalsSoFar, move: ScoreMove, team: str, *, change: KeptChange
 ) -> int:
     board, target = move.target.board, move.target
     key, contributions_key = target.key(move.scope), target.key(team_scope(move.scope, team))
     tie = board.tie_field(move.event.at, move.event.tiebreak)
     by = TeamBy.SUM if board.team is None else board.team.by
     if by is TeamBy.AVERAGE:
-        totals = move.reached.state.team_totals_of(key.text)
-        totals.replace(team, change.before, change.after)
-        average = totals.average(team)
+        averages = move.reached.state.team_totals_of(key.text)
+        averages.replace(team, change.before, change.after)
+        average = averages.average(team)
         if average is None:
             return rows.add(key, target.rules, team, op=Op.REMOVE)
         return rows.add(key, target.rules, team, clamped(average, board.score_min, board.score_max), tie)
-    before = _total(store, move.reached, running, key.text, team, held_in=target, scope=move.scope)
+    before = _total(store, move.reached, totals, key.text, team, held_in=target, scope=move.scope)
     best = store.range(contributions_key, 1, 1).entries
     if not best:  # this event removes the team's last players
         move.reached.state.wide.get(key.text, {}).pop(team, None)
         return rows.add(key, target.rules, team, op=Op.REMOVE)
     if by is TeamBy.BEST:
         return rows.add(key, target.rules, team, best[0].score, best[0].tie if board.ties is Ties.VALUE else tie)
-    shown = _hold(move.reached, running, key.text, team, rolled_up(before, change.before, change.after))
+    shown = _hold(move.reached, totals, key.text, team, rolled_up(before, change.before, change.after))
     return rows.add(key, target.rules, team, shown, tie)
 
 

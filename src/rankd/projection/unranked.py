@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking
-from rankd.projection.port import Applied, Dropped, One, Position, RankedPage, Table, UpdateBatch, Verdict
+from rankd.projection.port import (
+    Applied,
+    Dropped,
+    InstanceTable,
+    Position,
+    RankedPage,
+    RowOutcome,
+    UpdateBatch,
+    Verdict,
+)
 
 
 class UnrankedStore:
@@ -36,7 +45,7 @@ class UnrankedStore:
 
     def apply_one(
         self,
-        _table: Table,
+        _table: InstanceTable,
         _player: str,
         _score: int,
         _ties: Sequence[int],
@@ -44,7 +53,7 @@ class UnrankedStore:
         at: int,
         ranks: Ranking,
         partition: int = 0,
-    ) -> One:
+    ) -> RowOutcome:
         """Refuse: an applier of definitions sends no scores."""
         raise AssertionError(f"event {at} of partition {partition} is ranked nowhere by {ranks}")
 

@@ -34,7 +34,7 @@ _log = logging.getLogger("rankd")
 Result = TypeVar("Result")
 
 
-class InThread(Protocol):
+class ThreadRunner(Protocol):
     """Runs blocking work outside of the event loop."""
 
     def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]:
@@ -52,7 +52,7 @@ class Hub:
     """All watched topics; used on the event loop."""
 
     def __init__(
-        self, boards: Boards, interval_ms: int, in_thread: InThread, here_or_in_thread: InThread, ends: TopicEnd
+        self, boards: Boards, interval_ms: int, in_thread: ThreadRunner, here_or_in_thread: ThreadRunner, ends: TopicEnd
     ) -> None:
         """`in_thread` runs work that blocks, `here_or_in_thread` work that only may block."""
         self._boards = boards

@@ -17,7 +17,7 @@ KEY = b"rankd:{projector}:heartbeat"
 HOLD_KEY = b"rankd:{projector}:hold"
 
 
-class Beat(NamedTuple):
+class HeartbeatRecord(NamedTuple):
     """One heartbeat."""
 
     ledger: str  # identity of the ledger that the projector ranks
@@ -26,7 +26,7 @@ class Beat(NamedTuple):
     positions: tuple[int, ...]
 
 
-def write_beat(client: RedisClient, beat: Beat) -> bool:
+def write_beat(client: RedisClient, beat: HeartbeatRecord) -> bool:
     """Write a heartbeat; False when a successor has written one, RanksUnfit when another ledger's projector has."""
     positions = ",".join(map(str, beat.positions))
     answer = client.call(FunctionCall("rankd_beat", [KEY], [beat.epoch, beat.time_ms, positions, beat.ledger]))
@@ -42,14 +42,14 @@ def claim_redis(client: Caller, ledger: str) -> None:
         raise other_ledger()
 
 
-def read_beat(client: Caller) -> Beat | None:
+def read_beat(client: Caller) -> HeartbeatRecord | None:
     """Return the last heartbeat; None when no projector ever ran on this Redis."""
     answer: Sequence[bytes | None]
     (answer,) = client.call_all([FunctionCall("rankd_read_beat", [KEY], read_only=True)])
     epoch, time_ms, positions, ledger = answer
     if epoch is None or time_ms is None or positions is None or ledger is None:
         return None
-    return Beat(ledger.decode(), int(epoch), int(time_ms), tuple(map(int, positions.split(b","))))
+    return HeartbeatRecord(ledger.decode(), int(epoch), int(time_ms), tuple(map(int, positions.split(b","))))
 
 
 def hold_writes(client: RedisClient, hold_ms: int) -> None:

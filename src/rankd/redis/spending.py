@@ -17,7 +17,7 @@ _CALLER_BYTES = 12
 CALLERS_A_CALL_MAX = 1_000
 
 
-class Spent(NamedTuple):
+class LimitSpending(NamedTuple):
     """What one caller spent of one limit since the last call, in ms of refill time."""
 
     limit: str
@@ -25,7 +25,7 @@ class Spent(NamedTuple):
     ms: float
 
 
-def share_spending(client: Caller, spent: Sequence[Spent]) -> list[int]:
+def share_spending(client: Caller, spent: Sequence[LimitSpending]) -> list[int]:
     """Add this process's spending to the shared sums; return the ms until each bucket is full again."""
     owed: list[int] = []
     for start in range(0, len(spent), CALLERS_A_CALL_MAX):
@@ -35,7 +35,7 @@ def share_spending(client: Caller, spent: Sequence[Spent]) -> list[int]:
     return owed
 
 
-def _key(spent: Spent) -> bytes:
+def _key(spent: LimitSpending) -> bytes:
     # Hashed: callers may be long, and their addresses are private.
     caller = blake2b(spent.caller.encode(), digest_size=_CALLER_BYTES).hexdigest()
     return _PREFIX + f"{spent.limit}:{caller}".encode()

@@ -31,7 +31,7 @@ def played(boards: Boards, clock: ManualClock) -> dict[str, Any]:
     clock.advance(DAY_MS)
     sent = bodies.Score(**bodies_of["submit"])
     task = boards.prepare_score(sent, SENDER)
-    commit_together(boards.hand_in, [task])
+    commit_together(boards.enqueue, [task])
     said["submit"] = task.result
     clock.advance(5_000)
     said |= _read(boards, bodies_of)
@@ -57,7 +57,7 @@ def _read(boards: Boards, bodies_of: dict[str, Any]) -> dict[str, object]:
         "list": answers.BoardList([defined], None),
         "definition": defined,
         "history": answers.Events(list(history), history[-1].sequence),
-        "search": answers.Found(list(boards.search(EXAMPLES["search"].query["search"]))),
+        "search": answers.PlayerList(list(boards.search(EXAMPLES["search"].query["search"]))),
         "player": boards.player("alice"),
         "health": answers.Health("ok", rankd.__version__),
         "ready": answers.Health("ready", rankd.__version__, boards.position),

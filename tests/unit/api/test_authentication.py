@@ -16,7 +16,7 @@ from rankd import ManualClock
 from rankd.api.auth import authentication
 from rankd.api.auth.authentication import Authenticator
 from rankd.api.auth.identity import Identity
-from rankd.api.auth.token_keys import Keys
+from rankd.api.auth.token_keys import VerificationKeys
 from rankd.api.auth.tokens import TOKEN_BYTES_MAX, TokenVerifier, open_tokens
 from rankd.errors import Unauthenticated
 from rankd.registry.credentials import Scope
@@ -58,7 +58,7 @@ def test_who_sends_nothing_is_nobody(authenticator: Authenticator) -> None:
     assert authenticator.identify(None) is None
 
 
-def test_a_service_key_tells_the_service(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
+def test_a_service_key_identifies_the_service(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
     key, token = credentials.create("game server", ["scores:write", "read"], expires_at=NOW + 1_999)
 
     assert authenticator.identify(bearer(token)) == Identity(
@@ -66,7 +66,7 @@ def test_a_service_key_tells_the_service(authenticator: Authenticator, credentia
     )
 
 
-def test_a_players_key_tells_the_player(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
+def test_a_players_key_identifies_the_player(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
     key, token = credentials.create("alice's phone", ["read"], player="alice")
     found = authenticator.identify(bearer(token))
 
@@ -148,23 +148,23 @@ def test_another_scheme_is_refused_and_the_right_one_named(
         authenticator.identify(header.replace(b"{}", token.encode()))
 
 
-def test_what_is_wrong_with_a_key_is_not_told(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
+def test_what_is_wrong_with_a_key_is_not_said(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
     key, token = credentials.create("server", ["scores:write"])
     _, other = credentials.create("other", ["scores:write"])
     secret = other.split("_", 2)[2]
-    told = set()
+    messages = set()
     for wrong in (
         *("rk_", "rk_x", f"rk_{key.id}_", f"rk_{key.id}_{secret}", f"rk_{'0' * 16}_{secret}", token[:-1], token + "x"),
         *(token.replace("rk_", "rk_ "), f"rk_{key.id}_' OR 1=1 --", "rk_\x00", "rk_é", f"{token},{token}"),
     ):
         with pytest.raises(Unauthenticated) as refused:
             authenticator.identify(bearer(wrong))
-        told.add(str(refused.value))
+        messages.add(str(refused.value))
         text = "".join(traceback.format_exception(refused.value))
         assert secret not in text
         assert token.split("_", 2)[2][:20] not in text
 
-    assert told == {"the API key is not known here; it may have been revoked"}
+    assert messages == {"the API key is not known here; it may have been revoked"}
 
 
 def test_a_header_may_be_as_long_as_the_longest_token(authenticator: Authenticator) -> None:
@@ -220,7 +220,7 @@ class Counted(TokenVerifier):
 
     count = 0
 
-    def verify(self, token: bytes, keys: Keys) -> Identity:
+    def verify(self, token: bytes, keys: VerificationKeys) -> Identity:
         self.count += 1
         return super().verify(token, keys)
 

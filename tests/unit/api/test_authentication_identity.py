@@ -31,7 +31,7 @@ Requirement = Callable[[Identity | None], Identity]
         lambda identity: require_player_or_service(identity, "alice", Scope.SCORES_WRITE),
     ],
 )
-def test_who_sent_nothing_is_told_to_send_a_credential(require: Requirement) -> None:
+def test_an_anonymous_sender_learns_to_send_a_credential(require: Requirement) -> None:
     with pytest.raises(Unauthenticated, match="this needs a credential: send `Authorization: Bearer`"):
         require(None)
 

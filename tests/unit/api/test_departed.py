@@ -123,7 +123,7 @@ def test_what_is_cheap_does_not_wait_for_what_is_dear(tmp_path: Path, monkeypatc
     in_process(tmp_path, test)
 
 
-def test_figures_are_told_while_the_queue_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_answered_while_the_queue_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(app: InProcess) -> None:
         app.service.exposition = lambda: b"figures"
         searches = Searches(app, monkeypatch)

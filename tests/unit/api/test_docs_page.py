@@ -84,7 +84,7 @@ def test_every_call_is_on_the_page(call: Any) -> None:
     assert f"call-{call.name}" in values(PAGE, "id")
 
 
-def test_nothing_is_fetched_from_elsewhere() -> None:
+def test_nothing_is_fetched_from_another_host() -> None:
     addresses = [*values(PAGE, "src"), *values(PAGE, "href"), *values(PAGE, "action")]
     style, script = ("".join(read(PAGE).texts[name]) for name in ("style", "script"))
 

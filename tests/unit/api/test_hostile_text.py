@@ -383,7 +383,7 @@ def test_no_text_in_a_frame_holds_the_loop_up(app: InProcess, frame: str, size: 
         assert all(len(one["problem"]["detail"]) < MESSAGE_CHARACTERS_MAX for one in problems)
 
 
-def test_no_name_in_the_query_of_a_websocket_holds_the_loop_up_nor_is_a_secret_told(app: InProcess) -> None:
+def test_no_name_in_the_query_of_a_websocket_holds_the_loop_up_nor_is_a_secret_shown(app: InProcess) -> None:
     for pattern in PATTERNS:
         for size in (QUERY_BYTES_MAX - 100, BYTES):
             sent, loop_s = app.converse([], in_query(pattern, size))

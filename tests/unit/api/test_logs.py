@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.timing import BUSY_MACHINE
 
 from rankd.api.logs import (
-    Format,
     Level,
+    LogFormat,
     Which,
     log_request,
     request_id,
@@ -53,7 +53,7 @@ def loggers_as_they_were() -> Iterator[None]:
 
 
 def logs_to(
-    stream: io.StringIO, shape: Format = "json", level: Level = "info", mask: Mask | None = None
+    stream: io.StringIO, shape: LogFormat = "json", level: Level = "info", mask: Mask | None = None
 ) -> logging.Logger:
     logging.getLogger().handlers.clear()  # pytest's own would raise what ours must bear
     set_up_logs(shape, level, mask, stream)
@@ -113,7 +113,7 @@ def test_people_at_a_terminal_get_text_in_colours_and_programs_get_json(monkeypa
 
 def test_a_failure_is_written_with_its_trace() -> None:
     stream, people = io.StringIO(), io.StringIO()
-    shapes: list[tuple[io.StringIO, Format]] = [(stream, "json"), (people, "text")]
+    shapes: list[tuple[io.StringIO, LogFormat]] = [(stream, "json"), (people, "text")]
     for written, shape in shapes:
         try:
             raise ValueError("first\nsecond")
@@ -208,7 +208,7 @@ SPOKEN = {
 
 @pytest.mark.parametrize("shape", ["json", "text"])
 @pytest.mark.parametrize(("text", "secret"), SPOKEN.values(), ids=SPOKEN)
-def test_no_secret_is_written_wherever_it_is(shape: Format, text: str, secret: str) -> None:
+def test_no_secret_is_written_wherever_it_is(shape: LogFormat, text: str, secret: str) -> None:
     stream = io.StringIO()
     log = logs_to(stream, shape, mask=masking(["s3cr3t-of-ours!"]))
     log.info(text.replace("%", "%%"))
@@ -281,7 +281,7 @@ def test_a_hostile_text_is_masked_in_time_that_grows_with_its_length_only(piece:
 
 @pytest.mark.parametrize("shape", ["json", "text"])
 @given(text=st.text(st.characters(), max_size=60) | st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
-def test_whatever_is_logged_it_is_one_line_without_control_characters(shape: Format, text: str) -> None:
+def test_whatever_is_logged_it_is_one_line_without_control_characters(shape: LogFormat, text: str) -> None:
     stream = io.StringIO()
     logs_to(stream, shape).info("%s", text, extra={"fields": {"path": text, text: text}})
 

@@ -148,13 +148,13 @@ def test_the_other_figures_come_from_those_who_keep_them(routes: Routes, commits
     assert found["rankd_info"].samples[0].labels["version"] == "1.2.3"
 
 
-def test_what_is_not_there_is_not_told(routes: Routes, commits: Commits) -> None:
+def test_what_is_not_there_has_no_figure(routes: Routes, commits: Commits) -> None:
     new = Figures(position=1, snapshot=None, entries=0, engine_bytes=0)
     found = families(routes, commits, replace(SOURCES, figures=lambda: new))
     assert not UNKNOWN_AT_FIRST & found.keys()
 
 
-def test_a_node_tells_how_far_it_has_followed_and_whether_it_has_the_lease(routes: Routes, commits: Commits) -> None:
+def test_a_node_shows_how_far_it_has_followed_and_whether_it_has_the_lease(routes: Routes, commits: Commits) -> None:
     found = families(routes, commits, SOURCES)
     assert list(samples(found["rankd_followed_timestamp_seconds"]).values()) == [1.5]
     assert list(samples(found["rankd_lease"]).values()) == [1]
@@ -217,7 +217,7 @@ def test_the_process_knows_its_memory() -> None:
 def test_every_figure_is_explained_to_operators(routes: Routes, commits: Commits) -> None:
     routes.observe(0, 200, 0.001)
     text = Metrics("1.2.3", routes, commits, SOURCES).text().decode()
-    told = set(re.findall(r"^# TYPE (rankd_\w+)", text, re.MULTILINE))
+    exposed = set(re.findall(r"^# TYPE (rankd_\w+)", text, re.MULTILINE))
     explained = set(re.findall(r"^\| `(rankd_\w+)", OPERATING.read_text(), re.MULTILINE))
 
-    assert told | {"rankd_worker_up"} == explained  # which `merged` adds, where there are several workers
+    assert exposed | {"rankd_worker_up"} == explained  # which `merged` adds, where there are several workers

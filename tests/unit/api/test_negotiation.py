@@ -42,7 +42,7 @@ def test_a_page_of_a_listed_origin_may_read_and_others_may_not() -> None:
         assert b"access-control-allow-origin" not in named(cors.headers(origin))
 
 
-def test_caches_are_told_that_answers_differ_by_origin() -> None:
+def test_caches_learn_that_answers_differ_by_origin() -> None:
     cors = Cors(["https://game.example"])
 
     for origin in (GAME, b"https://evil.example", None):

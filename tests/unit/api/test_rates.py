@@ -59,14 +59,14 @@ def test_a_second_s_worth_is_granted_at_once_and_the_next_one_is_refused() -> No
     assert granted(rates, player="bob")
 
 
-def test_a_granted_request_is_told_how_many_remain() -> None:
+def test_a_granted_request_learns_how_many_remain() -> None:
     rates = rates_of(player_writes_per_s=3)
 
     assert write(rates) == {b"ratelimit-limit": b"3", b"ratelimit-remaining": b"2", b"ratelimit-reset": b"1"}
     assert write(rates) == {b"ratelimit-limit": b"3", b"ratelimit-remaining": b"1", b"ratelimit-reset": b"1"}
 
 
-def test_a_refused_request_is_told_when_to_come_back_and_is_granted_then() -> None:
+def test_a_refused_request_learns_when_to_come_back_and_is_granted_then() -> None:
     clock = Clock()
     rates = rates_of(clock, player_writes_per_s=1)
     write(rates)

@@ -32,7 +32,7 @@ def test_so_many_lists_a_minute_are_stored_by_one_player() -> None:
     assert [stored(rates) for _ in range(11)] == [True] * 10 + [False]
 
 
-def test_who_stores_too_many_lists_is_told_when_the_next_one_is_taken() -> None:
+def test_a_sender_of_too_many_lists_learns_when_the_next_one_is_accepted() -> None:
     rates = rates_of(player_lists_per_minute=2)
     assert stored(rates)
     assert stored(rates)

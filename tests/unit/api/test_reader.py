@@ -11,18 +11,19 @@ import pytest
 from tests.servers.waiting import join_all
 
 from rankd.api.http.request import Response
-from rankd.api.reader import InThread, ReadDispatcher
+from rankd.api.reader import ReadDispatcher
 from rankd.api.remote import RemoteReads
 from rankd.api.work_queue import WorkQueue
 from rankd.backend import BatchedReads, Read, Remote
 from rankd.errors import Overloaded, RanksUnavailable
+from rankd.push.hub import ThreadRunner
 
 
 class Batcher:
     """Makes each group of reads in a thread, when it is let."""
 
-    def __init__(self, tell: Callable[[list[Read]], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_done: Callable[[list[Read]], None]) -> None:
+        self._tell = on_done
         self.groups: list[int] = []
         self.may_go_on = threading.Event()
         self.may_go_on.set()
@@ -63,7 +64,7 @@ class OtherProcess:
         return self.opened[0]
 
 
-def reading(reads_max: int = 100, in_thread: InThread = asyncio.to_thread) -> tuple[ReadDispatcher, Batcher]:
+def reading(reads_max: int = 100, in_thread: ThreadRunner = asyncio.to_thread) -> tuple[ReadDispatcher, Batcher]:
     other_process = OtherProcess()
     reader = ReadDispatcher(cast(Remote, other_process), in_thread, reads_max)
     return reader, other_process.opened[0]
@@ -84,7 +85,7 @@ def test_what_is_ready_in_one_turn_of_the_loop_goes_together() -> None:
     assert asyncio.run(run()) == ([0, 1, 2, 3, 4, 5, 6], [7])
 
 
-def test_what_the_lane_will_not_make_is_made_in_a_thread() -> None:
+def test_what_the_batcher_will_not_make_is_made_in_a_thread() -> None:
     async def run() -> str:
         reader, batcher = reading()
         batcher.refuses = True

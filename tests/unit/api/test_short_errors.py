@@ -96,7 +96,7 @@ def test_an_interval_of_more_digits_than_can_be_read_is_refused(app: InProcess) 
     assert (answer.status, answer.problem["errors"][0]["field"]) == (422, "interval_ms")
 
 
-def test_a_field_is_cut_wherever_an_error_is_told() -> None:
+def test_a_field_is_cut_wherever_an_error_is_shown() -> None:
     refused = InvalidValue("events[12]." + "x" * 300, "is not known here")
     cut = shorten(refused.field)
     public_message: dict[str, Any] = msgspec.json.decode(problem_response(refused).body)
@@ -129,7 +129,7 @@ async def nobody() -> Mapping[str, Any]:
         ),
     ],
 )
-def test_a_refused_body_is_told_what_to_send(body: bytes, said: str) -> None:
+def test_a_refused_body_is_answered_with_what_to_send(body: bytes, said: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         decode(msgspec.json.Decoder(Score), body)
 

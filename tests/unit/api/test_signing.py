@@ -53,8 +53,8 @@ def assert_refused(
 ) -> None:
     with pytest.raises(Forbidden, match=problem) as refused:
         signatures.check(name, timestamp=timestamp, signature=signature, key=key, body=body)
-    told = "".join(traceback.format_exception(refused.value))
-    assert secret not in told
+    shown = "".join(traceback.format_exception(refused.value))
+    assert secret not in shown
     assert sign(secret, NOW_S, "match-8731", BODY).removeprefix("v1=") not in str(refused.value)
 
 

@@ -41,7 +41,7 @@ def test_nothing_is_compressed_for_a_request(path: str, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_whoever_has_it_already_is_told_so(path: str, tmp_path: Path) -> None:
+def test_a_client_that_has_it_already_gets_a_304(path: str, tmp_path: Path) -> None:
     tag = answers(tmp_path, path, accept_encoding="gzip").headers[b"etag"]
     again = answers(tmp_path, path, accept_encoding="gzip", if_none_match=tag.decode())
     assert (again.status, again.body, again.headers[b"etag"]) == (304, b"", tag)

@@ -77,11 +77,11 @@ def by_several(open_authenticator: OpenAuthenticator, tmp_path: Path) -> Authent
 def assert_refused(authenticator: Authenticator, token: bytes) -> None:
     with pytest.raises(Unauthenticated) as refused:
         authenticator.identify(b"Bearer " + token)
-    told = "".join(traceback.format_exception(refused.value))
+    shown = "".join(traceback.format_exception(refused.value))
     for piece in token.split(b"."):
         if len(piece) > 8:
-            assert piece.decode("latin-1") not in told
-    assert SECRET not in told
+            assert piece.decode("latin-1") not in shown
+    assert SECRET not in shown
 
 
 def spellings(word: str) -> list[str]:

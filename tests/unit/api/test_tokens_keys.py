@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rankd import ManualClock
 from rankd.api.auth.authentication import Authenticator
 from rankd.api.auth.identity import Identity
-from rankd.api.auth.token_keys import FILE_BYTES_MAX, KeyFile, Keys, read_jwks, read_pem
+from rankd.api.auth.token_keys import FILE_BYTES_MAX, KeyFile, VerificationKeys, read_jwks, read_pem
 from rankd.api.auth.tokens import TokenVerifier, open_tokens
 from rankd.errors import InvalidValue, Unauthenticated
 from rankd.registry.sqlite.credentials import SqliteCredentials
@@ -55,7 +55,7 @@ def clock() -> ManualClock:
     return ManualClock(NOW_S * 1_000)
 
 
-def verifier(keys: Keys, clock: ManualClock) -> TokenVerifier:
+def verifier(keys: VerificationKeys, clock: ManualClock) -> TokenVerifier:
     return TokenVerifier(lambda: keys, ISSUER, AUDIENCE, 5, clock)
 
 

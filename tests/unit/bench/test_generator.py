@@ -158,10 +158,10 @@ def test_a_server_that_goes_away_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
     assert report.warnings
 
 
-def test_it_is_told_how_far_a_run_is() -> None:
-    told: list[tuple[int, int]] = []
+def test_it_reports_how_far_a_run_is() -> None:
+    reports: list[tuple[int, int]] = []
     with answering() as server:
-        generate(load(server, duration_s=0.6), lambda done, total: told.append((done, total)))
+        generate(load(server, duration_s=0.6), lambda done, total: reports.append((done, total)))
 
-    assert told
-    assert all(0 <= done <= total for done, total in told)
+    assert reports
+    assert all(0 <= done <= total for done, total in reports)

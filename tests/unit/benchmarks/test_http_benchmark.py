@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from benchmarks.figures import BARE, RANKD, Row, Target
 from benchmarks.http_bare import bare_app
-from benchmarks.http_wrk import QUESTIONS, Found, Wrk, wrk_is_installed
+from benchmarks.http_wrk import QUESTIONS, Wrk, WrkResult, wrk_is_installed
 from benchmarks.report import summary
 from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
@@ -20,7 +20,7 @@ AGAINST_BARE = {"http_rank", "http_rank_with_key", "http_around", "http_top", "h
 BATCHES = {"http_batch", "http_batch_ndjson", "http_batch_msgpack", "http_batch_scopes"}
 OURS_ALONE = {"http_memory", "http_sustained_p95", "http_sustained_p99"}
 COMPARED_WITH_LIBRARY = {"http_rank", "http_around", "http_top", "http_submit", "http_submit_keyed", *BATCHES}
-FINE = Found(100, 1_000_000, 0, 0, 0, 0, 0, 5.0, 9.0, 10.0)
+FINE = WrkResult(100, 1_000_000, 0, 0, 0, 0, 0, 5.0, 9.0, 10.0)
 
 needs_wrk = pytest.mark.skipif(
     not wrk_is_installed() and os.environ.get("CI") != "true", reason="wrk is not installed: apt-get install wrk"
@@ -98,7 +98,7 @@ def test_a_turn_without_an_answer_is_a_fault() -> None:
     assert msgspec.structs.replace(FINE, requests=0).problem() == "nothing was answered"
 
 
-def test_a_row_that_failed_reaches_no_target_and_is_told() -> None:
+def test_a_row_that_failed_reaches_no_target_and_is_named() -> None:
     row = Row(
         name="http_rank",
         entries=1_000_000,

@@ -112,10 +112,10 @@ def test_the_bare_handler_sends_the_same_to_everybody() -> None:
     async def play() -> list[list[bytes]]:
         app = Streams(first_bytes=20)
         got: list[list[bytes]] = [[], []]
-        told = asyncio.Event()
+        is_over = asyncio.Event()
 
         async def receive() -> Mapping[str, Any]:
-            await told.wait()
+            await is_over.wait()
             return {"type": "http.disconnect"}
 
         async def posted() -> Mapping[str, Any]:
@@ -139,7 +139,7 @@ def test_the_bare_handler_sends_the_same_to_everybody() -> None:
             await asyncio.to_thread(lambda: None)
         for stream in streams:
             stream.cancel()
-        told.set()
+        is_over.set()
         return got
 
     first, second = asyncio.run(play())

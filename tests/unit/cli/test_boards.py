@@ -10,15 +10,15 @@ import pytest
 
 from .conftest import Run, words
 
-Done = Callable[..., str]
+Output = Callable[..., str]
 
 
-def shown(done: Done, board: str = "arcade") -> dict[str, object]:
+def shown(done: Output, board: str = "arcade") -> dict[str, object]:
     found: dict[str, object] = json.loads(done("boards", "show", board, "--json"))
     return found
 
 
-def test_a_board_is_defined_by_options(done: Done) -> None:
+def test_a_board_is_defined_by_options(done: Output) -> None:
     done(
         *("boards", "put", "arcade", "--set", "windows=all_time, daily", "--set", "keep.daily=first"),
         *("--set", "score_min=0", "--set", "title=12", "--set", "decay=null", "--set", "open=false"),
@@ -40,34 +40,34 @@ def test_a_board_is_defined_by_options(done: Done) -> None:
         ("arcade.txt", ' {"id": "arcade", "keep": "sum", "scopes": ["country"]}'),
     ],
 )
-def test_a_board_is_defined_by_a_file(name: str, text: str, done: Done) -> None:
+def test_a_board_is_defined_by_a_file(name: str, text: str, done: Output) -> None:
     Path(name).write_text(text)
     done("boards", "put", "arcade", name)
 
     assert (shown(done)["keep"], shown(done)["scopes"]) == ("sum", ["country"])
 
 
-def test_a_board_is_defined_from_a_pipe_and_what_is_shown_can_be_put(done: Done) -> None:
+def test_a_board_is_defined_from_a_pipe_and_what_is_shown_can_be_put(done: Output) -> None:
     done("boards", "put", "arcade", "-", sent='{"keep": "sum"}')
     definition = done("boards", "show", "arcade", "--json")
 
     assert json.loads(done("boards", "put", "arcade", "-", "--json", sent=definition))["changed"] is False
 
 
-def test_a_file_and_options_go_together(done: Done) -> None:
+def test_a_file_and_options_go_together(done: Output) -> None:
     Path("arcade.toml").write_text('keep = "sum"\n')
     done("boards", "put", "arcade", "arcade.toml", "--set", "title=Arcade")
 
     assert (shown(done)["keep"], shown(done)["title"]) == ("sum", "Arcade")
 
 
-def test_options_alone_leave_the_rest_as_it_is(done: Done, arcade: None) -> None:
+def test_options_alone_leave_the_rest_as_it_is(done: Output, arcade: None) -> None:
     done("boards", "put", "arcade", "--set", "open=false")
 
     assert (shown(done)["title"], shown(done)["open"], shown(done)["scopes"]) == ("Arcade", False, ["country"])
 
 
-def test_a_terminal_is_told_what_changed(done: Done, arcade: None) -> None:
+def test_on_a_terminal_it_says_what_changed(done: Output, arcade: None) -> None:
     again = ("boards", "put", "arcade", "--set", "title=B")
 
     assert words(done(*again, terminal=True)) == "arcade has changed: title"
@@ -119,7 +119,7 @@ def test_a_file_that_is_no_text_is_named(run: Run) -> None:
     assert "a.toml: is not UTF-8" in run("boards", "put", "arcade", "a.toml").stderr
 
 
-def test_boards_are_listed(done: Done, arcade: None) -> None:
+def test_boards_are_listed(done: Output, arcade: None) -> None:
     done("boards", "put", "xp", "--set", "keep=sum", "--set", "open=false")
 
     assert done("boards", "list").splitlines() == [
@@ -130,7 +130,7 @@ def test_boards_are_listed(done: Done, arcade: None) -> None:
     assert "all_time, weekly" in done("boards", "list", terminal=True)
 
 
-def test_boards_are_searched_for(done: Done, arcade: None) -> None:
+def test_boards_are_searched_for(done: Output, arcade: None) -> None:
     done("boards", "put", "xp", "--set", "title=Arena")
 
     assert [line.split("\t")[0] for line in done("boards", "list", "--search", "AR").splitlines()] == ["arcade", "xp"]
@@ -139,7 +139,7 @@ def test_boards_are_searched_for(done: Done, arcade: None) -> None:
     assert words(done("boards", "list", "--search", "z", terminal=True)) == "No board's id or title begins with z."
 
 
-def test_a_definition_is_shown_whole(done: Done, arcade: None) -> None:
+def test_a_definition_is_shown_whole(done: Output, arcade: None) -> None:
     lines = dict(line.split("\t") for line in done("boards", "show", "arcade").splitlines())
 
     assert lines["id"] == "arcade"
@@ -147,7 +147,7 @@ def test_a_definition_is_shown_whole(done: Done, arcade: None) -> None:
     assert "all_time" in done("boards", "show", "arcade", terminal=True)
 
 
-def test_a_check_needs_no_folder_and_makes_none(done: Done) -> None:
+def test_a_check_needs_no_folder_and_makes_none(done: Output) -> None:
     Path("arcade.toml").write_text('windows = ["all_time", "daily"]\nscopes = ["country"]\n')
     said = done("boards", "check", "arcade", "arcade.toml").splitlines()
 
@@ -157,7 +157,7 @@ def test_a_check_needs_no_folder_and_makes_none(done: Done) -> None:
     assert not Path("rankd-data").exists()
 
 
-def test_a_check_says_what_would_change_and_changes_nothing(done: Done, run: Run, arcade: None) -> None:
+def test_a_check_says_what_would_change_and_changes_nothing(done: Output, run: Run, arcade: None) -> None:
     checked = json.loads(done("boards", "check", "arcade", "--set", "title=New", "--json"))
     refused = run("boards", "check", "arcade", "--set", "windows=weekly")
 
@@ -170,7 +170,7 @@ def test_a_check_says_what_would_change_and_changes_nothing(done: Done, run: Run
     assert "arcade is what the board is already" in words(same)
 
 
-def test_a_check_counts_the_boards_that_are_fed(done: Done, run: Run, arcade: None) -> None:
+def test_a_check_counts_the_boards_that_are_fed(done: Output, run: Run, arcade: None) -> None:
     said = done("boards", "check", "frame", "--set", "feeds=arcade")
 
     assert "up to 5 places: 1 window × 1 scope (global), and 4 of arcade" in said
@@ -185,7 +185,7 @@ def test_a_check_refuses_what_lets_one_score_touch_too_much(run: Run, monkeypatc
     assert "touch 4 instances, and 3 is the most" in " ".join(refused.stderr.split())
 
 
-def test_a_check_warns_of_what_people_regret(done: Done) -> None:
+def test_a_check_warns_of_what_people_regret(done: Output) -> None:
     said = done("boards", "check", "arcade", "--set", "writes=players", "--set", "open=false", "--set", "shards=4")
 
     assert "a modified game can send any score" in said
@@ -198,7 +198,7 @@ def test_a_check_in_a_folder_that_was_named_wants_it_there(run: Run) -> None:
     assert run("boards", "check", "arcade", "--set", "keep=sum", "--data", "elsewhere").exit_code == 1
 
 
-def test_a_board_is_deleted_only_when_that_is_sure(done: Done, run: Run, arcade: None) -> None:
+def test_a_board_is_deleted_only_when_that_is_sure(done: Output, run: Run, arcade: None) -> None:
     asked = run("boards", "delete", "arcade")
 
     assert asked.exit_code == 2

@@ -9,7 +9,7 @@ import rankd
 
 from .conftest import Run
 
-Done = Callable[..., str]
+Output = Callable[..., str]
 
 
 def offered(run: Run, typed: str, **environment: str) -> list[str]:
@@ -22,7 +22,7 @@ def test_commands_are_completed(run: Run) -> None:
     assert offered(run, "rankd reb") == ["rebuild"]
 
 
-def test_boards_are_completed_from_the_folder(run: Run, done: Done, arcade: None) -> None:
+def test_boards_are_completed_from_the_folder(run: Run, done: Output, arcade: None) -> None:
     done("boards", "put", "frame", "--set", "keep=sum")
 
     assert offered(run, "rankd top ") == ["arcade", "frame"]
@@ -34,7 +34,7 @@ def test_a_folder_in_use_is_no_hindrance(run: Run, arcade: None) -> None:
         assert offered(run, "rankd top a") == ["arcade"]
 
 
-def test_the_folder_that_was_named_is_asked(run: Run, done: Done) -> None:
+def test_the_folder_that_was_named_is_asked(run: Run, done: Output) -> None:
     done("boards", "put", "laps", "--set", "order=asc", "--data", "scores")
 
     assert offered(run, "rankd top --data scores l") == ["laps"]

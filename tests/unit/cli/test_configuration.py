@@ -13,19 +13,19 @@ from rankd.config.model import Config
 
 from .conftest import Run
 
-Done = Callable[..., str]
+Output = Callable[..., str]
 SECRET = "s3cret-s3cret-s3cret-s3cret-s3cret"
 NAMED = {"RANKD_AUTH_JWT_ISSUER": "my-game", "RANKD_AUTH_JWT_AUDIENCE": "rankd"}
 
 
-def test_without_a_file_the_defaults_are_in_force(done: Done) -> None:
+def test_without_a_file_the_defaults_are_in_force(done: Output) -> None:
     assert done("config", "check") == "there is no rankd.toml: the defaults are in force\n"
     assert tomllib.loads(done("config", "show")) == {
         section: values for section, values in shown(Config()).items() if section != "boards"
     }
 
 
-def test_a_good_file_is_said_to_be_good(done: Done) -> None:
+def test_a_good_file_is_said_to_be_good(done: Output) -> None:
     Path("rankd.toml").write_text("[boards.arcade]\n[boards.xp]\n")
 
     assert done("config", "check") == "rankd.toml is fine, with 2 boards\n"
@@ -53,13 +53,13 @@ def test_what_a_server_would_refuse_is_refused(run: Run) -> None:
     assert (refused.exit_code, "must be a file that begins with -----BEGIN PUBLIC KEY" in refused.stderr) == (1, True)
 
 
-def test_the_file_may_be_named_by_a_variable(done: Done) -> None:
+def test_the_file_may_be_named_by_a_variable(done: Output) -> None:
     Path("other.toml").write_text("[server]\nport = 9000\n")
 
     assert json.loads(done("config", "show", "--json", RANKD_CONFIG="other.toml"))["server"]["port"] == 9000
 
 
-def test_what_is_shown_is_a_file_that_can_be_read(done: Done) -> None:
+def test_what_is_shown_is_a_file_that_can_be_read(done: Output) -> None:
     Path("rankd.toml").write_text(
         '[server]\ncors_origins = ["https://a.example"]\n'
         '[boards."a.b"]\nkeep = {all_time = "best"}\nwindows = ["all_time"]\n'
@@ -71,7 +71,7 @@ def test_what_is_shown_is_a_file_that_can_be_read(done: Done) -> None:
     assert again == load_config(None, {"RANKD_SERVER_PORT": "9000"})
 
 
-def test_no_secret_is_shown(done: Done) -> None:
+def test_no_secret_is_shown(done: Output) -> None:
     for how in ((), ("--json",)):
         for terminal in (False, True):
             said = done("config", "show", *how, terminal=terminal, RANKD_AUTH_JWT_SECRET=SECRET, **NAMED)
@@ -79,5 +79,5 @@ def test_no_secret_is_shown(done: Done) -> None:
             assert "***" in said
 
 
-def test_the_folder_of_the_command_line_is_shown_too(done: Done) -> None:
+def test_the_folder_of_the_command_line_is_shown_too(done: Output) -> None:
     assert json.loads(done("config", "show", "--json", "--data", "scores"))["ledger"]["url"] == "sqlite:scores"

@@ -19,7 +19,7 @@ from rankd.folder import note_server
 
 from .conftest import Run
 
-Done = Callable[..., str]
+Output = Callable[..., str]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: tuple[str, ...], said:
     assert wrong.stderr.count("\n") == 1
 
 
-def test_a_folder_that_is_named_wins_over_a_server_of_the_environment(done: Done) -> None:
+def test_a_folder_that_is_named_wins_over_a_server_of_the_environment(done: Output) -> None:
     done("boards", "put", "arcade", "--set", "keep=sum", "--data", "scores", RANKD_URL="http://127.0.0.1:1")
 
     assert done("boards", "list", "--data", "scores", RANKD_URL="http://127.0.0.1:1").startswith("arcade")
@@ -131,7 +131,7 @@ def test_an_interruption_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert (stopped.exit_code, stopped.stderr) == (130, "")
 
 
-def test_a_server_is_started_with_what_the_command_line_says(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_started_with_what_the_command_line_says(done: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Config] = []
     fake = SimpleNamespace(serve=lambda config, **_more: started.append(config), run=started.append)
     monkeypatch.setitem(sys.modules, "rankd.serving", fake)

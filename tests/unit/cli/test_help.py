@@ -62,5 +62,5 @@ def test_no_command_shows_what_there_is(run: Run) -> None:
     assert "Scores and ranks" in shown.output
 
 
-def test_the_version_is_told(run: Run) -> None:
+def test_the_version_is_shown(run: Run) -> None:
     assert run("--version").stdout == f"rankd {__version__}\n"

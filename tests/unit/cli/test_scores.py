@@ -13,26 +13,26 @@ import rankd
 from .conftest import Run, plain
 
 pytestmark = pytest.mark.usefixtures("arcade")
-Done = Callable[..., str]
+Output = Callable[..., str]
 
 
-def test_a_score_is_answered_with_the_rank(done: Done) -> None:
+def test_a_score_is_answered_with_the_rank(done: Output) -> None:
     assert done("submit", "arcade", "erin", "2000").split("\t")[:5] == ["2", "erin", "2000", "true", "all_time"]
 
 
-def test_on_a_terminal_it_is_a_sentence(done: Done) -> None:
+def test_on_a_terminal_it_is_a_sentence(done: Output) -> None:
     shown = plain(done("submit", "arcade", "bob", "20000", terminal=True))
 
     assert shown.strip() == "bob has 20,000 (before: 965) and is number 1 (▲ 1) in Arcade, all_time"
 
 
-def test_a_score_that_changes_nothing_says_so(done: Done) -> None:
+def test_a_score_that_changes_nothing_says_so(done: Output) -> None:
     assert "this score did not change it" in plain(done("submit", "arcade", "bob", "1", terminal=True)).replace(
         "\n", " "
     )
 
 
-def test_everything_that_belongs_to_a_score_can_be_sent(done: Done) -> None:
+def test_everything_that_belongs_to_a_score_can_be_sent(done: Output) -> None:
     done(
         *("submit", "arcade", "zed", "7", "--attribute", "country=FR", "--metadata", '{"replay": "r-17"}'),
         *("--tiebreak", "3", "--key", "match-1"),
@@ -42,7 +42,7 @@ def test_everything_that_belongs_to_a_score_can_be_sent(done: Done) -> None:
     assert [(entry["player"], entry["metadata"]) for entry in page["entries"]] == [("zed", {"replay": "r-17"})]
 
 
-def test_a_key_makes_a_repeat_harmless(done: Done) -> None:
+def test_a_key_makes_a_repeat_harmless(done: Output) -> None:
     first = json.loads(done("submit", "arcade", "bob", "1", "--key", "k", "--json"))
     again = json.loads(done("submit", "arcade", "bob", "1", "--key", "k", "--json"))
 
@@ -81,7 +81,7 @@ def test_a_slip_in_an_option_is_no_score(run: Run) -> None:
     assert run("submit", "arcade", "bob", "5", "--tiebrek", "5").exit_code == 2
 
 
-def test_in_a_pipe_a_page_is_lines_of_fields(done: Done) -> None:
+def test_in_a_pipe_a_page_is_lines_of_fields(done: Output) -> None:
     lines = [line.split("\t") for line in done("top", "arcade").splitlines()]
 
     assert [line[:3] for line in lines] == [
@@ -91,7 +91,7 @@ def test_in_a_pipe_a_page_is_lines_of_fields(done: Done) -> None:
     assert {len(line) for line in lines} == {6}
 
 
-def test_on_a_terminal_it_is_a_table(done: Done) -> None:
+def test_on_a_terminal_it_is_a_table(done: Output) -> None:
     shown = plain(done("top", "arcade", "--ranking", "competition", terminal=True))
 
     assert shown.startswith("Arcade · all_time · global · 4 players")
@@ -101,11 +101,11 @@ def test_on_a_terminal_it_is_a_table(done: Done) -> None:
     assert re.search(r"^ +4 +dora +-5 ", shown, re.MULTILINE)
 
 
-def test_colours_can_be_refused(done: Done) -> None:
+def test_colours_can_be_refused(done: Output) -> None:
     assert "\x1b[3" not in done("top", "arcade", terminal=True, NO_COLOR="1")
 
 
-def test_wide_characters_keep_the_columns_in_line(done: Done) -> None:
+def test_wide_characters_keep_the_columns_in_line(done: Output) -> None:
     done("submit", "arcade", "日本語", "3")
     shown = plain(done("top", "arcade", terminal=True)).splitlines()
     (wide,) = [line for line in shown if "日本語" in line]
@@ -114,14 +114,14 @@ def test_wide_characters_keep_the_columns_in_line(done: Done) -> None:
     assert len(narrow) - len(wide) == 3
 
 
-def test_a_window_and_a_scope_can_be_named(done: Done) -> None:
+def test_a_window_and_a_scope_can_be_named(done: Output) -> None:
     page = json.loads(done("top", "arcade", "--window", "weekly", "--scope", "country:BR", "--json"))
 
     assert page["window"].startswith("weekly:")
     assert [entry["player"] for entry in page["entries"]] == ["alice"]
 
 
-def test_json_is_what_the_library_answers(done: Done) -> None:
+def test_json_is_what_the_library_answers(done: Output) -> None:
     page = json.loads(done("top", "arcade", "--limit", "2", "--json"))
     with rankd.open("rankd-data") as boards:
         expected = rankd.Page.__struct_fields__
@@ -130,7 +130,7 @@ def test_json_is_what_the_library_answers(done: Done) -> None:
     assert tuple(page) == expected
 
 
-def test_a_page_goes_on_behind_the_one_before(done: Done) -> None:
+def test_a_page_goes_on_behind_the_one_before(done: Output) -> None:
     first = json.loads(done("top", "arcade", "-n", "3", "--json"))
     rest = done("top", "arcade", "--cursor", first["next"])
 
@@ -138,14 +138,14 @@ def test_a_page_goes_on_behind_the_one_before(done: Done) -> None:
     assert done("top", "arcade", "--offset", "3").split("\t")[:2] == ["4", "dora"]
 
 
-def test_an_empty_board_says_so(done: Done) -> None:
+def test_an_empty_board_says_so(done: Output) -> None:
     done("boards", "put", "empty", "--set", "keep=sum")
 
     assert "There are no scores." in done("top", "empty", terminal=True)
     assert done("top", "empty") == ""
 
 
-def test_a_player_is_shown_with_everything_known(done: Done) -> None:
+def test_a_player_is_shown_with_everything_known(done: Output) -> None:
     shown = plain(done("rank", "arcade", "bob", terminal=True))
 
     assert re.search(r"rank +2 of 4", shown)
@@ -161,14 +161,14 @@ def test_somebody_who_does_not_stand_there_is_no_fault(run: Run) -> None:
         assert absent.stderr == "error: player: nobody has no score on arcade in weekly; submit one first\n"
 
 
-def test_neighbours_are_shown_with_the_player_marked(done: Done) -> None:
+def test_neighbours_are_shown_with_the_player_marked(done: Output) -> None:
     command = ("around", "arcade", "bob", "--above", "1", "--below", "1")
 
     assert [line.split("\t")[1] for line in done(*command).splitlines()] == ["alice", "bob", "carol"]
     assert re.search(r"▸ 2 +bob", plain(done(*command, terminal=True)))
 
 
-def test_scores_with_decimals_are_shown_with_them(done: Done) -> None:
+def test_scores_with_decimals_are_shown_with_them(done: Output) -> None:
     done("boards", "put", "laps", "--set", "decimals=3", "--set", "order=asc", "--set", "time_zone=America/Sao_Paulo")
     done("submit", "laps", "bob", "1083250")
 

@@ -69,7 +69,7 @@ def test_a_time_zone_that_is_not_known_here_is_utc() -> None:
 @pytest.mark.parametrize(
     ("percent", "shown"), [(0.0, "0 %"), (100.0, "100 %"), (50.0, "50 %"), (33.3333, "33.33 %"), (99.9999, "99.9999 %")]
 )
-def test_a_share_is_told_from_none_and_all(percent: float, shown: str) -> None:
+def test_a_share_differs_from_none_and_all(percent: float, shown: str) -> None:
     assert share_text(percent) == shown
 
 

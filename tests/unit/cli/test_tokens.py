@@ -15,12 +15,12 @@ from rankd.registry.sqlite.credentials import SqliteCredentials
 
 from .conftest import Run, words
 
-Done = Callable[..., str]
+Output = Callable[..., str]
 DATA = ("--data", "scores")
 DAY_MS = 86_400_000
 
 
-def test_a_service_gets_a_key(done: Done) -> None:
+def test_a_service_gets_a_key(done: Output) -> None:
     made = json.loads(done("token", *DATA, "--scope", "scores:write", "--json"))
     with SqliteCredentials(Path("scores"), SystemClock()) as credentials:
         found = credentials.find(made["token"])
@@ -30,7 +30,7 @@ def test_a_service_gets_a_key(done: Done) -> None:
     assert found.is_service
 
 
-def test_in_a_pipe_there_is_the_token_and_nothing_else(done: Done) -> None:
+def test_in_a_pipe_there_is_the_token_and_nothing_else(done: Output) -> None:
     token = done("token", *DATA, "--scope", "boards:admin", "--name", "ops")
     with SqliteCredentials(Path("scores"), SystemClock()) as credentials:
         found = credentials.find(token.strip())
@@ -39,7 +39,7 @@ def test_in_a_pipe_there_is_the_token_and_nothing_else(done: Done) -> None:
     assert found.name == "ops"
 
 
-def test_a_terminal_is_told_to_keep_it(done: Done) -> None:
+def test_on_a_terminal_it_says_to_keep_it(done: Output) -> None:
     said = words(done("token", *DATA, "--player", "alice", "--expires", "30d", terminal=True))
 
     assert said.startswith("rk_")
@@ -47,7 +47,7 @@ def test_a_terminal_is_told_to_keep_it(done: Done) -> None:
     assert "it is shown this once" in said
 
 
-def test_a_player_gets_a_key_that_ends(done: Done) -> None:
+def test_a_player_gets_a_key_that_ends(done: Output) -> None:
     before = SystemClock().now()
     made = json.loads(done("token", *DATA, "--player", "alice", "--expires", "30d", "--json"))
 
@@ -55,7 +55,7 @@ def test_a_player_gets_a_key_that_ends(done: Done) -> None:
     assert 0 <= made["expires_at"] - before - 30 * DAY_MS < 60_000
 
 
-def test_a_key_is_made_while_the_folder_is_in_use(done: Done) -> None:
+def test_a_key_is_made_while_the_folder_is_in_use(done: Output) -> None:
     with rankd.open("scores"):
         assert done("token", *DATA, "--scope", "scores:write").startswith("rk_")
 
@@ -79,7 +79,7 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], code: int, s
     assert refused.stderr.startswith(f"error: {said}")
 
 
-def test_keys_are_listed_without_their_secrets(done: Done) -> None:
+def test_keys_are_listed_without_their_secrets(done: Output) -> None:
     token = done("token", *DATA, "--scope", "scores:write", "--scope", "read", "--name", "game").strip()
     secret = done("token", "signing", "arcade-client", *DATA).strip()
     listed = json.loads(done("token", "list", *DATA, "--json"))
@@ -94,7 +94,7 @@ def test_keys_are_listed_without_their_secrets(done: Done) -> None:
     assert not [text for text in (str(listed), str(lines), table) if token in text or secret in text]
 
 
-def test_a_revoked_key_holds_no_longer(done: Done, run: Run) -> None:
+def test_a_revoked_key_holds_no_longer(done: Output, run: Run) -> None:
     made = json.loads(done("token", *DATA, "--scope", "scores:write", "--json"))
 
     assert json.loads(done("token", "revoke", made["id"], *DATA, "--json")) == {"revoked": made["id"]}
@@ -102,7 +102,7 @@ def test_a_revoked_key_holds_no_longer(done: Done, run: Run) -> None:
     assert made["id"] not in done("token", "list", *DATA)
 
 
-def test_a_signing_key_is_made_once_and_revoked_by_name(done: Done, run: Run) -> None:
+def test_a_signing_key_is_made_once_and_revoked_by_name(done: Output, run: Run) -> None:
     assert json.loads(done("token", "signing", "client", *DATA, "--json"))["secret"].startswith("rs_")
     assert "name: 'client' is a signing key already" in run("token", "signing", "client", *DATA).stderr
     done("token", "revoke", "--signing", "client", *DATA)

@@ -11,10 +11,10 @@ import pytest
 from .conftest import Run, words
 
 pytestmark = pytest.mark.usefixtures("arcade")
-Done = Callable[..., str]
+Output = Callable[..., str]
 
 
-def test_a_file_is_imported_once(done: Done) -> None:
+def test_a_file_is_imported_once(done: Output) -> None:
     Path("scores.csv").write_text("player,score\nzed,99999\nyan,5\n")
 
     assert done("import", "arcade", "scores.csv") == "2\t2\t0\t0\t0\n"
@@ -23,7 +23,7 @@ def test_a_file_is_imported_once(done: Done) -> None:
     assert "2 scores imported into arcade" in words(done("import", "arcade", "scores.csv", "--again", terminal=True))
 
 
-def test_bad_lines_refuse_the_file_unless_they_are_to_be_left_out(run: Run, done: Done) -> None:
+def test_bad_lines_refuse_the_file_unless_they_are_to_be_left_out(run: Run, done: Output) -> None:
     Path("scores.csv").write_text("player,score\nzed,1.5\nyan,5\n")
     refused = run("import", "arcade", "scores.csv")
 
@@ -43,7 +43,7 @@ def test_many_bad_lines_are_not_all_listed(run: Run) -> None:
     assert said[-1] == "… and 15 more; --json lists the first hundred"
 
 
-def test_standings_are_exported_to_a_file(done: Done) -> None:
+def test_standings_are_exported_to_a_file(done: Output) -> None:
     assert done("export", "arcade", "out.csv").split("\t")[:4] == ["arcade", "all_time", "global", "4"]
     assert Path("out.csv").read_text().splitlines()[1].startswith("1,alice,12976,")
     assert "4 players of arcade, all_time, global, written to out.ndjson" in done(

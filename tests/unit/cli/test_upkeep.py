@@ -16,11 +16,11 @@ from rankd.node.embedded import Embedded
 from .conftest import Run, words
 
 pytestmark = pytest.mark.usefixtures("arcade")
-Done = Callable[..., str]
+Output = Callable[..., str]
 FOLDER = Path("rankd-data")
 
 
-def test_a_folder_is_verified(done: Done) -> None:
+def test_a_folder_is_verified(done: Output) -> None:
     report = json.loads(done("verify", "--json"))
 
     assert report == {"events": 5, "instances": 4, "entries": 10}
@@ -39,7 +39,7 @@ def test_a_difference_has_an_exit_code_of_its_own(run: Run, monkeypatch: pytest.
     assert found.stderr == "error: arcade in all_time, 'global': scores or their order differ\n"
 
 
-def test_everything_is_ranked_anew_without_snapshots(done: Done) -> None:
+def test_everything_is_ranked_anew_without_snapshots(done: Output) -> None:
     before = done("top", "arcade")
     rebuilt = json.loads(done("rebuild", "--json"))
 
@@ -50,14 +50,14 @@ def test_everything_is_ranked_anew_without_snapshots(done: Done) -> None:
     assert "all of them as before" in words(done("rebuild", terminal=True))
 
 
-def test_what_differed_is_named(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_differed_is_named(done: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     report_progress = [{"arcade@all_time@global": (1, 4)}, {"arcade@all_time@global": (2, 4)}]
     monkeypatch.setattr(upkeep, "digests", lambda _store: report_progress.pop(0))
 
     assert json.loads(done("rebuild", "--json"))["differed"] == ["arcade@all_time@global"]
 
 
-def test_when_a_rebuild_fails_the_snapshots_are_back(run: Run, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_a_rebuild_fails_the_snapshots_are_back(run: Run, done: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = sorted(path.name for path in (FOLDER / "snapshots").iterdir())
     calls = [0]
 
@@ -77,14 +77,14 @@ def test_when_a_rebuild_fails_the_snapshots_are_back(run: Run, done: Done, monke
     assert done("top", "arcade", "-n", "1").startswith("1\talice")
 
 
-def test_snapshots_of_a_rebuild_that_was_cut_off_are_used_again(done: Done) -> None:
+def test_snapshots_of_a_rebuild_that_was_cut_off_are_used_again(done: Output) -> None:
     (FOLDER / "snapshots").rename(FOLDER / "snapshots-before-rebuild")
 
     assert json.loads(done("rebuild", "--json"))["events"] == 5
     assert not (FOLDER / "snapshots-before-rebuild").exists()
 
 
-def test_a_folder_is_brought_up_to_date_and_told_so(done: Done) -> None:
+def test_a_folder_is_brought_up_to_date_and_it_says_so(done: Output) -> None:
     newest = len(migrations())
 
     assert json.loads(done("migrate", "--json")) == {

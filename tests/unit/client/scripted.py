@@ -159,5 +159,5 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def _head(status: int, length: int, headers: Mapping[str, str]) -> bytes:
     lines = {"Content-Type": "application/json", "Content-Length": str(length), **headers}
-    told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"HTTP/1.1 {status} Scripted\r\n{told}\r\n".encode()
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"HTTP/1.1 {status} Scripted\r\n{text}\r\n".encode()

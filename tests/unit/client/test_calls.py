@@ -61,7 +61,7 @@ def body(call: ClientCall[Any]) -> Any:
 
 
 @pytest.mark.parametrize(("call", "method", "target"), READS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_read_asks_for_what_it_was_told(call: ClientCall[Any], method: str, target: str) -> None:
+def test_a_read_asks_for_what_its_caller_named(call: ClientCall[Any], method: str, target: str) -> None:
     assert (call.method, call.target, call.key) == (method, target, None)
     assert (call.body is None) == (method == "GET")
 

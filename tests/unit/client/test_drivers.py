@@ -153,7 +153,7 @@ def test_no_attempt_begins_when_the_time_is_over(server: ScriptedServer, connect
         connect(timeout_s=0.2, retry_total_s=0.3, retries_max=100).top("arcade")
 
 
-def test_trouble_is_told_in_words_with_the_key_to_go_on_with(server: ScriptedServer, connect: Connect) -> None:
+def test_trouble_is_described_in_words_with_the_key_to_go_on_with(server: ScriptedServer, connect: Connect) -> None:
     server.does(drop)
     with pytest.raises(Unavailable) as raised:
         connect(token=TOKEN, retries_max=0).submit("arcade", "alice", 976, key="match-1")

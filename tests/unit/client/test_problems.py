@@ -87,7 +87,7 @@ def test_what_headers_say_comes_back() -> None:
         (302, Unavailable),
     ],
 )
-def test_a_code_that_is_not_known_is_told_by_its_status(status: int, kind: type[RankdError]) -> None:
+def test_an_unknown_code_is_read_by_its_status(status: int, kind: type[RankdError]) -> None:
     error = error_of(said(status, "of_the_future", "the flux is low"))
 
     assert type(error) is kind
@@ -97,7 +97,7 @@ def test_a_code_that_is_not_known_is_told_by_its_status(status: int, kind: type[
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Not here</html>", b"[]", b"\xff\xfe", b'{"code": 7}', b"[" * 100_000])
-def test_an_answer_of_something_else_is_told_by_its_status(body: bytes) -> None:
+def test_an_answer_of_something_else_is_read_by_its_status(body: bytes) -> None:
     error = error_of(Reply(404, {}, body))
 
     assert type(error) is NotFound

@@ -105,7 +105,7 @@ def test_scores_reach_the_open_boards_that_are_fed_and_other_kinds_do_not() -> N
     assert acceptance.attributes == ["country"]
 
 
-def test_a_changed_definition_is_noticed_once_it_is_told() -> None:
+def test_a_changed_definition_is_noticed_once_the_cache_is_empty() -> None:
     accepting = Accepting(arcade={})
     now = ms("2026-05-04")
     assert accepting.at(now).boards["arcade"].version == 1

@@ -122,12 +122,12 @@ def test_a_large_task_does_not_wait_for_ever_behind_small_ones() -> None:
         """While something is committed, somebody else sends another small task."""
         if len(later) < 50:
             later.append(Numbered(100 + len(later)))
-            commits.hand_in([later[-1]], lambda _tasks, _seconds: None)
+            commits.enqueue([later[-1]], lambda _tasks, _seconds: None)
 
     committing = Committing(then=send_more)
     committing.may_end.set()
     commits = GroupCommit(committing, 0, 10_000)
-    commits.hand_in([Numbered(0), Numbered(1, 1_000), Numbered(2, 1_000)], lambda _tasks, _seconds: None)
+    commits.enqueue([Numbered(0), Numbered(1, 1_000), Numbered(2, 1_000)], lambda _tasks, _seconds: None)
     commits.close()
 
     turns = [index for index, group in enumerate(committing.groups) if {1, 2} & set(group)]

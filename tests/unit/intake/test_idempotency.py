@@ -18,7 +18,7 @@ from rankd.intake import repeats
 from rankd.node.open_embedded import embedded_of
 
 if TYPE_CHECKING:
-    from tests.unit.conftest import OpenBoards, Together
+    from tests.unit.conftest import GroupCalls, OpenBoards
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -165,8 +165,8 @@ def test_one_score_alone_and_as_a_batch_do_not_get_each_others_answers(summing: 
     assert (total(summing), total(summing, "bob")) == (5, 5)
 
 
-def test_one_score_alone_and_as_a_batch_in_one_commit(summing: Boards, together: Together) -> None:
-    first, second, other = together(
+def test_one_score_alone_and_as_a_batch_in_one_commit(summing: Boards, grouped: GroupCalls) -> None:
+    first, second, other = grouped(
         summing,
         [
             lambda: summing.submit("arcade", "alice", 5, key="match-1"),
@@ -189,8 +189,8 @@ def test_each_sender_has_keys_of_its_own(summing: Boards) -> None:
     assert total(summing) == 11
 
 
-def test_a_repeat_that_arrives_while_the_first_is_under_way_waits_for_it(summing: Boards, together: Together) -> None:
-    first, second, third = together(
+def test_a_repeat_that_arrives_while_the_first_is_under_way_waits_for_it(summing: Boards, grouped: GroupCalls) -> None:
+    first, second, third = grouped(
         summing, [lambda: summing.submit("arcade", "alice", 5, key="match-1") for _ in range(3)]
     )
 
@@ -199,8 +199,8 @@ def test_a_repeat_that_arrives_while_the_first_is_under_way_waits_for_it(summing
     assert total(summing) == 5
 
 
-def test_a_different_request_between_two_equal_ones_is_refused_alone(summing: Boards, together: Together) -> None:
-    first, other, again = together(
+def test_a_different_request_between_two_equal_ones_is_refused_alone(summing: Boards, grouped: GroupCalls) -> None:
+    first, other, again = grouped(
         summing,
         [
             lambda: summing.submit("arcade", "alice", 5, key="match-1"),
@@ -215,9 +215,9 @@ def test_a_different_request_between_two_equal_ones_is_refused_alone(summing: Bo
     assert total(summing) == 5
 
 
-def test_a_refused_request_leaves_its_key_free(summing: Boards, together: Together, clock: ManualClock) -> None:
+def test_a_refused_request_leaves_its_key_free(summing: Boards, grouped: GroupCalls, clock: ManualClock) -> None:
     too_old = clock.now() - DAY_MS
-    refused, counted = together(
+    refused, counted = grouped(
         summing,
         [
             lambda: summing.submit("arcade", "alice", 5, at=too_old, key="match-1"),
@@ -256,10 +256,10 @@ def test_a_key_used_anew_is_answered_about_its_new_request(open_boards: OpenBoar
 
 
 def test_more_answers_than_memory_holds_are_worked_out_again(
-    summing: Boards, monkeypatch: pytest.MonkeyPatch, together: Together
+    summing: Boards, monkeypatch: pytest.MonkeyPatch, grouped: GroupCalls
 ) -> None:
     monkeypatch.setattr(repeats, "ANSWERS_WAITING_MAX", 1)
-    answers = together(
+    answers = grouped(
         summing, [lambda n=n: summing.submit("arcade", f"p{n}", n, key=f"k{n}") for n in range(1, 5)]  # type: ignore[misc]
     )  # fmt: skip
 

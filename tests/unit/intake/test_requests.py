@@ -18,7 +18,7 @@ from rankd.errors import BoardClosed, BoardUnknown, InvalidValue
 from rankd.intake.sender import LOCAL
 
 if TYPE_CHECKING:
-    from tests.unit.conftest import OpenBoards, Together
+    from tests.unit.conftest import GroupCalls, OpenBoards
 
 WIDE = array("q", [5, 0, 6, 0])
 
@@ -67,7 +67,7 @@ def test_a_request_has_at_most_so_many_events(open_boards: OpenBoards) -> None:
     assert len(kept(boards)) == 3
 
 
-def test_the_callers_columns_may_change_afterwards(boards: Boards, together: Together) -> None:
+def test_the_callers_columns_may_change_afterwards(boards: Boards, grouped: GroupCalls) -> None:
     """They are checked in the caller's thread and written in another's."""
     boards.define("arcade")
     players, scores = ["alice", "bob"], array("q", [1, 2])
@@ -81,7 +81,7 @@ def test_the_callers_columns_may_change_afterwards(boards: Boards, together: Tog
         scores[0] = 2**62
         return boards.submit("arcade", "dan", 3)
 
-    together(boards, [send, spoil])
+    grouped(boards, [send, spoil])
     assert kept(boards) == {"dan": 3, "bob": 2, "alice": 1}
 
 
@@ -153,10 +153,12 @@ def test_a_refused_batch_leaves_no_trace_in_the_numbers_of_players(boards: Board
     assert kept(boards) == {"yolanda": 6, "xavier": 5}
 
 
-def test_an_error_of_one_request_does_not_touch_those_that_share_its_commit(boards: Boards, together: Together) -> None:
+def test_an_error_of_one_request_does_not_touch_those_that_share_its_commit(
+    boards: Boards, grouped: GroupCalls
+) -> None:
     boards.define("arcade")
     boards.define("guilds", team={"attribute": "guild", "by": "sum"})
-    first, refused, last = together(
+    first, refused, last = grouped(
         boards,
         [
             lambda: boards.submit("arcade", "alice", 1),
@@ -172,12 +174,12 @@ def test_an_error_of_one_request_does_not_touch_those_that_share_its_commit(boar
 
 
 def test_a_refused_request_takes_no_room_from_those_that_share_its_commit(
-    open_boards: OpenBoards, together: Together
+    open_boards: OpenBoards, grouped: GroupCalls
 ) -> None:
     boards = open_boards(scope_values_max=2)
     boards.define("arcade", scopes=["country"])
     rows = [{"player": "alice", "score": 1, "attributes": {"country": f"c{number}"}} for number in range(3)]
-    refused, counted = together(
+    refused, counted = grouped(
         boards,
         [
             lambda: boards.submit_many("arcade", rows),
@@ -189,10 +191,10 @@ def test_a_refused_request_takes_no_room_from_those_that_share_its_commit(
     assert isinstance(counted, Submitted)
 
 
-def test_a_board_closed_or_deleted_while_a_request_waits_refuses_it(boards: Boards, together: Together) -> None:
+def test_a_board_closed_or_deleted_while_a_request_waits_refuses_it(boards: Boards, grouped: GroupCalls) -> None:
     boards.define("arcade")
     boards.define("words")
-    outcomes = together(
+    outcomes = grouped(
         boards,
         [
             lambda: boards.define("arcade", open=False),
@@ -206,9 +208,9 @@ def test_a_board_closed_or_deleted_while_a_request_waits_refuses_it(boards: Boar
     assert isinstance(outcomes[3], BoardUnknown)
 
 
-def test_bounds_that_changed_while_a_request_waits_are_the_new_ones(boards: Boards, together: Together) -> None:
+def test_bounds_that_changed_while_a_request_waits_are_the_new_ones(boards: Boards, grouped: GroupCalls) -> None:
     boards.define("arcade")
-    _, single, many = together(
+    _, single, many = grouped(
         boards,
         [
             lambda: boards.define("arcade", score_max=100),
@@ -223,10 +225,10 @@ def test_bounds_that_changed_while_a_request_waits_are_the_new_ones(boards: Boar
     assert kept(boards) == {}
 
 
-def test_each_answer_is_about_its_own_event(boards: Boards, together: Together) -> None:
+def test_each_answer_is_about_its_own_event(boards: Boards, grouped: GroupCalls) -> None:
     """Two scores of one player may share a commit; achievements are given by what each of them changed."""
     boards.define("arcade", keep="sum")
-    answers = together(
+    answers = grouped(
         boards, [lambda: boards.submit("arcade", "alice", 5), lambda: boards.submit("arcade", "alice", 7)]
     )
 
@@ -234,16 +236,16 @@ def test_each_answer_is_about_its_own_event(boards: Boards, together: Together) 
     assert said == [(None, 5), (5, 12)]
 
 
-def test_a_score_that_changed_nothing_says_so_though_its_commit_did(boards: Boards, together: Together) -> None:
+def test_a_score_that_changed_nothing_says_so_though_its_commit_did(boards: Boards, grouped: GroupCalls) -> None:
     boards.define("arcade", keep="best")
-    answers = together(
+    answers = grouped(
         boards, [lambda: boards.submit("arcade", "alice", 9), lambda: boards.submit("arcade", "alice", 3)]
     )
 
     assert [one.changed for one in answers if isinstance(one, Submitted)] == [True, False]
 
 
-def test_what_many_threads_are_told_adds_up(boards: Boards, rng: random.Random) -> None:
+def test_the_answers_of_many_threads_add_up(boards: Boards, rng: random.Random) -> None:
     boards.define("arcade", keep="sum")
     plans = [[rng.randint(1, 9) for _ in range(25)] for n in range(6)]
     answers: list[Submitted] = []

@@ -172,8 +172,8 @@ def test_a_board_that_asks_for_signatures_is_asked_again_when_scores_are_committ
         boards.prepare_score(sent, msgspec.structs.replace(game, signing=signing))
         for signing in (None, "another", "relay")
     ]
-    commit_together(boards.hand_in, tasks[:2])
-    commit_together(boards.hand_in, tasks[2:])
+    commit_together(boards.enqueue, tasks[:2])
+    commit_together(boards.enqueue, tasks[2:])
 
     assert [type(task.error) for task in tasks] == [Forbidden, Forbidden, type(None)]
     assert "takes submissions signed with relay only" in str(tasks[0].error)
@@ -191,7 +191,7 @@ def test_a_board_that_is_not_signed_cannot_feed_one_that_is(boards: Boards) -> N
     assert boards.define("frame", feeds=["relayed"], signing="relay").changed
 
 
-def test_every_event_of_a_batch_tells_where_it_came_from(boards: Boards) -> None:
+def test_every_event_of_a_batch_names_its_source(boards: Boards) -> None:
     sender = Sender("server-1", "server-1", origin="2001:db8::1")
     boards.submit_many("arcade", [("alice", 1), ("bob", 2)], sender=sender)
     boards.submit("arcade", "bob", 3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.unit.conftest import OpenBoards, Together
+from tests.unit.conftest import GroupCalls, OpenBoards
 
 from rankd import Boards, ManualClock
 from rankd.errors import BoardClosed, InvalidValue, LedgerUnavailable, RankdError
@@ -217,11 +217,11 @@ def test_a_board_that_changes_while_a_score_comes_checks_it_again(open_boards: O
         embedded_of(boards).writer.submit(ScoreTask(seen.id, ["ann"], array("q", [7]), board=seen, answers=True))
 
 
-def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, together: Together) -> None:
+def test_those_who_come_while_somebody_commits_share_the_next_commit(boards: Boards, grouped: GroupCalls) -> None:
     boards.define("arcade")
     before = embedded_of(boards).writer.commits
 
-    answers = together(boards, [lambda name=name: boards.submit("arcade", name, 1) for name in "abcd"])  # type: ignore[misc]
+    answers = grouped(boards, [lambda name=name: boards.submit("arcade", name, 1) for name in "abcd"])  # type: ignore[misc]
 
     assert [answer.player for answer in answers] == list("abcd")  # type: ignore[attr-defined]
     assert embedded_of(boards).writer.commits == before + 1

@@ -119,7 +119,7 @@ def test_two_events_that_changed_places_are_found(folder: Path) -> None:
     assert_damage_is_found(folder)
 
 
-def test_the_last_commit_taken_away_is_told_by_the_witness(folder: Path) -> None:
+def test_the_witness_shows_that_the_last_commit_was_taken_away(folder: Path) -> None:
     tamper(folder, "DELETE FROM events WHERE sequence > 4")
     with pytest.raises(LedgerDamaged, match="event 7 was acknowledged"), opened(folder):
         pass
@@ -136,9 +136,9 @@ def test_a_torn_witness_says_nothing(folder: Path, keep: int) -> None:
 @pytest.mark.parametrize("byte", range(16))
 def test_a_witness_with_a_flipped_bit_says_nothing(folder: Path, byte: int) -> None:
     witness = folder / WITNESS_NAME
-    told = bytearray(witness.read_bytes())
-    told[byte] ^= 0x40
-    witness.write_bytes(told)
+    content = bytearray(witness.read_bytes())
+    content[byte] ^= 0x40
+    witness.write_bytes(content)
     with opened(folder) as ledger:
         assert end_of(ledger) == LAST
 

@@ -129,7 +129,7 @@ def test_a_failed_commit_takes_back_its_numbers_and_leaves_nothing(tmp_path: Pat
         assert [list(event_run.players) for event_run in everything(ledger)] == [["alice", "carol"], ["bob"]]
 
 
-def test_a_number_that_was_not_used_is_not_mixed_up_with_one_given_elsewhere(tmp_path: Path) -> None:
+def test_a_number_that_was_not_used_is_not_mixed_up_with_one_of_the_registry(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
         tamper(tmp_path, "CREATE TRIGGER full BEFORE INSERT ON metadata BEGIN SELECT RAISE(ABORT, 'full'); END")
         with pytest.raises(LedgerUnavailable):

@@ -78,10 +78,10 @@ def test_a_disk_that_fails_is_tried_again_and_complained_of(
     wait_until(lambda: archiving.waiting == 0)
 
     assert archiving.has(store, BOARD, LIVE, WEEK, wanted)
-    told = [record.message for record in caplog.records]
-    assert len(told) == 1
-    assert "stay in the ranks until they are archived" in told[0]
-    assert "No space left" in told[0]
+    logged = [record.message for record in caplog.records]
+    assert len(logged) == 1
+    assert "stay in the ranks until they are archived" in logged[0]
+    assert "No space left" in logged[0]
 
 
 def test_a_board_that_is_deleted_meanwhile_leaves_no_file(

@@ -1,4 +1,4 @@
-"""Checkpoints of older versions are passed over; those of this one bring everything back."""
+"""Checkpoints of older versions are not loaded; those of this one bring everything back."""
 
 from __future__ import annotations
 

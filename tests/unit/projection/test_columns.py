@@ -35,7 +35,7 @@ def numbers(index: bytes) -> list[int]:
     return memoryview(index).cast("I").tolist()
 
 
-def test_objects_are_told_apart_by_identity() -> None:
+def test_objects_differ_by_identity() -> None:
     one, other = ["a"], ["a"]
     found, index = distinct([one, one, other, None, one])
 
@@ -51,7 +51,7 @@ def test_an_index_outside_a_list_is_refused(index: array[int]) -> None:
         take(["x", "y"], index)
 
 
-def test_mappings_are_told_apart_by_what_they_hold_and_its_types() -> None:
+def test_mappings_differ_by_what_they_hold_and_its_types() -> None:
     sent: list[Any] = [{"a": "1"}, {"a": 1}, {"a": True}, {"a": "1"}, None, {"a": 1}, {"a": [1]}, {"a": [1]}, {}, "x"]
     found, index = distinct_mappings(sent)
 
@@ -59,7 +59,7 @@ def test_mappings_are_told_apart_by_what_they_hold_and_its_types() -> None:
     assert numbers(index) == [0, 1, 2, 0, 3, 1, 4, 5, 6, 7]
 
 
-def test_rows_of_columns_are_told_apart_likewise() -> None:
+def test_rows_of_columns_differ_likewise() -> None:
     found, index = distinct_rows([["a", "a", "b", "a", "a"], [1, True, 1, 1, None]])
 
     assert numbers(index) == [0, 1, 2, 0, 3]

@@ -159,7 +159,7 @@ def test_what_is_remembered_is_what_would_be_worked_out_anew(rng: random.Random)
         assert found == placed.windows(at), at
 
 
-def test_they_are_worked_out_anew_when_told_so() -> None:
+def test_they_are_worked_out_anew_when_asked() -> None:
     placed = Placed(arcade={"windows": ["daily"]})
     placements = Placements(placed.catalogue, placed.state)
     context = placed.context(NOON)

@@ -14,16 +14,15 @@ import pytest
 from rankd import Boards
 from rankd.api.live.streams import Stream, problem_data
 from rankd.push import views, watched
-from rankd.push.hub import Hub, InThread
+from rankd.push.hub import Hub, ThreadRunner
 from rankd.push.messages import Message, Type
 from rankd.push.topics import Topic, parse_topic
 from rankd.push.views import View
-from rankd.push.watched import WatchedTopic
 from rankd.reads.instance_ref import InstanceRef
 
 WAIT_S = 60.0
 Arguments = ParamSpec("Arguments")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def on_loop(test: Callable[Arguments, Coroutine[Any, Any, None]]) -> Callable[Arguments, None]:
@@ -44,7 +43,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.to_thread(lambda: None)
 
 
-async def at_once(work: Callable[[], Found]) -> Found:
+async def at_once(work: Callable[[], Result]) -> Result:
     return work()
 
 
@@ -54,7 +53,7 @@ class Gate:
     def __init__(self) -> None:
         self.begun: list[asyncio.Event] = []
 
-    async def __call__(self, work: Callable[[], Found]) -> Found:
+    async def __call__(self, work: Callable[[], Result]) -> Result:
         found = work()
         open_now = asyncio.Event()
         self.begun.append(open_now)
@@ -136,7 +135,7 @@ class World:
 
     def hub(
         self,
-        in_thread: InThread = at_once,
+        in_thread: ThreadRunner = at_once,
         interval_ms: int = 500,
     ) -> Hub:
         return Hub(self.boards, interval_ms, in_thread, at_once, problem_data)
@@ -165,7 +164,3 @@ def world(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> World:
     boards.define("arcade", windows=["all_time", "weekly"], scopes=["country"])
     boards.submit_many("arcade", [("alice", 50), ("bob", 40), ("carol", 30)])
     return World(boards, computed)
-
-
-def told(of: WatchedTopic, since: int, upto: int) -> list[str]:
-    return [message.type for message in of.after(since, upto)]

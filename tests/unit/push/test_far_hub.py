@@ -14,7 +14,7 @@ from rankd.push.topics import parse_topic
 from .conftest import Client, Ear, World, on_loop
 
 PLAYERS = 40
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class Threads:
@@ -23,7 +23,7 @@ class Threads:
     def __init__(self) -> None:
         self.works = 0
 
-    async def __call__(self, work: Callable[[], Found], /) -> Found:
+    async def __call__(self, work: Callable[[], Result], /) -> Result:
         self.works += 1
         return work()
 
@@ -73,7 +73,7 @@ async def test_one_question_asks_about_all_topics_and_nothing_else_is_asked_whil
 
 
 @on_loop
-async def test_what_changed_is_read_and_told(far: Far) -> None:
+async def test_what_changed_is_read_and_sent(far: Far) -> None:
     hub = far.hub()
     client = Client(hub)
     table, other = await client.watch("top:arcade"), await client.watch("top:other")
@@ -105,7 +105,7 @@ async def test_a_board_that_cannot_be_asked_about_keeps_nobody_else_waiting(far:
 
 
 @on_loop
-async def test_the_end_of_a_board_is_told(far: Far) -> None:
+async def test_the_end_of_a_board_is_sent(far: Far) -> None:
     hub = far.hub()
     client = Client(hub)
     other = await client.watch("top:other")
@@ -118,7 +118,7 @@ async def test_the_end_of_a_board_is_told(far: Far) -> None:
 
 
 @on_loop
-async def test_what_somebody_saw_who_came_later_is_told_to_those_who_were_there(far: Far) -> None:
+async def test_what_a_later_watcher_saw_is_sent_to_earlier_ones(far: Far) -> None:
     hub = far.hub()
     first, second = Client(hub), Client(hub)
     table = await first.watch("top:arcade")

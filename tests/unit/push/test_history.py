@@ -17,7 +17,7 @@ def offsets(found: list[Message] | None) -> list[int] | None:
     return None if found is None else [one.offset for one in found]
 
 
-def test_somebody_is_told_what_came_after_the_offset_they_have() -> None:
+def test_a_client_gets_what_came_after_the_offset_it_has() -> None:
     kept = MessageHistory(3, HistoryBudget())
     for offset in (5, 8, 9):
         kept.add(message(offset))

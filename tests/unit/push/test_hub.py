@@ -146,7 +146,7 @@ async def test_who_came_and_went_between_two_messages_is_not_left_with_those_who
 
 
 @on_loop
-async def test_a_number_that_went_up_and_down_again_is_told_to_those_who_saw_it(world: World) -> None:
+async def test_a_number_that_went_up_and_down_again_is_sent_to_those_who_saw_it(world: World) -> None:
     boards = world.boards
     boards.submit_many("arcade", [(f"above-{number}", 100 + number) for number in range(10)])
     hub = world.hub()
@@ -228,7 +228,7 @@ async def test_a_player_hears_whom_they_passed_and_who_passed_them(world: World)
 
 
 @on_loop
-async def test_somebody_who_does_not_stand_there_yet_is_told_when_they_do(world: World) -> None:
+async def test_a_player_who_does_not_stand_there_yet_learns_when_they_do(world: World) -> None:
     hub = world.hub()
     client = Client(hub)
     table = await client.watch("player:arcade:dave")

@@ -115,7 +115,7 @@ async def test_a_stream_beyond_the_last_place_is_refused(world: World) -> None:
     ("query", "public_read", "code"), [({}, True, 1013), ({"interval_ms": "7"}, True, 1008), ({}, False, 1008)]
 )
 @on_loop
-async def test_a_socket_that_is_refused_is_told_by_a_code_and_takes_no_place(
+async def test_a_socket_that_is_refused_gets_a_code_and_takes_no_place(
     world: World, query: dict[str, str], public_read: bool, code: int
 ) -> None:
     live = live_over(world.hub(), streams_max=0 if code == 1013 else 5, public_read=public_read)

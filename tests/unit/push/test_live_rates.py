@@ -41,7 +41,7 @@ async def test_a_connection_and_each_topic_subscribed_on_it_are_reads(world: Wor
 
 
 @on_loop
-async def test_a_connection_that_comes_too_soon_is_told_to_come_later(world: World) -> None:
+async def test_a_connection_that_comes_too_soon_learns_when_to_come(world: World) -> None:
     client = Open(live_over(world.hub(), count_read=Counted(0)), asked())
     await client.over()
 

@@ -25,7 +25,7 @@ def entries(rng: random.Random) -> list[Entry]:
     return [Entry(rank, player, rng.randrange(3), None) for rank, player in enumerate(ranked, start=1)]
 
 
-def told(before: list[Entry], after: list[Entry], offset: int) -> Message:
+def change_message(before: list[Entry], after: list[Entry], offset: int) -> Message:
     dirty = changed_players({entry.player: entry for entry in before}, after)
     return message(
         Type.CHANGE,
@@ -50,7 +50,7 @@ def applied(messages: list[Message], start: list[Entry]) -> tuple[dict[str, Any]
 def test_one_message_says_what_many_would(rng: random.Random) -> None:
     for _ in range(200):
         states = [entries(rng) for _ in range(rng.randrange(2, 8))]
-        changes = [told(before, after, number) for number, (before, after) in enumerate(pairwise(states))]
+        changes = [change_message(before, after, number) for number, (before, after) in enumerate(pairwise(states))]
         (*_, last) = few = conflate(changes)
 
         assert len(few) == 1
@@ -58,7 +58,7 @@ def test_one_message_says_what_many_would(rng: random.Random) -> None:
         assert applied(few, states[0]) == applied(changes, states[0])
 
 
-def test_what_was_told_before_a_reset_is_left_out() -> None:
+def test_what_was_sent_before_a_reset_is_left_out() -> None:
     change = Change(set=[], gone=["a"], total=1, position="0-1")
     shown = {"entries": [], "total": 0}
     several = [

@@ -88,7 +88,7 @@ async def test_friends_come_and_go_as_they_become_mutual_and_cease_to_be(befrien
 
 @KINDS
 @on_loop
-async def test_whom_a_player_passed_is_told_of_mutual_friends_only(befriended: World, sse: bool) -> None:
+async def test_a_passed_message_names_mutual_friends_only(befriended: World, sse: bool) -> None:
     hub = befriended.hub()
     live = live_over(hub, public_read=False)
     befriended.boards.submit_many("arcade", [("stranger", 60), ("bob", 61), ("carol", 62)])
@@ -98,15 +98,15 @@ async def test_whom_a_player_passed_is_told_of_mutual_friends_only(befriended: W
 
     befriended.boards.submit("arcade", "alice", 70)
     await hub.poll()
-    told = [await watching.data("change") for watching in everybody]
-    assert [change["passed"] for change in told] == [["bob"], *[["bob", "carol", "stranger"]] * 2]
+    changes = [await watching.data("change") for watching in everybody]
+    assert [change["passed"] for change in changes] == [["bob"], *[["bob", "carol", "stranger"]] * 2]
 
     befriended.boards.submit_many("arcade", [("stranger", 80), ("carol", 81)])
     await hub.poll()
-    told = [await watching.data("change", 2) for watching in everybody]
-    assert told[0]["set"][0]["rank"] == 3
-    assert "overtaken_by" not in told[0]
-    assert [change["overtaken_by"] for change in told[1:]] == [["carol", "stranger"]] * 2
+    changes = [await watching.data("change", 2) for watching in everybody]
+    assert changes[0]["set"][0]["rank"] == 3
+    assert "overtaken_by" not in changes[0]
+    assert [change["overtaken_by"] for change in changes[1:]] == [["carol", "stranger"]] * 2
     for watching in everybody:
         await watching.leave()
 

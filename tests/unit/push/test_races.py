@@ -16,7 +16,7 @@ from rankd.push.views import View
 
 from .conftest import Client, Ear, Gate, Table, World, on_loop, until
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 FRIENDS = parse_topic("friends:arcade:alice")
 
 
@@ -100,7 +100,7 @@ async def test_a_connection_that_ends_while_it_subscribes_watches_nothing(world:
 async def test_a_server_in_trouble_ends_no_topic(world: World, problem: RankdError) -> None:
     busy = False
 
-    async def in_thread(work: Callable[[], Found]) -> Found:
+    async def in_thread(work: Callable[[], Result]) -> Result:
         if busy:
             raise problem
         return work()

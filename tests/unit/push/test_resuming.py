@@ -31,7 +31,7 @@ async def came_back(hub: Hub, topic: str, since: int, table: Table) -> list[str]
 
 
 @on_loop
-async def test_whoever_comes_back_soon_is_told_what_changed(world: World) -> None:
+async def test_a_client_that_comes_back_soon_gets_what_changed(world: World) -> None:
     hub, boards = world.hub(), world.boards
     client = Client(hub)
     table = await client.watch("top:arcade")
@@ -142,7 +142,7 @@ async def test_a_client_that_does_not_read_finds_fewer_and_newer_messages(world:
 
 
 @on_loop
-async def test_a_client_that_reads_late_is_told_of_several_changes_in_one(world: World) -> None:
+async def test_a_client_that_reads_late_gets_several_changes_in_one(world: World) -> None:
     hub, boards = world.hub(), world.boards
     clients = [Client(hub), Client(hub)]
     for client in clients:
@@ -185,7 +185,7 @@ async def test_a_board_that_is_deleted_ends_and_one_that_comes_back_begins_anew(
 
 
 @on_loop
-async def test_a_client_that_lags_while_a_board_is_gone_is_told_so(world: World) -> None:
+async def test_a_client_that_lags_while_a_board_is_gone_learns_so(world: World) -> None:
     hub, boards = world.hub(), world.boards
     client = Client(hub)
     await client.watch("top:arcade")
@@ -196,9 +196,9 @@ async def test_a_client_that_lags_while_a_board_is_gone_is_told_so(world: World)
     boards.delete("arcade")
     await hub.poll()
 
-    told = client.read()
-    assert [message.type for message in told] == [RESET]
-    assert msgspec.json.decode(told[0].text("e"))["data"]["code"] == BoardUnknown.code
+    messages = client.read()
+    assert [message.type for message in messages] == [RESET]
+    assert msgspec.json.decode(messages[0].text("e"))["data"]["code"] == BoardUnknown.code
 
 
 @on_loop

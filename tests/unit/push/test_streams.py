@@ -87,7 +87,7 @@ async def test_a_place_is_given_back_once(world: World) -> None:
 
 
 @on_loop
-async def test_nobody_is_taken_once_all_have_been_told_to_go(world: World) -> None:
+async def test_no_stream_opens_once_all_are_asked_to_end(world: World) -> None:
     places = streams()
     one = stream(world)
     places.add(one)

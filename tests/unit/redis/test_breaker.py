@@ -121,7 +121,7 @@ def test_a_server_that_nobody_asks_for_any_more_is_forgotten(breaker: Breaker, s
     assert not breaker.away
 
 
-def told(breaker: Breaker, *names: str) -> list[str | None]:
+def servers_away(breaker: Breaker, *names: str) -> list[str | None]:
     """What each call is answered with; None where it is refused or fails."""
     return [None if isinstance(one, RanksUnavailable) else one for one in breaker.call_each(calls_of(*names))]
 
@@ -130,12 +130,12 @@ def test_of_calls_made_together_only_those_fail_whose_server_is_away(
     breaker: Breaker, servers: Servers, now: Clock
 ) -> None:
     servers.away = {"one"}
-    assert told(breaker, "one", "two", "three", "two") == [None, "two", "three", "two"]
+    assert servers_away(breaker, "one", "two", "three", "two") == [None, "two", "three", "two"]
     servers.asked.clear()
-    assert told(breaker, "two", "one", "one") == ["two", None, None]
+    assert servers_away(breaker, "two", "one", "one") == ["two", None, None]
     assert servers.asked == ["two"]
 
     servers.away = set()
     now.now += AWAY_S
-    assert told(breaker, "one", "two") == ["one", "two"]
+    assert servers_away(breaker, "one", "two") == ["one", "two"]
     assert not breaker.away

@@ -193,23 +193,23 @@ def test_the_explanation_names_the_form_its_bytes_and_a_way_to_less() -> None:
     assert entry_bytes(smaller, id_bytes=36) == entry_bytes(smaller) + 23
 
 
-def test_the_explanation_tells_what_a_player_below_the_top_costs() -> None:
-    told = explain_form(Rules(score_min=0, score_max=1_000_000), exact_top=10_000)
+def test_the_explanation_says_what_a_player_below_the_top_costs() -> None:
+    explained = explain_form(Rules(score_min=0, score_max=1_000_000), exact_top=10_000)
 
-    assert "Below the first 10000, about 32 bytes" in told[2]
+    assert "Below the first 10000, about 32 bytes" in explained[2]
 
 
 def test_what_never_fits_names_only_ways_that_lead_there() -> None:
-    told = " ".join(explain_form(replace(Rules(ties=Ties.VALUE), score_min=-(2**63), score_max=2**63 - 1)))
+    explained = " ".join(explain_form(replace(Rules(ties=Ties.VALUE), score_min=-(2**63), score_max=2**63 - 1)))
 
-    assert "ties = player" not in told
-    assert "bounds at most 8191 apart." in told
+    assert "ties = player" not in explained
+    assert "bounds at most 8191 apart." in explained
 
 
-def test_bounds_that_would_fit_but_are_too_far_from_0_are_told_so() -> None:
+def test_bounds_that_would_fit_but_are_too_far_from_0_are_named() -> None:
     first = 21_522_537_394_238_733
-    told = " ".join(explain_form(Rules(score_min=first, score_max=first + 2**20 - 1)))
+    explained = " ".join(explain_form(Rules(score_min=first, score_max=first + 2**20 - 1)))
 
-    assert told.startswith("prefixed: ")
-    assert "more than" not in told
-    assert "bounds nearer to 0" in told
+    assert explained.startswith("prefixed: ")
+    assert "more than" not in explained
+    assert "bounds nearer to 0" in explained

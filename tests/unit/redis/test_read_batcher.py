@@ -23,8 +23,8 @@ class Made:
     """A read batcher, and the reads it has made."""
 
     def __init__(self) -> None:
-        self._told: SimpleQueue[list[Read]] = SimpleQueue()
-        self.batcher = ReadBatcher(self._told.put)
+        self._finished: SimpleQueue[list[Read]] = SimpleQueue()
+        self.batcher = ReadBatcher(self._finished.put)
 
     def all_of(self, works: Sequence[Callable[[], Any]]) -> list[Read]:
         """Put reads in together and wait until all are made; in the order put in."""
@@ -36,7 +36,7 @@ class Made:
     def wait_for(self, count: int) -> list[Read]:
         made: list[Read] = []
         while len(made) < count:
-            made += self._told.get(timeout=WAIT_S)
+            made += self._finished.get(timeout=WAIT_S)
         return made
 
 
@@ -94,7 +94,7 @@ def test_reads_that_arrive_together_share_every_round_trip(made: Made) -> None:
     assert redis.threads == {"rankd-reads"}
 
 
-def test_outside_of_a_lane_calls_are_made_at_once() -> None:
+def test_outside_of_a_batcher_calls_are_made_at_once() -> None:
     redis = Redis()
     assert CoalescedCalls(redis).call_all([call(1), call(2)]) == [(1,), (2,)]
     assert redis.threads == {threading.current_thread().name}
@@ -125,7 +125,7 @@ def test_what_takes_long_holds_no_other_read_up(made: Made) -> None:
     assert slow.result is True
 
 
-def test_a_read_that_nobody_wants_any_more_is_told_of_and_not_made(made: Made) -> None:
+def test_a_read_that_nobody_wants_any_more_is_reported_and_not_made(made: Made) -> None:
     begun: list[str] = []
     gone, stays = (Read(lambda name=name: begun.append(name), lambda _: None) for name in ("gone", "stays"))  # type: ignore[misc]
     gone.is_wanted = False

@@ -292,7 +292,7 @@ def test_no_admin_key_is_made_beside_another_key(tmp_path: Path, credentials: Sq
     assert not (tmp_path / ADMIN_KEY_FILE).exists()
 
 
-def test_a_key_file_from_elsewhere_is_replaced_and_not_followed(tmp_path: Path, credentials: SqliteCredentials) -> None:
+def test_a_link_in_place_of_the_key_file_is_not_followed(tmp_path: Path, credentials: SqliteCredentials) -> None:
     target = tmp_path / "target"
     target.write_text("untouched")
     (tmp_path / ADMIN_KEY_FILE).symlink_to(target)

@@ -17,7 +17,7 @@ from hashlib import sha256
 from hmac import compare_digest
 
 from rankd.api.auth.identity import Identity, identity_of_key
-from rankd.api.auth.token_keys import Keys
+from rankd.api.auth.token_keys import VerificationKeys
 from rankd.api.auth.tokens import TOKEN_BYTES_MAX, TokenVerifier
 from rankd.clock import Clock
 from rankd.errors import Unauthenticated
@@ -49,7 +49,7 @@ class Authenticator:
         # Each cache with the keys it was made from.
         self._identities: tuple[Mapping[bytes, Credential] | None, dict[bytes, CachedIdentity]] = (None, {})
         self._key_ids: tuple[Mapping[bytes, Credential] | None, frozenset[str]] = (None, frozenset())
-        self._verified: tuple[Keys | None, OrderedDict[bytes, CachedIdentity]] = (None, OrderedDict())
+        self._verified: tuple[VerificationKeys | None, OrderedDict[bytes, CachedIdentity]] = (None, OrderedDict())
         self._verified_lock = threading.Lock()
 
     def identify(self, authorization: bytes | None) -> Identity | None:

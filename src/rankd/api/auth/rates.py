@@ -129,7 +129,7 @@ class _Limit:
 
 
 # (limit, caller, ms of its bucket spent) → ms until each is full again; nothing when Redis is unavailable
-Exchange = Callable[[list[tuple[str, str, float]]], Awaitable[Sequence[int]]]
+ExchangeSpending = Callable[[list[tuple[str, str, float]]], Awaitable[Sequence[int]]]
 _CallerLimits = tuple[_Limit | None, _Limit | None, _Limit | None]  # of services, players, addresses
 
 
@@ -214,7 +214,7 @@ class Rates:
             return first.headers(full - now)
         return second.headers(full_too - now)
 
-    async def share(self, exchange: Exchange, every_s: float = SHARED_EVERY_S) -> None:
+    async def share(self, exchange: ExchangeSpending, every_s: float = SHARED_EVERY_S) -> None:
         """Apply the limits across several processes: exchange what each has spent.
 
         A bucket that several processes spend between two exchanges may be overdrawn, and fills later.

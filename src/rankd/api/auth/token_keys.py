@@ -33,7 +33,7 @@ _KINDS = {("RSA", None), ("EC", "P-256"), ("EC", "P-384"), ("EC", "P-521")}  # o
 _log = logging.getLogger("rankd")
 
 
-class Key:
+class VerificationKey:
     """One key with its algorithms. Not a dataclass: a repr could show the secret."""
 
     __slots__ = ("algorithms", "id", "material")
@@ -47,32 +47,32 @@ class Key:
         self.id = key_id
 
 
-class Keys:
+class VerificationKeys:
     """All keys in force; immutable, and replaced as a whole."""
 
-    def __init__(self, keys: list[Key]) -> None:
+    def __init__(self, keys: list[VerificationKey]) -> None:
         """Take one key, or several with an id each."""
         self._only = keys[0] if len(keys) == 1 else None
         self._by_id = {key.id: key for key in keys}
 
-    def choose(self, key_id: str | None) -> Key | None:
+    def choose(self, key_id: str | None) -> VerificationKey | None:
         """Return a token's key by its `kid`, which may be missing when there is only one key."""
         if self._only is not None:
             return self._only if self._only.id is None or key_id in (None, self._only.id) else None
         return None if key_id is None else self._by_id.get(key_id)
 
 
-def read_secret(field: str, secret: str) -> Keys:
+def read_secret(field: str, secret: str) -> VerificationKeys:
     """Return the keys of a shared secret, whose length the configuration checked; no error repeats it."""
     material = secret.encode(errors="surrogatepass")
     try:
         jwt.get_algorithm_by_name("HS256").prepare_key(material)
     except jwt.InvalidKeyError:
         raise InvalidValue(field, "looks like a key of another kind; set its file as jwt_public_key") from None
-    return Keys([Key(material, HMAC, None)])
+    return VerificationKeys([VerificationKey(material, HMAC, None)])
 
 
-def read_pem(field: str, text: bytes) -> Keys:
+def read_pem(field: str, text: bytes) -> VerificationKeys:
     """Return the key of a PEM file."""
     if b"PRIVATE KEY" in text:
         raise InvalidValue(field, "contains a private key; use the public one: `openssl pkey -pubout`")
@@ -82,7 +82,7 @@ def read_pem(field: str, text: bytes) -> Keys:
         raise InvalidValue(field, "must be a file that begins with -----BEGIN PUBLIC KEY-----") from None
     if not isinstance(material, RSAPublicKey | EllipticCurvePublicKey):
         raise InvalidValue(field, "must contain an RSA key, or one of the curves P-256, P-384 and P-521")
-    return Keys([Key(material, _algorithms(field, material), None)])
+    return VerificationKeys([VerificationKey(material, _algorithms(field, material), None)])
 
 
 class _JsonWebKey(msgspec.Struct):
@@ -97,7 +97,7 @@ class _JsonWebKeySet(msgspec.Struct):
     keys: list[msgspec.Raw]
 
 
-def read_jwks(field: str, text: bytes) -> Keys:
+def read_jwks(field: str, text: bytes) -> VerificationKeys:
     """Return the keys of a JWKS file that verify signatures; others are ignored."""
     keys = []
     try:
@@ -112,10 +112,10 @@ def read_jwks(field: str, text: bytes) -> Keys:
     ids = [key.id for key in keys]
     if len(keys) > 1 and (None in ids or len(set(ids)) < len(ids)):
         raise InvalidValue(field, "has several keys, so each must have its own kid")
-    return Keys(keys)
+    return VerificationKeys(keys)
 
 
-def _read_jwk(field: str, raw: msgspec.Raw) -> Key | None:
+def _read_jwk(field: str, raw: msgspec.Raw) -> VerificationKey | None:
     description = msgspec.json.decode(raw, type=_JsonWebKey)
     if (description.kty, description.crv) not in _KINDS or description.use not in (None, "sig"):
         return None
@@ -131,7 +131,7 @@ def _read_jwk(field: str, raw: msgspec.Raw) -> Key | None:
         if description.alg not in algorithms:
             return None
         algorithms = (description.alg,)
-    return Key(material, algorithms, description.kid)
+    return VerificationKey(material, algorithms, description.kid)
 
 
 def _algorithms(field: str, material: RSAPublicKey | EllipticCurvePublicKey) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class KeyFile:
         self,
         field: str,
         path: Path,
-        read: Callable[[str, bytes], Keys],
+        read: Callable[[str, bytes], VerificationKeys],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the file; at the start an invalid one is refused."""
@@ -164,7 +164,7 @@ class KeyFile:
         self._stamp = self._read_stamp()
         self._keys = read(field, self._text())
 
-    def current(self) -> Keys:
+    def current(self) -> VerificationKeys:
         """Return the keys; checks the file when the last check was a second ago."""
         now = self._monotonic()
         if now - self._checked_at >= CHECK_EVERY_S and self._checking.acquire(blocking=False):

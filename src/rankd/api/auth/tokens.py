@@ -17,7 +17,7 @@ import msgspec
 from jwt.algorithms import HMACAlgorithm
 
 from rankd.api.auth.identity import Identity, identity_of_subject
-from rankd.api.auth.token_keys import CURVES, HMAC, RSA, KeyFile, Keys, read_jwks, read_pem, read_secret
+from rankd.api.auth.token_keys import CURVES, HMAC, RSA, KeyFile, VerificationKeys, read_jwks, read_pem, read_secret
 from rankd.clock import Clock
 from rankd.config.checks import TOKEN_KEYS, check_auth
 from rankd.config.model import AuthConfig
@@ -69,7 +69,9 @@ _read_claims = msgspec.json.Decoder(_Claims).decode
 class TokenVerifier:
     """Verifies tokens; may be called from any thread."""
 
-    def __init__(self, keys: Callable[[], Keys], issuer: str, audience: str, leeway_s: int, clock: Clock) -> None:
+    def __init__(
+        self, keys: Callable[[], VerificationKeys], issuer: str, audience: str, leeway_s: int, clock: Clock
+    ) -> None:
         """`keys` returns the keys in force, the same object as long as they do not change."""
         self.keys = keys
         self._issuer = issuer
@@ -78,7 +80,7 @@ class TokenVerifier:
         self._clock = clock
         self._signatures = _signatures()
 
-    def verify(self, token: bytes, keys: Keys) -> Identity:
+    def verify(self, token: bytes, keys: VerificationKeys) -> Identity:
         """Return a token's identity, or raise Unauthenticated."""
         try:
             claims = _read_claims(self._payload(token, keys))
@@ -87,7 +89,7 @@ class TokenVerifier:
             raise Unauthenticated(_UNVERIFIED) from None
         return self._identity(claims)
 
-    def _payload(self, token: bytes, keys: Keys) -> bytes:
+    def _payload(self, token: bytes, keys: VerificationKeys) -> bytes:
         start = token.split(b".", 1)[0]
         header = _read_header(urlsafe_b64decode(start + b"=" * (-len(start) % 4)))
         key = keys.choose(header.kid)
@@ -127,7 +129,7 @@ def open_tokens(auth: AuthConfig, clock: Clock) -> TokenVerifier | None:
     return TokenVerifier(_keys(auth), auth.jwt_issuer, auth.jwt_audience, auth.jwt_leeway_s, clock)
 
 
-def _keys(auth: AuthConfig) -> Callable[[], Keys]:
+def _keys(auth: AuthConfig) -> Callable[[], VerificationKeys]:
     if auth.jwt_secret:
         keys = read_secret("auth.jwt_secret", auth.jwt_secret)
         return lambda: keys

@@ -17,7 +17,7 @@ class BoardList(msgspec.Struct, frozen=True):
     next: str | None
 
 
-class Found(msgspec.Struct, frozen=True):
+class PlayerList(msgspec.Struct, frozen=True):
     """The players a search found."""
 
     players: list[Profile]
@@ -30,7 +30,7 @@ class Events(msgspec.Struct, frozen=True):
     next: int | None
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class AcceptedScore(msgspec.Struct, frozen=True):
     """A score that is durable and will be ranked: a read `at_least` at its position waits for that."""
 
     position: str

@@ -21,22 +21,22 @@ class Routed(Protocol):
         """Such as /v1/boards/{board}."""
 
 
-Call = TypeVar("Call", bound=Routed)
+RoutedCall = TypeVar("RoutedCall", bound=Routed)
 
 
-class _Step(Generic[Call]):
+class _Step(Generic[RoutedCall]):
     def __init__(self) -> None:
-        self.named: dict[bytes, _Step[Call]] = {}
-        self.any: _Step[Call] | None = None
-        self.calls: dict[str, Call] = {}
+        self.named: dict[bytes, _Step[RoutedCall]] = {}
+        self.any: _Step[RoutedCall] | None = None
+        self.calls: dict[str, RoutedCall] = {}
 
 
-class Router(Generic[Call]):
+class Router(Generic[RoutedCall]):
     """All calls, by path and method."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[RoutedCall]) -> None:
         """Each path and method occurs once."""
-        self._root: _Step[Call] = _Step()
+        self._root: _Step[RoutedCall] = _Step()
         for call in calls:
             step = self._root
             for part in call.path.split("/")[1:]:
@@ -47,7 +47,7 @@ class Router(Generic[Call]):
                     step = step.named.setdefault(part.encode(), _Step())
             step.calls[call.method] = call
 
-    def find(self, method: str, raw_path: bytes) -> tuple[Call, list[str]]:
+    def find(self, method: str, raw_path: bytes) -> tuple[RoutedCall, list[str]]:
         """Return the call and the variable segments of its path."""
         if len(raw_path) > PATH_BYTES_MAX:
             raise TooLarge(f"path: must be at most {PATH_BYTES_MAX} bytes")

@@ -294,7 +294,7 @@ CALLS: tuple[Call, ...] = (
             ),
             Parameter("limit", _integer(1, 100, 20), "how many players"),
         ),
-        answer=answers.Found,
+        answer=answers.PlayerList,
     ),
     Call(
         name="player",

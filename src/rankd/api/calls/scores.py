@@ -12,7 +12,7 @@ import msgspec
 from rankd.api.auth.identity import Identity, require_identity, require_service
 from rankd.api.auth.signing import signing_account
 from rankd.api.calls import bodies
-from rankd.api.calls.answers import Waiting
+from rankd.api.calls.answers import AcceptedScore
 from rankd.api.http.negotiation import HEADER_BYTES_MAX, JSON, MSGPACK, NDJSON, check_media
 from rankd.api.http.request import Request, Response, json_response
 from rankd.api.service import Service, encode
@@ -33,7 +33,6 @@ WAIT_DIGITS_MAX = 9
 LINES_PER_EVENT_MAX = 2  # lines may be empty
 BATCH_MEDIA = (JSON, NDJSON, MSGPACK)
 
-Answer = Callable[[], Submitted | None]
 _log = logging.getLogger("rankd")
 _score = msgspec.json.Decoder(bodies.Score)
 _packed_score = msgspec.msgpack.Decoder(bodies.Score)
@@ -58,7 +57,7 @@ async def submit(service: Service, request: Request) -> Response:
         return await _submit_remotely(service, service.boards.remote, request, task)
     answer = await service.commit(task)
     if isinstance(answer, Accepted):  # durable, and not ranked in time
-        return json_response(encode(Waiting(answer.position, repeated=answer.repeated)), 202)
+        return json_response(encode(AcceptedScore(answer.position, repeated=answer.repeated)), 202)
     return json_response(encode(answer))
 
 
@@ -76,7 +75,7 @@ async def _submit_remotely(service: Service, waits: Remote, request: Request, ta
         ranked = await _ranked(service, accepted, task.board_id, left_ms, lambda: waits.ranked(task, accepted, before))
         if ranked is not None:
             return json_response(encode(ranked))
-    return json_response(encode(Waiting(accepted.position, repeated=accepted.repeated)), 202)
+    return json_response(encode(AcceptedScore(accepted.position, repeated=accepted.repeated)), 202)
 
 
 async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wait_ms: int) -> Before | None:
@@ -91,7 +90,9 @@ async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wai
         return None
 
 
-async def _ranked(service: Service, accepted: Accepted, board: str, wait_ms: int, answer: Answer) -> Submitted | None:
+async def _ranked(
+    service: Service, accepted: Accepted, board: str, wait_ms: int, answer: Callable[[], Submitted | None]
+) -> Submitted | None:
     """Wait until a score is ranked, and answer it. The score is durable: a failure here does not fail the request."""
     try:
         if not await service.positions.wait(parse_positions(accepted.position), board, wait_ms):

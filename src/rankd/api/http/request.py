@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rankd.api.live.streams import Stream
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 QUERY_FIELDS_MAX = 32
@@ -177,7 +178,7 @@ class Forwarded(Response):
     __slots__ = ()
 
 
-class Relayed(Forwarded):
+class RelayedResponse(Forwarded):
     """An answer of another worker that goes on."""
 
     __slots__ = ("source",)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from email.utils import formatdate
 from functools import partial
 from typing import Any
@@ -14,15 +14,14 @@ from typing import Any
 from rankd.api.http.addresses import Addresses, limited_as
 from rankd.api.http.connection import READ_BYTES_MAX, HttpConnection
 from rankd.api.http.listening import BACKLOG, address_taken
+from rankd.api.http.request import Receive, Send
 from rankd.api.http.tls import TlsHandshake, TlsListener, tls_context
 from rankd.api.http.turns import TurnQueue
 from rankd.config.model import Config
 
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
-Connection = HttpConnection | TlsHandshake
+ServerConnection = HttpConnection | TlsHandshake
 
 LAST_ACCEPTED_S = 0.1  # after the shutdown has begun
 SWEEP_EVERY_S = 1.0
@@ -58,7 +57,7 @@ class HttpServer:
         self._tls = tls_context(server.tls_cert, server.tls_key) if server.tls_cert else None
         self.scheme = "https" if self._tls else "http"
         self._connections_max = limits.requests_max
-        self._connections: dict[Connection, Hashable] = {}  # with the address for the limits; the oldest first
+        self._connections: dict[ServerConnection, Hashable] = {}  # with the address for the limits; the oldest first
         self._by_address: dict[Hashable, int] = {}
         self._per_address_max = limits.connections_per_address_max
         self._addresses = Addresses(server.trusted_proxies)
@@ -115,7 +114,7 @@ class HttpServer:
     def _connection(self) -> HttpConnection:
         return HttpConnection(self)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ServerConnection) -> bool:
         """Accept a connection, in place of an idle one at the limit."""
         if self.is_stopping:
             return False
@@ -141,7 +140,7 @@ class HttpServer:
                 return True
         return False
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ServerConnection) -> None:
         """Remove a connection that has ended."""
         address = self._connections.pop(connection, None)
         if address is not None:
@@ -166,7 +165,7 @@ class HttpServer:
                 if 0 < connection.deadline <= now:
                     self.turns.add(partial(self._time_out, connection))
 
-    def _time_out(self, connection: Connection) -> None:
+    def _time_out(self, connection: ServerConnection) -> None:
         try:
             connection.time_out()
         except Exception:

@@ -18,7 +18,7 @@ from rankd.api.auth.identity import Identity, require_identity
 from rankd.api.auth.tickets import Tickets
 from rankd.api.http.frames import MESSAGE_BYTES_MAX
 from rankd.api.http.problems import closing_reason, problem_body
-from rankd.api.http.request import Header, Receive, Request, read_integer_text
+from rankd.api.http.request import Header, Receive, Request, Send, read_integer_text
 from rankd.api.live.streams import TOO_SLOW, TOPICS_PER_STREAM_MAX, Ending, Stream, Streams, parse_since
 from rankd.domain.board_selection import EVERY_BOARD
 from rankd.errors import InvalidValue, RankdError, RanksUnavailable, RateExceeded, Unavailable
@@ -27,7 +27,6 @@ from rankd.push.messages import NO_OFFSET
 from rankd.push.topics import Topic, TopicKind, parse_topic
 from rankd.shortening import quote, shorten
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 CountRead = Callable[[Identity | None, str], None]  # the sender and its address
 INTERVAL_MS_MAX = 60_000
 SSE_HEADERS: tuple[Header, ...] = (

@@ -125,7 +125,7 @@ MEANINGS: dict[str, str] = {
     "Around.player": "The player.",
     "Batched.count": "How many scores were counted.",
     "Events.next": "The `before` of the next page; null at the end.",
-    "Found.players": "Players whose id begins with the text, then those whose name does.",
+    "PlayerList.players": "Players whose id begins with the text, then those whose name does.",
     "Friend.rank": "The place within the group.",
     "Players.players": f"Ids of players, at most {FRIENDS_MAX:,}; each counts once.",
     "Problem.status": "The HTTP status.",

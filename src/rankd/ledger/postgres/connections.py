@@ -41,10 +41,10 @@ _Answer = TypeVar("_Answer")
 _WAIT_EVERY_S = 0.1
 _ADAPTERS = packed_adapters()
 
-Row: TypeAlias = tuple[Any, ...]
+PostgresRow: TypeAlias = tuple[Any, ...]
 
 
-class PostgresConnection(psycopg.Connection[Row]):
+class PostgresConnection(psycopg.Connection[PostgresRow]):
     """A connection that waits at most `answer_wait_s` for an answer."""
 
     answer_wait_s: float = ANSWER_WAIT_S

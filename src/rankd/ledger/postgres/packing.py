@@ -19,7 +19,7 @@ _DIMENSION = Struct(">ii")  # length, index of the first element
 _NULL = b"\xff\xff\xff\xff"
 
 
-class Packed:
+class PackedArray:
     """An encoded array or null; the class has its type."""
 
     __slots__ = ("data",)
@@ -36,7 +36,7 @@ class Packed:
             self.data = _HEADER.pack(bool(count), has_nulls, self.element_oid) + dimensions + body
 
 
-class Smallints(Packed):
+class Smallints(PackedArray):
     """smallint[]"""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ class Smallints(Packed):
         super().__init__(_numbers(values, "h"), len(values or ()))
 
 
-class Integers(Packed):
+class Integers(PackedArray):
     """integer[]"""
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class Integers(Packed):
         super().__init__(_numbers(values, "i"), len(values or ()))
 
 
-class Bigints(Packed):
+class Bigints(PackedArray):
     """bigint[]"""
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class Bigints(Packed):
         super().__init__(_numbers(values, "q"), len(values or ()))
 
 
-class SparseBigints(Packed):
+class SparseBigints(PackedArray):
     """bigint[] with nulls"""
 
     __slots__ = ()
@@ -81,7 +81,7 @@ class SparseBigints(Packed):
         super().__init__(b"".join(packed), len(values), has_nulls=True)
 
 
-class Texts(Packed):
+class Texts(PackedArray):
     """text[], given as UTF-8; None is null"""
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class Texts(Packed):
         super().__init__(_strings(values), len(values or ()), has_nulls=None in (values or ()))
 
 
-class Bytes(Packed):
+class Bytes(PackedArray):
     """bytea[]"""
 
     __slots__ = ()
@@ -134,7 +134,7 @@ def _strings(values: Iterable[bytes | None] | None) -> bytes | None:
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Packed) -> bytes | None:
+    def dump(self, obj: PackedArray) -> bytes | None:
         """Return the encoded array."""
         return obj.data
 

@@ -14,7 +14,7 @@ from rankd.errors import LedgerDamaged
 from rankd.ledger.event import NO_DETAIL, Context, EventKind, EventRun, decode_column, decode_detail
 from rankd.ledger.port import NOT_ORDERED, Part, PastEvent
 
-Row = tuple[int, int, int, int, str, int, int, int | None, str | None, int]
+PostgresEventRow = tuple[int, int, int, int, str, int, int, int | None, str | None, int]
 """partition, sequence, context, at, player, score, tiebreak, ordinal, detail, committed"""
 
 # The inner query sorts, so its rows come in order. `since` prunes the tables of earlier months.
@@ -74,7 +74,7 @@ def shares(waiting: Sequence[int], total_max: int) -> list[int]:
 
 
 def parts_of(
-    rows: Sequence[Row], after: Sequence[int] | Mapping[int, int], context: Callable[[int], Context]
+    rows: Sequence[PostgresEventRow], after: Sequence[int] | Mapping[int, int], context: Callable[[int], Context]
 ) -> Iterator[Part]:
     """Group ordered rows into parts; LedgerDamaged where a row is missing."""
     for partition, of_partition in groupby(rows, itemgetter(0)):
@@ -92,7 +92,7 @@ def parts_of(
                 yield from (_part(partition, number, [row]) for row in run)
 
 
-def _part(partition: int, context: int, run: Sequence[Row]) -> Part:
+def _part(partition: int, context: int, run: Sequence[PostgresEventRow]) -> Part:
     _, _, _, at, players, score, tiebreak, ordinals, details, _ = zip(*run, strict=True)
     event_run = EventRun(
         context,

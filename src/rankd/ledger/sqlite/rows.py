@@ -14,9 +14,9 @@ from rankd.errors import LedgerDamaged
 from rankd.ledger.event import SEAL_BYTES, Detail, EventRun, decode_detail, encode_column, seal, sealed_at
 from rankd.ledger.sqlite.statements import ROWS_PER_STATEMENT_MAX, statement
 
-Row = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
+SqliteEventRow = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
 """context, at, player, score, tiebreak, detail, seal, the player's id"""
-_WHOLE_NUMBERS, _FIELDS = 5, 8  # of a Row
+_WHOLE_NUMBERS, _FIELDS = 5, 8  # of a row
 
 _COLUMNS = 8
 _INSERT = "INSERT INTO events (sequence, context, at, player, score, tiebreak, detail, seal) VALUES"
@@ -94,7 +94,7 @@ def texts_of(details: list[bytes]) -> list[str | None]:
 class RowColumns:
     """Consecutive rows of the `events` table with their players' ids, as columns."""
 
-    def __init__(self, rows: Sequence[Row], first: int) -> None:
+    def __init__(self, rows: Sequence[SqliteEventRow], first: int) -> None:
         """`first` is the sequence of the first row."""
         self.first = first
         *numbers, texts, self.seals, self.players = row_columns(list(rows), _WHOLE_NUMBERS, _FIELDS)

@@ -24,7 +24,7 @@ from rankd.operations.transfer.columnar_worker import (
     Frame,
     Unusable,
 )
-from rankd.operations.transfer.formats import IGNORED, Header, load_arrow
+from rankd.operations.transfer.formats import IGNORED, TableHeader, load_arrow
 from rankd.operations.transfer.input import Input
 from rankd.operations.transfer.rows import RowChunk, Unreadable
 from rankd.operations.transfer.tables import TableReader
@@ -54,8 +54,8 @@ class ColumnarReader(TableReader):
         if not isinstance(frame, ColumnNames):
             raise self._ended()
         names = frame.names
-        Header(names, source.name)  # refuses what is unknown
-        self.header = Header([name for name in names if name not in IGNORED], source.name)
+        TableHeader(names, source.name)  # refuses what is unknown
+        self.header = TableHeader([name for name in names if name not in IGNORED], source.name)
 
     def pieces(self) -> Iterator[RowChunk]:
         """Return all rows; a row's number counts as its line number."""

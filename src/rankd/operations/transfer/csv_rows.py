@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rankd.errors import InvalidValue
-from rankd.operations.transfer.formats import Header
+from rankd.operations.transfer.formats import TableHeader
 from rankd.operations.transfer.input import BLOCK_BYTES, TOO_LONG, Input
 from rankd.operations.transfer.rows import RowChunk, Unreadable
 from rankd.operations.transfer.tables import TableReader
@@ -35,12 +35,12 @@ class CsvReader(TableReader):
         self._source = source
         self.header = self._read_header()
 
-    def _read_header(self) -> Header:
+    def _read_header(self) -> TableHeader:
         for piece in self._records():
             for row in piece.rows:
                 if isinstance(row, Unreadable):
                     raise InvalidValue("header", row.problem)
-                return Header(row, self._source.name)
+                return TableHeader(row, self._source.name)
         raise InvalidValue("file", f"{self._source.name} is empty; its first line must name the columns")
 
     def pieces(self) -> Iterator[RowChunk]:

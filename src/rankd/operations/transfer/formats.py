@@ -90,7 +90,7 @@ def load_arrow(format: Format) -> tuple[Any, Any]:  # noqa: A002 - as everywhere
         ) from None
 
 
-class Header:
+class TableHeader:
     """The columns of a table, with the index of each imported one."""
 
     def __init__(self, names: list[str], file: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rankd.errors import InvalidValue
-from rankd.operations.transfer.formats import METADATA_TEXT_MAX, Header
+from rankd.operations.transfer.formats import METADATA_TEXT_MAX, TableHeader
 from rankd.operations.transfer.rows import AttributeColumns, UncheckedColumns, Unreadable, instants
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 class TableReader(ABC):
     """Reads cells by column."""
 
-    header: Header
+    header: TableHeader
 
     def columns(self, rows: list[Any]) -> UncheckedColumns | None:
         """Return rows as columns; None when one of them is bad."""

@@ -25,8 +25,8 @@ from rankd.redis.connection.breaker import Servers
 from rankd.redis.connection.client import FunctionCall
 from rankd.redis.read.coalescing import Plan
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+Query = TypeVar("Query")
+Outcome = TypeVar("Outcome")
 BATCHER_THREADS_MAX = 4
 TROUBLED_S = 2.0  # after a failure, reads run in threads for so long, where a waiting read blocks no other
 _log = logging.getLogger("rankd")
@@ -36,20 +36,20 @@ class _ThreadNeeded(BaseException):
     """Ends a read that must run again in a thread; a BaseException, so that reads do not catch it."""
 
 
-class Coalescer(Generic[Asked, Answer]):
+class Coalescer(Generic[Query, Outcome]):
     """Answers the requests of concurrent reads with one call."""
 
-    def __init__(self, ask_all: Callable[[list[Asked]], Sequence[Answer]], *, is_slow: bool = False) -> None:
+    def __init__(self, ask_all: Callable[[list[Query]], Sequence[Outcome]], *, is_slow: bool = False) -> None:
         """`ask_all` answers in the order of the requests; a slow one runs in a thread while other reads go on."""
         self.ask_all = ask_all
         self.is_slow = is_slow
 
-    def ask(self, asked: Asked) -> Answer:
+    def ask(self, asked: Query) -> Outcome:
         """Return the answer: together with other reads in a batcher's thread, else at once."""
         current = getcurrent()
         if not isinstance(current, _Reading) or current.parent is None:
             return self.ask_all([asked])[0]
-        answer: Answer = current.parent.switch(_Question(self, asked))
+        answer: Outcome = current.parent.switch(_Question(self, asked))
         return answer
 
 
@@ -98,9 +98,9 @@ class CoalescedCalls:
 _IN_THREAD: Coalescer[Callable[[], Any], Any] = Coalescer(lambda works: [work() for work in works], is_slow=True)
 
 
-def run_in_thread(work: Callable[[], Answer]) -> Answer:
+def run_in_thread(work: Callable[[], Outcome]) -> Outcome:
     """Do slow work in a thread; other reads of the batcher go on meanwhile."""
-    answer: Answer = _IN_THREAD.ask(work)
+    answer: Outcome = _IN_THREAD.ask(work)
     return answer
 
 

@@ -14,13 +14,12 @@ from rankd.projection.port import START
 from rankd.redis.heads import ShardHead
 
 SHARDS_MAX = 100_000  # with more, all are dropped
-Vector = Sequence[int]  # sequences by partition
 
 
 class HighWater:
     """The highest head this process read from each shard; from any thread."""
 
-    def __init__(self, floor: Callable[[], Vector] = tuple) -> None:
+    def __init__(self, floor: Callable[[], Sequence[int]] = tuple) -> None:
         """`floor` returns sequences that every shard reached some time ago, by the heartbeat."""
         self._floor = floor
         self._heads: dict[tuple[str, int], ShardHead] = {}

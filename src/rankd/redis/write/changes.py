@@ -25,7 +25,7 @@ class PartitionMove(NamedTuple):
     upto: int
 
 
-class Written(NamedTuple):
+class WriteReply(NamedTuple):
     """The verdict on a write to one shard, and the positions now stored there; None when the shard is missing.
 
     DUP and GAP mean that some partition's stored position is not where its move begins. Rows are states, so a caller

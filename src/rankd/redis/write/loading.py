@@ -15,9 +15,9 @@ from rankd.redis.connection.client import FunctionCall, Pending, RedisClient
 from rankd.redis.forms import Form, prefixed_form
 from rankd.redis.keys import KeyKind, ShardKeys, instance_name
 from rankd.redis.write.blob import ShardCalls, split
-from rankd.redis.write.changes import InstanceChange, PartitionMove, Written
-from rankd.redis.write.known import positions_in
+from rankd.redis.write.changes import InstanceChange, PartitionMove, WriteReply
 from rankd.redis.write.operations import LOADING, WriteHead
+from rankd.redis.write.stored_board import positions_in
 from rankd.redis.write.writing import Whole, fits, fitting_form
 
 _IN_FLIGHT_MAX = 4  # batches that Redis works on while the next is encoded
@@ -54,7 +54,7 @@ class Loading:
         self._calls = [0] * len(generations)  # by shard; Redis counts them too, to detect a lost one
         self._plain_keys: dict[int, set[bytes]] = {}  # by shard: keys that plain commands added rows to
         self._may_be_plain = True  # while no player is sent twice: retried commands keep no order
-        self._switched: dict[int, Written] = {}  # by shard, once our generation is live: it is then the live writer's
+        self._switched: dict[int, WriteReply] = {}  # by shard, since our generation is live: the writer's own
         # Sends block while Redis works and socket buffers are full: a thread sends while the next page is encoded.
         self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rankd-load")
         self._sent: Pending | None = None  # used by the sender thread
@@ -112,7 +112,7 @@ class Loading:
         while self._in_flight:
             self._settle_one()
 
-    def finish(self, positions: Sequence[tuple[int, int]], *, time_ms: int, forced: bool = False) -> list[Written]:
+    def finish(self, positions: Sequence[tuple[int, int]], *, time_ms: int, forced: bool = False) -> list[WriteReply]:
         """Make the new generation live on every shard, at these (partition, sequence) positions.
 
         A position may not go back (GAP) unless `forced`: load what is missing and finish again, for the remaining
@@ -140,9 +140,9 @@ class Loading:
         by_shard = dict(self._switched)
         for shard, answer in zip(left, answers, strict=True):
             if answer[0] == b"applied":
-                by_shard[shard] = self._switched[shard] = Written(Verdict.APPLIED, reached)
+                by_shard[shard] = self._switched[shard] = WriteReply(Verdict.APPLIED, reached)
             else:
-                by_shard[shard] = Written(_verdict(answer[0]), positions_in(answer[3:]))
+                by_shard[shard] = WriteReply(_verdict(answer[0]), positions_in(answer[3:]))
         if self._is_live():
             self._stop()
             sweep(self._client, self._shards)

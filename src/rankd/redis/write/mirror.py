@@ -1,6 +1,6 @@
 """The write side of the ranks in Redis: after each batch, the engine's current rows of changed players.
 
-    InstanceChange → blob.py → one rankd_write per shard (more, if it is large) → Written
+    InstanceChange → blob.py → one rankd_write per shard (more, if it is large) → WriteReply
 
 Promises
 - The call that writes the last rows of a write also stores its positions, so rows in Redis are at least as new as the
@@ -25,10 +25,10 @@ from rankd.errors import RanksUnavailable
 from rankd.projection.port import Position, Verdict
 from rankd.redis.connection.client import FunctionCall, Pending, RedisClient
 from rankd.redis.keys import ShardKeys
-from rankd.redis.write.changes import InstanceChange, PartitionMove, Written
-from rankd.redis.write.known import KnownBoard, positions_in, read_boards
+from rankd.redis.write.changes import InstanceChange, PartitionMove, WriteReply
 from rankd.redis.write.loading import Loading, refusal, sweep
 from rankd.redis.write.operations import WRITE, WriteHead
+from rankd.redis.write.stored_board import StoredBoard, positions_in, read_boards
 from rankd.redis.write.writing import Whole, WriteCalls
 
 CALL_UPDATES_MAX = 5_000
@@ -44,9 +44,9 @@ class PendingWrite:
     epoch: int
     moves: Sequence[PartitionMove]
     forget: Callable[[], None]
-    again: Callable[[], list[Written]]
+    again: Callable[[], list[WriteReply]]
 
-    def answers(self) -> list[Written]:
+    def answers(self) -> list[WriteReply]:
         """Wait for the answers, one per shard; call it exactly once."""
         try:
             answers = self.pending.answers()
@@ -60,13 +60,13 @@ class PendingWrite:
             refused = next((part for part in parts if part[0] != b"applied"), None)
             if refused is None:
                 reached = {move.partition: Position(self.epoch, move.upto) for move in self.moves}
-                results.append(Written(Verdict.APPLIED, reached))
+                results.append(WriteReply(Verdict.APPLIED, reached))
             elif refused[0] == b"other":
                 self.forget()
                 return self.again()
             else:
                 self.forget()
-                results.append(Written(Verdict(refused[0].decode()), positions_in(refused[3:])))
+                results.append(WriteReply(Verdict(refused[0].decode()), positions_in(refused[3:])))
         return results
 
 
@@ -80,7 +80,7 @@ class MovedBoards:
     moves: Sequence[PartitionMove]
     forget: Callable[[str], None]
 
-    def answers(self) -> dict[str, list[Written]]:
+    def answers(self) -> dict[str, list[WriteReply]]:
         """Wait for the answers, by board and shard; call it exactly once."""
         answers = iter(self.pending.answers())
         reached = {move.partition: Position(self.epoch, move.upto) for move in self.moves}
@@ -88,9 +88,9 @@ class MovedBoards:
         for board, count in self.shards.items():
             of_board = [next(answers) for _ in range(count)]
             results[board] = [
-                Written(Verdict.APPLIED, reached)
+                WriteReply(Verdict.APPLIED, reached)
                 if answer[0] == b"applied"
-                else Written(refusal(answer[0]), positions_in(answer[3:]))
+                else WriteReply(refusal(answer[0]), positions_in(answer[3:]))
                 for answer in of_board
             ]
             if any(answer[0] != b"applied" for answer in of_board):
@@ -109,7 +109,7 @@ class Mirror:
         self._channel = client.channel()
         self._whole = whole
         self._call_updates_max = call_updates_max
-        self._known: dict[str, KnownBoard] = {}
+        self._known: dict[str, StoredBoard] = {}
 
     def positions(self, board: str, shards: int) -> list[dict[int, Position] | None]:
         """Return the stored positions of each shard; None for a missing shard. One round trip per node."""
@@ -132,7 +132,7 @@ class Mirror:
         time_ms: int,
         dense: bool = False,
         shards_only: Collection[int] | None = None,
-    ) -> list[Written]:
+    ) -> list[WriteReply]:
         """Write changes to every shard of a board and advance its positions: one round trip per node.
 
         Shards without changes are advanced too. `moves` names at least one partition; a move with after = upto only
@@ -176,7 +176,7 @@ class Mirror:
             writing.add(change)
         calls, boundaries = writing.calls()
 
-        def again() -> list[Written]:
+        def again() -> list[WriteReply]:
             if attempt >= _ATTEMPTS_MAX:
                 raise RanksUnavailable(f"the ranks of {board} are being replaced: try again in a moment")
             return self.send(
@@ -259,7 +259,7 @@ class Mirror:
 
     # Known boards, so that a write needs no read first
 
-    def _board(self, board: str, shards: int) -> KnownBoard:
+    def _board(self, board: str, shards: int) -> StoredBoard:
         if not self._is_known(board, shards):
             self.find({board: shards})
         return self._known[board]

@@ -21,7 +21,7 @@ from rankd.projection.port import Verdict
 from rankd.projection.state import BoardState
 from rankd.redis.write.backfill import Backfill, LaggingBoard
 from rankd.redis.write.boards import change_of, instances_of, is_dense, shards_of, whole_board
-from rankd.redis.write.changes import PartitionMove, Written
+from rankd.redis.write.changes import PartitionMove, WriteReply
 from rankd.redis.write.mirror import Mirror, MovedBoards, PendingWrite
 from rankd.redis.write.mirror_state import MirroredBoard, MirrorState
 from rankd.redis.write.recorded_follower import RecordedFollower
@@ -176,7 +176,7 @@ class MirrorSync:
         """Wait for writes and return the changes that Redis did not apply."""
         refused = []
         for board_id, write in writes.items():
-            answers: Sequence[Written] = ()
+            answers: Sequence[WriteReply] = ()
             try:
                 # With a server away, each further board would wait for its timeout again.
                 if not any(isinstance(problem, RanksUnavailable) and problem.away for problem in problems):
@@ -189,7 +189,7 @@ class MirrorSync:
                 refused.append(RecordedChanges({board_id: write.dirty}, 0))
         return refused
 
-    def _settle_board(self, board: Board, answers: Sequence[Written], ours: Vector) -> bool:
+    def _settle_board(self, board: Board, answers: Sequence[WriteReply], ours: Vector) -> bool:
         """Store the outcome of a write; return whether every shard applied it."""
         if answers and all(answer.verdict is Verdict.APPLIED for answer in answers):
             self._known.mark_sent(board, ours)
@@ -308,7 +308,7 @@ class MirrorSync:
         self.rows += sum(len(change.players) for change in changes)
         return not behind
 
-    def _check_fenced(self, board_id: str, answers: Sequence[Written]) -> None:
+    def _check_fenced(self, board_id: str, answers: Sequence[WriteReply]) -> None:
         if any(answer.verdict is Verdict.FENCED for answer in answers):
             raise Fenced(f"board {board_id} is written by another projector")
 

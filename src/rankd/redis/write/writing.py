@@ -12,8 +12,8 @@ from rankd.redis.forms import Form, choose_form, describe, prefixed_form, writte
 from rankd.redis.keys import ShardKeys, instance_name
 from rankd.redis.write.blob import ShardCalls, split, without_gone
 from rankd.redis.write.changes import InstanceChange, PartitionMove
-from rankd.redis.write.known import KnownBoard
 from rankd.redis.write.operations import BESIDE, WriteHead
+from rankd.redis.write.stored_board import StoredBoard
 
 
 class OtherFormNeeded(Exception):
@@ -29,7 +29,7 @@ class WriteCalls:
     def __init__(
         self,
         client: RedisClient,
-        known: KnownBoard,
+        known: StoredBoard,
         head: WriteHead,
         updates_max: int,
         *,

@@ -184,7 +184,7 @@ def test_a_whole_url_as_the_target_means_its_path() -> None:
     run(test)
 
 
-def test_who_expects_100_is_told_to_go_on_when_the_body_is_wanted() -> None:
+def test_a_client_that_expects_100_gets_it_when_the_body_is_wanted() -> None:
     async def test() -> None:
         async with serving(answering()) as server:
             client = await RawClient.to(server)
@@ -334,7 +334,7 @@ def test_an_idle_connection_makes_room_for_a_new_one() -> None:
     run(test)
 
 
-def test_a_connection_too_many_is_told_so_where_all_are_busy() -> None:
+def test_a_connection_too_many_is_refused_where_all_are_busy() -> None:
     async def test() -> None:
         going = asyncio.Event()
 

@@ -163,7 +163,7 @@ def test_of_many_bodies_that_go_on_a_few_are_read_in_a_turn(monkeypatch: pytest.
     run(test)
 
 
-def living(*kinds: type) -> int:
+def live_exchanges(*kinds: type) -> int:
     """How many objects of connections there are."""
     kinds = kinds or (HttpConnection, HttpExchange, WebSocketExchange)
     return sum(isinstance(thing, kinds) for thing in gc.get_objects())
@@ -215,10 +215,10 @@ def test_a_connection_that_has_ended_is_freed_without_a_garbage_collection(kind:
                 await ENDED[kind](client)
                 client.close()
                 await eventually(lambda: not server.connections)
-            await eventually(lambda: living() <= before)
+            await eventually(lambda: live_exchanges() <= before)
 
     gc.collect()
-    before = living()
+    before = live_exchanges()
     gc.disable()
     try:
         run(test)
@@ -236,10 +236,10 @@ def test_a_connection_that_is_refused_keeps_no_body_while_its_client_still_sends
             client = await RawClient.to(server)
             await client.send(BEGUN + b" " * 30_000)
             assert (await client.response())[0] == 413
-            await eventually(lambda: living(HttpExchange) <= before)
+            await eventually(lambda: live_exchanges(HttpExchange) <= before)
             assert len(server.connections) == 1
             client.close()
 
     gc.collect()
-    before = living(HttpExchange)
+    before = live_exchanges(HttpExchange)
     run(test)

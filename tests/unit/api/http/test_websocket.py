@@ -131,7 +131,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("code", "data"), BROKEN.values(), ids=BROKEN)
-def test_who_breaks_the_protocol_or_a_limit_is_told_and_cut(code: int, data: bytes) -> None:
+def test_a_client_that_breaks_the_protocol_or_a_limit_gets_a_code_and_is_cut(code: int, data: bytes) -> None:
     async def test() -> None:
         echo = Echo()
         async with serving(echo) as server:

@@ -10,12 +10,12 @@ from rankd.errors import LedgerUnavailable
 
 
 class Interrupted:
-    """A target that fails once it has counted some batches; `is_told` tells whether the last answer still arrives."""
+    """A target that fails once it has counted some batches; `is_answered` says whether the last answer arrives."""
 
-    def __init__(self, boards: Boards, batches: int, is_told: bool = True) -> None:
+    def __init__(self, boards: Boards, batches: int, is_answered: bool = True) -> None:
         self._boards = boards
         self._batches = batches
-        self._is_told = is_told
+        self._is_answered = is_answered
         self.keys: list[str | None] = []
 
     def definition(self, board: str) -> Mapping[str, object]:
@@ -35,11 +35,11 @@ class Interrupted:
     def submit_many(
         self, board: str, rows: Any = None, *, key: str | None = None, imported: bool = False, **columns: Any
     ) -> Batched:
-        if len(self.keys) == self._batches and self._is_told:
+        if len(self.keys) == self._batches and self._is_answered:
             raise LedgerUnavailable("the disk is full; make room")
         answer = self._boards.submit_many(board, rows, key=key, imported=imported, **columns)
         self.keys.append(key)
-        if len(self.keys) == self._batches and not self._is_told:
+        if len(self.keys) == self._batches and not self._is_answered:
             raise LedgerUnavailable("the line went dead; send it again")
         return answer
 

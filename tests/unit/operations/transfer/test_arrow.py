@@ -179,7 +179,7 @@ def test_an_interrupted_import_counts_each_row_once(boards: Boards, tmp_path: Pa
     rows = {"player": [f"p{n % 10}" for n in range(95)], "score": list(range(95))}
     path = write(tmp_path / f"s.{ending}", rows, rows=7)
     with pytest.raises(LedgerUnavailable):
-        import_scores(Interrupted(boards, 4, is_told=False), "xp", path, batch_events=10, destination="here")
+        import_scores(Interrupted(boards, 4, is_answered=False), "xp", path, batch_events=10, destination="here")
     report = import_scores(boards, "xp", path, batch_events=10, destination="here")
 
     assert (report.lines, report.imported, report.repeated) == (95, 55, 40)

@@ -84,7 +84,7 @@ def test_the_window_and_the_scope_meant_are_exported(arcade: Boards, clock: Manu
     assert (tmp_path / "out.csv").read_text().count("\n") == 1
 
 
-def test_it_is_told_how_many_have_no_exact_place_and_are_left_out(arcade: Boards, tmp_path: Path) -> None:
+def test_it_counts_those_who_have_no_exact_place_and_are_left_out(arcade: Boards, tmp_path: Path) -> None:
     """As boards with exact_top in Redis answer: their pages end with the top, and say that others stand behind."""
 
     class WithTop:
@@ -101,10 +101,10 @@ def test_all_pages_are_exported_though_the_week_ends_meanwhile(
     monkeypatch.setattr(module, "PAGE_ENTRIES", 7)
     arcade.submit_many("arcade", [(f"p{n:03}", n % 13) for n in range(100)])
     expected = [entry.player for entry in arcade.top("arcade", 1000).entries]
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
 
     def tell(done: int, total: int) -> None:
-        told.append((done, total))
+        reports.append((done, total))
         clock.set(NOON + WEEK_MS)
 
     report = export_standings(arcade, "arcade", tmp_path / "out.csv", on_progress=tell)
@@ -113,8 +113,8 @@ def test_all_pages_are_exported_though_the_week_ends_meanwhile(
     assert [row["player"] for row in rows] == expected
     assert [int(row["rank"]) for row in rows] == list(range(1, 104))
     assert report.players == 103
-    assert told[0] == (7, 103)
-    assert told[-1] == (103, 103)
+    assert reports[0] == (7, 103)
+    assert reports[-1] == (103, 103)
 
 
 def test_a_name_ending_in_gz_is_packed_and_the_same_each_time(arcade: Boards, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_pipe_with_a_name_is_read_as_a_stream(arcade: Boards, tmp_path: Path) 
     assert [found.name for found in tmp_path.glob("pipe*")] == ["pipe.csv"]
 
 
-def test_batches_are_of_the_size_asked_for_and_progress_is_told(arcade: Boards, tmp_path: Path) -> None:
+def test_batches_are_of_the_size_asked_for_and_progress_is_reported(arcade: Boards, tmp_path: Path) -> None:
     path = write(tmp_path, "scores.csv", "player,score\n" + "".join(f"p{n},{n}\n" for n in range(25)))
     checked: list[tuple[int, int]] = []
     sent: list[tuple[int, int]] = []

@@ -44,8 +44,10 @@ def totals(boards: Boards, board: str = "xp") -> dict[str, int]:
     return {entry.player: entry.score for entry in boards.top(board, 100).entries}
 
 
-def interrupt(boards: Boards, scores: Path, batches: int, is_told: bool = True, destination: str | None = HERE) -> None:
-    target = Interrupted(boards, batches, is_told)
+def interrupt(
+    boards: Boards, scores: Path, batches: int, is_answered: bool = True, destination: str | None = HERE
+) -> None:
+    target = Interrupted(boards, batches, is_answered)
     with pytest.raises(LedgerUnavailable) as failed:
         import_scores(target, "xp", scores, batch_events=10, destination=destination)
     assert "the same import again goes on" in failed.value.__notes__[0]
@@ -75,13 +77,13 @@ def test_batches_that_are_cut_by_their_size_count_once_too(
     assert totals(xp) == EXPECTED
 
 
-@pytest.mark.parametrize("is_told", [True, False], ids=["refused", "counted, but the answer was lost"])
+@pytest.mark.parametrize("is_answered", [True, False], ids=["refused", "counted, but the answer was lost"])
 @pytest.mark.parametrize("destination", [HERE, None], ids=["with notes", "by keys alone"])
 @pytest.mark.parametrize("batches", [1, 4, 9])
 def test_the_same_import_again_counts_each_line_once(
-    xp: Boards, scores: Path, batches: int, is_told: bool, destination: str | None
+    xp: Boards, scores: Path, batches: int, is_answered: bool, destination: str | None
 ) -> None:
-    interrupt(xp, scores, batches, is_told, destination)
+    interrupt(xp, scores, batches, is_answered, destination)
     report = import_scores(xp, "xp", scores, batch_events=10, destination=destination)
 
     assert totals(xp) == EXPECTED
@@ -91,7 +93,7 @@ def test_the_same_import_again_counts_each_line_once(
 
 def test_an_import_interrupted_again_and_again_counts_each_line_once(xp: Boards, scores: Path) -> None:
     for attempt in range(9):
-        interrupt(xp, scores, 1, is_told=attempt % 2 == 0)
+        interrupt(xp, scores, 1, is_answered=attempt % 2 == 0)
     import_scores(xp, "xp", scores, batch_events=10, destination=HERE)
     assert totals(xp) == EXPECTED
 

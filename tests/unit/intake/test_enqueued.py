@@ -1,4 +1,4 @@
-"""Tasks that an event loop hands in: they share the queue and its groups with callers, and everybody is told once."""
+"""Tasks that an event loop enqueues: they share the queue and its groups with callers, and each is answered once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankd.intake.queue import GroupCommit
 
 
 class AnswerRecorder:
-    """What `tell` heard: the numbers of each call, and the errors."""
+    """What `on_done` heard: the numbers of each call, and the errors."""
 
     def __init__(self, count: int) -> None:
         self.calls: list[list[int]] = []
@@ -34,13 +34,13 @@ class AnswerRecorder:
         return [task.error or task.result for task in self.tasks]
 
 
-def test_handed_in_tasks_are_committed_by_another_thread_and_told_of_commit_by_commit() -> None:
+def test_enqueued_tasks_are_committed_by_another_thread_and_answered_commit_by_commit() -> None:
     committing, recorder = Committing(), AnswerRecorder(4)
     commits: GroupCommit[Numbered] = GroupCommit(committing, 0, 10)
-    commits.hand_in([Numbered(0)], recorder)
+    commits.enqueue([Numbered(0)], recorder)
     assert committing.begun.wait(WAIT_S)
-    commits.hand_in([Numbered(1), Numbered(2)], recorder)
-    commits.hand_in([Numbered(3)], recorder)
+    commits.enqueue([Numbered(1), Numbered(2)], recorder)
+    commits.enqueue([Numbered(3)], recorder)
     committing.may_end.set()
 
     assert recorder.outcomes() == [0, 10, 20, 30]
@@ -48,8 +48,8 @@ def test_handed_in_tasks_are_committed_by_another_thread_and_told_of_commit_by_c
     commits.close()
 
 
-@pytest.mark.parametrize("is_first", [True, False], ids=["a handed in one leads", "a caller leads"])
-def test_callers_and_handed_in_tasks_share_commits(is_first: bool) -> None:
+@pytest.mark.parametrize("is_first", [True, False], ids=["an enqueued task leads", "a caller leads"])
+def test_callers_and_enqueued_tasks_share_commits(is_first: bool) -> None:
     committing, recorder = Committing(), AnswerRecorder(2)
     commits: GroupCommit[Numbered] = GroupCommit(committing, 0, 10)
     results: list[object] = []
@@ -60,11 +60,11 @@ def test_callers_and_handed_in_tasks_share_commits(is_first: bool) -> None:
     callers[0].start()
     assert committing.begun.wait(WAIT_S)
     if is_first:
-        commits.hand_in([Numbered(2), Numbered(3)], recorder)
+        commits.enqueue([Numbered(2), Numbered(3)], recorder)
     callers[1].start()
     wait_until(lambda: len(commits._waiting) == (3 if is_first else 1))
     if not is_first:
-        commits.hand_in([Numbered(2), Numbered(3)], recorder)
+        commits.enqueue([Numbered(2), Numbered(3)], recorder)
     committing.may_end.set()
 
     assert recorder.outcomes() == [20, 30]
@@ -76,7 +76,7 @@ def test_callers_and_handed_in_tasks_share_commits(is_first: bool) -> None:
     commits.close()
 
 
-def test_an_interrupted_caller_that_leads_lets_those_know_who_were_handed_in() -> None:
+def test_an_interrupted_caller_that_leads_ends_the_enqueued_tasks_too() -> None:
     def interrupt(group: list[Numbered]) -> None:
         if len(group) > 1:
             raise KeyboardInterrupt
@@ -97,8 +97,8 @@ def test_an_interrupted_caller_that_leads_lets_those_know_who_were_handed_in() -
     second = threading.Thread(target=run, args=(1,), daemon=True)
     second.start()
     wait_until(lambda: bool(commits._waiting))
-    commits.hand_in([Numbered(2), Numbered(3, alone=True)], recorder)
-    commits.hand_in([Numbered(4)], recorder)
+    commits.enqueue([Numbered(2), Numbered(3, alone=True)], recorder)
+    commits.enqueue([Numbered(4)], recorder)
     committing.may_end.set()
     for thread in (first, second):
         thread.join(WAIT_S)
@@ -119,9 +119,9 @@ def test_an_exit_in_the_middle_of_a_commit_does_not_end_the_thread_of_the_queue(
     committing, recorder = Committing(leave), AnswerRecorder(2)
     committing.may_end.set()
     commits: GroupCommit[Numbered] = GroupCommit(committing, 0, 10)
-    commits.hand_in([Numbered(1)], recorder)
+    commits.enqueue([Numbered(1)], recorder)
     wait_until(lambda: bool(recorder.calls))
-    commits.hand_in([Numbered(2)], recorder)
+    commits.enqueue([Numbered(2)], recorder)
 
     first, second = recorder.outcomes()
     assert isinstance(first, LedgerUnavailable)
@@ -129,16 +129,16 @@ def test_an_exit_in_the_middle_of_a_commit_does_not_end_the_thread_of_the_queue(
     commits.close()
 
 
-def test_closing_commits_what_was_handed_in_ends_the_thread_and_refuses_what_comes_later() -> None:
+def test_closing_commits_what_was_enqueued_ends_the_thread_and_refuses_what_comes_later() -> None:
     committing, recorder = Committing(), AnswerRecorder(4)
     commits: GroupCommit[Numbered] = GroupCommit(committing, 0, 10)
-    commits.hand_in([Numbered(0)], recorder)
+    commits.enqueue([Numbered(0)], recorder)
     assert committing.begun.wait(WAIT_S)
-    commits.hand_in([Numbered(1), Numbered(2, alone=True)], recorder)
+    commits.enqueue([Numbered(1), Numbered(2, alone=True)], recorder)
     closing = threading.Thread(target=commits.close, daemon=True)
     closing.start()
     wait_until(lambda: bool(commits._is_closed))
-    commits.hand_in([Numbered(3)], recorder)
+    commits.enqueue([Numbered(3)], recorder)
     committing.may_end.set()
     closing.join(WAIT_S)
 
@@ -149,7 +149,7 @@ def test_closing_commits_what_was_handed_in_ends_the_thread_and_refuses_what_com
     assert not commits._thread.is_alive(), "its thread goes on"
 
 
-def test_callers_in_many_threads_beside_handed_in_tasks_all_get_their_own_result(rng: random.Random) -> None:
+def test_callers_in_many_threads_beside_enqueued_tasks_all_get_their_own_result(rng: random.Random) -> None:
     plans = [[(rng.randint(1, 6), rng.random() < 0.1) for _ in range(80)] for _ in range(8)]
 
     def commit(group: list[Numbered]) -> None:
@@ -164,7 +164,7 @@ def test_callers_in_many_threads_beside_handed_in_tasks_all_get_their_own_result
         for index, (events, alone) in enumerate(plans[thread_number]):
             task = Numbered(thread_number * 1_000 + index, events, alone)
             if thread_number < 4:
-                commits.hand_in([task], recorder)
+                commits.enqueue([task], recorder)
             elif commits.run(task) != task.number:
                 wrong.append(task.number)
 

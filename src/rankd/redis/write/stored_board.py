@@ -15,7 +15,7 @@ FIRST_GENERATION = 1
 
 
 @dataclass(slots=True)
-class KnownBoard:
+class StoredBoard:
     """A board's state as read from Redis; its writer keeps generations and forms up to date."""
 
     board: str
@@ -25,15 +25,15 @@ class KnownBoard:
     forms: dict[bytes, tuple[Form, bool]]  # by instance: its form, and whether it keeps distinct scores
 
 
-def read_boards(client: RedisClient, shards: Mapping[str, int]) -> dict[str, KnownBoard]:
+def read_boards(client: RedisClient, shards: Mapping[str, int]) -> dict[str, StoredBoard]:
     """Read the state of every shard of some boards: one round trip per node."""
     metas = [ShardKeys(board, shard).meta for board, count in shards.items() for shard in range(count)]
     answers = iter(client.call_all([FunctionCall("rankd_state", [meta], read_only=True) for meta in metas]))
     return {board: _known(board, [next(answers) for _ in range(count)]) for board, count in shards.items()}
 
 
-def _known(board: str, answers: Sequence[Any]) -> KnownBoard:
-    known = KnownBoard(board, [], [], set(), {})
+def _known(board: str, answers: Sequence[Any]) -> StoredBoard:
+    known = StoredBoard(board, [], [], set(), {})
     for generation, _, positions, described in answers:
         known.positions.append(positions_in(positions))
         known.generations.append(int(generation) if generation else FIRST_GENERATION)

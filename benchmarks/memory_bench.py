@@ -147,7 +147,7 @@ def _small_boards(asked: SmallBoards) -> list[MemoryUse]:
         everybody.update(events, asked.boards_a_batch)
     before_bytes = resident_bytes()
     readings = [_taken(store, before_bytes)]
-    position = store.position().sequence
+    position = store.position(0).sequence
     for first in range(0, asked.boards, asked.boards_a_batch):
         boards = range(first, min(first + asked.boards_a_batch, asked.boards))
         numbers, player = np.unique(_drawn(workload, len(boards)), return_inverse=True)

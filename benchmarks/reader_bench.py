@@ -106,7 +106,7 @@ def engine_writer(arena: Arena, batch_rows: int) -> Writer:
     scores = [workload.scores(batch_rows) for _ in range(lists + 1)]
 
     def write(stop: threading.Event) -> int:
-        begun: int = engine.store.position().sequence
+        begun: int = engine.store.position(0).sequence
         position = begun
         for players, fresh in zip(cycle(ids), cycle(scores), strict=False):
             if stop.is_set():

@@ -44,7 +44,7 @@ class Engine:
 
     def update(self, events: Events, batch_rows: int, resident_ids: Sequence[str] | None = None) -> Timed:
         """Apply the events; each batch's ids are fresh strings unless they are to be picked from a resident list."""
-        position = self.store.position().sequence
+        position = self.store.position(0).sequence
         elapsed_ns = changed = 0
         for some in events.batches(batch_rows):
             ids = some.ids() if resident_ids is None else [resident_ids[number] for number in some.numbers.tolist()]

@@ -11,7 +11,7 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
-from tests.contract.ledger_places import LedgerPlace, PostgresStorage, SqliteStorage, Storage
+from tests.contract.ledger_places import LedgerPlace, PostgresStorage, SqliteReplicaStorage, SqliteStorage, Storage
 from tests.servers.postgres import PostgresServer
 
 from rankd.domain.instance import InstanceKey
@@ -35,7 +35,7 @@ ON_CLUSTER = (
     "test_rank_store_threads",
 )
 CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
-LEDGERS = ["sqlite", "postgres-1", "postgres-3"]  # with the number of partitions, where that can be chosen
+LEDGERS = ["sqlite", "sqlite-replica", "postgres-1", "postgres-3"]  # the numbers are of partitions
 
 Row = tuple[str, int] | tuple[str, int, int]
 
@@ -86,7 +86,7 @@ class Board:
         self, *rows: tuple[Op] | tuple[Op, str, int] | tuple[Op, str, int, int], ranks: Ranking | None = None
     ) -> Applied:
         filled = [(*row, "nobody", 0, 0)[:4] if len(row) == 1 else (*row, 0)[:4] for row in rows]
-        after = self.store.position().sequence
+        after = self.store.position(0).sequence
         answer = self.store.apply(
             UpdateBatch(
                 instances=[(self.key, self.rules)],
@@ -94,7 +94,7 @@ class Board:
                 score=array("q", [int(row[2]) for row in filled]),
                 tie=array("q", [int(row[3]) for row in filled]),
                 op=array("B", [int(row[0]) for row in filled]),
-                epoch=self.store.position().epoch,
+                epoch=self.store.position(0).epoch,
                 after=after,
                 upto=after + len(rows),
                 ranks=ranks,
@@ -151,7 +151,7 @@ def make_ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
             if kind == "sqlite":
                 folder = tmp_path / str(next(numbers))
                 folder.mkdir()
-                return SqliteStorage(folder)
+                return SqliteReplicaStorage(folder) if request.param == "sqlite-replica" else SqliteStorage(folder)
             server: PostgresServer = request.getfixturevalue("postgres")
             return PostgresStorage(made.enter_context(server.database()), int(partitions))
 

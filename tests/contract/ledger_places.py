@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import apsw
 import psycopg
 
 from rankd.ledger.port import Ledger
 from rankd.ledger.postgres import PostgresLedger, migrate
-from rankd.ledger.sqlite.database import FILE_NAME, Database
+from rankd.ledger.sqlite.database import FILE_NAME, Database, ReadOnlyDatabase
 from rankd.ledger.sqlite.ledger import SqliteLedger
+from rankd.ledger.sqlite.replica import SqliteReplicaLedger
+
+# A context is the writer's until something is appended under its number; `read` has the replica read it.
+OF_THE_WRITER = {"append", "append_control", "number_context", "context", "forget_requests", "capabilities"}
 
 
 class Storage(Protocol):
@@ -54,6 +58,31 @@ class SqliteStorage:
             connection.execute(statement)
         finally:
             connection.close()
+
+
+class ReadBeside:
+    """A ledger that is written here, and read as a process beside the writer reads it."""
+
+    def __init__(self, writer: SqliteLedger, replica: SqliteReplicaLedger) -> None:
+        self._writer, self._replica = writer, replica
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer if name in OF_THE_WRITER else self._replica, name)
+
+
+class SqliteReplicaStorage(SqliteStorage):
+    """A folder whose ledger is read through a replica."""
+
+    def open(self) -> tuple[Ledger, Callable[[], None]]:
+        with ExitStack() as opening:
+            writer, close = super().open()
+            opening.callback(close)
+            database = ReadOnlyDatabase(self._folder)
+            database.open()
+            opening.callback(database.close)
+            replica = SqliteReplicaLedger(database, lambda _timeout_s: None)
+            beside: Any = ReadBeside(cast(SqliteLedger, writer), replica)
+            return beside, opening.pop_all().close
 
 
 class PostgresStorage:

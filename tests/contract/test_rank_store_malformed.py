@@ -57,10 +57,10 @@ def written(store: RankStore) -> RankStore:
 
 def refusal(store: RankStore, batch: UpdateBatch) -> MalformedBatch:
     """Return what the batch is refused with, having seen that it left no trace."""
-    digest, position = store.digest(KEY), store.position()
+    digest, position = store.digest(KEY), store.position(0)
     with pytest.raises(MalformedBatch) as refused:
         store.apply(batch)
-    assert store.position() == position
+    assert store.position(0) == position
     assert list(store.instances()) == [KEY]
     assert store.digest(KEY) == digest
     assert store.score(KEY, "ann") == Kept(5, 0)

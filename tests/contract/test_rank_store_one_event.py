@@ -20,7 +20,7 @@ ORDINAL = Ranking.ORDINAL
 
 
 def one(store: RankStore, player: str, score: int, at: int, ties: list[int] | None = None) -> RowChange | Verdict:
-    return store.apply_one(TABLE, player, score, ties or [0, 0], at=at, ranks=ORDINAL)
+    return store.apply_one(TABLE, player, score, ties or [0, 0], at=at, ranks=ORDINAL, partition=0)
 
 
 def test_the_answer_is_what_the_first_row_did(store: RankStore) -> None:
@@ -39,10 +39,10 @@ def test_every_instance_gets_its_row_by_its_own_rules(store: RankStore) -> None:
 
 
 def test_the_position_moves_by_one_event(store: RankStore) -> None:
-    assert store.position() == START
+    assert store.position(0) == START
     one(store, "ann", 10, 1)
 
-    assert store.position() == Position(0, 1)
+    assert store.position(0) == Position(0, 1)
 
 
 @pytest.mark.parametrize(("at", "verdict"), [(1, Verdict.DUP), (3, Verdict.GAP)])
@@ -51,7 +51,7 @@ def test_an_event_out_of_turn_changes_nothing(store: RankStore, at: int, verdict
 
     assert one(store, "ann", 99, at) is verdict
     assert store.score(ARCADE, "ann") == (10, 0)
-    assert store.position() == Position(0, 1)
+    assert store.position(0) == Position(0, 1)
 
 
 def test_an_older_writer_is_fenced(store: RankStore) -> None:
@@ -85,12 +85,12 @@ def test_what_a_batch_could_not_hold_is_refused(
 
     with pytest.raises((MalformedBatch, InvalidValue)):
         one(store, player, score, at, ties)
-    assert store.position() == Position(0, int(known))
+    assert store.position(0) == Position(0, int(known))
 
 
 def test_an_event_without_rows_is_refused(store: RankStore) -> None:
     with pytest.raises(MalformedBatch):
-        store.apply_one((), "ann", 1, [], at=1, ranks=ORDINAL)
+        store.apply_one((), "ann", 1, [], at=1, ranks=ORDINAL, partition=0)
 
 
 def test_an_instance_that_stands_in_another_order_is_refused(store: RankStore) -> None:
@@ -127,6 +127,7 @@ def test_it_is_the_batch_of_its_rows(store: RankStore, ranking: Ranking) -> None
             upto=at,
             ranks=ranking,
         )
-        assert store.apply_one(table, player, score, ties, at=at, ranks=ranking) == by_batches.apply(batch).row(0)
+        change = store.apply_one(table, player, score, ties, at=at, ranks=ranking, partition=0)
+        assert change == by_batches.apply(batch).row(0)
     for instance in by_batches.instances():
         assert store.digest(instance) == by_batches.digest(instance)

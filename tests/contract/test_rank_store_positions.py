@@ -14,7 +14,7 @@ BOARD = (KEY, Rules(keep=Keep.SUM))
 
 
 def test_a_new_store_stands_at_the_start_of_every_partition(store: RankStore) -> None:
-    assert store.position() == START == Position(epoch=0, sequence=0)
+    assert store.position(0) == START == Position(epoch=0, sequence=0)
     assert store.position(7) == START
     assert store.position(SEQUENCE_MAX) == START
 
@@ -23,7 +23,7 @@ def test_a_batch_that_begins_where_the_store_stands_is_applied_and_moves_it(stor
     answer = store.apply(batch_of_rows(BOARD, [("ann", 5)], after=0, upto=3))
 
     assert answer.verdict is Verdict.APPLIED
-    assert answer.position == store.position() == Position(0, 3)
+    assert answer.position == store.position(0) == Position(0, 3)
     assert store.score(KEY, "ann") == Kept(5, 0)
 
 
@@ -34,7 +34,7 @@ def test_the_same_batch_again_is_a_duplicate_and_counts_once(store: RankStore) -
     answer = store.apply(batch)
 
     assert answer.verdict is Verdict.DUP
-    assert answer.position == store.position() == Position(0, 1)
+    assert answer.position == store.position(0) == Position(0, 1)
     assert store.score(KEY, "ann") == Kept(5, 0)
 
 
@@ -95,7 +95,7 @@ def test_a_refused_batch_does_not_claim_its_epoch(store: RankStore, after: int, 
     answer = store.apply(batch_of_rows(BOARD, [], epoch=3, after=after, upto=10))
 
     assert (answer.verdict, answer.position) == (verdict, Position(0, 5))
-    assert store.position() == Position(0, 5)
+    assert store.position(0) == Position(0, 5)
 
 
 def test_an_empty_batch_of_no_events_only_claims_the_epoch(store: RankStore) -> None:
@@ -104,14 +104,14 @@ def test_an_empty_batch_of_no_events_only_claims_the_epoch(store: RankStore) -> 
     answer = store.apply(UpdateBatch(instances=[], players=[], epoch=3, after=4, upto=4))
 
     assert (answer.verdict, answer.position) == (Verdict.APPLIED, Position(3, 4))
-    assert store.position() == Position(3, 4)
+    assert store.position(0) == Position(3, 4)
 
 
 def test_an_empty_batch_of_some_events_moves_an_idle_store_on(store: RankStore) -> None:
     answer = store.apply(UpdateBatch(instances=[], players=[], after=0, upto=1_000))
 
     assert (answer.verdict, answer.position, len(answer)) == (Verdict.APPLIED, Position(0, 1_000), 0)
-    assert store.position() == Position(0, 1_000)
+    assert store.position(0) == Position(0, 1_000)
 
 
 def test_partitions_move_on_their_own(store: RankStore) -> None:
@@ -171,13 +171,13 @@ def test_rows_without_events_are_applied_each_time_they_are_sent(store: RankStor
     store.apply(batch_of_rows(BOARD, [("ann", 5)]))
 
     assert store.score(KEY, "ann") == Kept(10, 0)
-    assert store.position() == START
+    assert store.position(0) == START
 
 
 def test_dropping_an_instance_moves_no_position(store: RankStore) -> None:
     store.apply(batch_of_rows(BOARD, [("ann", 5)], upto=4))
     store.drop(KEY)
 
-    assert store.position() == Position(0, 4)
+    assert store.position(0) == Position(0, 4)
     assert store.apply(batch_of_rows(BOARD, [("ann", 5)], upto=4)).verdict is Verdict.DUP
     assert store.total(KEY) == 0

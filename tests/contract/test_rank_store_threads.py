@@ -34,7 +34,7 @@ def test_reads_beside_a_writer_are_each_of_one_instant(store: RankStore) -> None
     def read() -> int:
         reads, bound = 0, LoadBound()
         while bound.take() and (not done.is_set() or reads == 0):
-            position = store.position()
+            position = store.position(0)
             page = store.range(KEY, 1, 100)
             assert len(page.entries) == page.total
             assert [entry.rank for entry in page.entries] == list(range(1, page.total + 1))
@@ -56,7 +56,7 @@ def test_reads_beside_a_writer_are_each_of_one_instant(store: RankStore) -> None
         writer = pool.submit(write)
         writer.result(timeout=60)
         assert all(reader.result(timeout=60) > 0 for reader in readers)
-    assert store.position().sequence == BATCHES * 50
+    assert store.position(0).sequence == BATCHES * 50
 
 
 def test_writers_of_several_partitions_lose_nothing(store: RankStore) -> None:

@@ -270,7 +270,7 @@ def apply_at_random(
     who = rng.sample(names, rng.randint(1, 12))
     kinds = [Op.APPLY] * 6 + [Op.PUT, Op.REMOVE]
     scores = [rng.choice([0, 1, -1, 2**63 - 1, -(2**63), rng.randint(-5, 5)]) for _ in who]
-    after = reference.position().sequence
+    after = reference.position(0).sequence
     applied = reference.apply(
         UpdateBatch(
             instances=[(key, rules)],

@@ -109,7 +109,7 @@ class Comparison:
         trips = self.counting.round_trips
         self.most_round_trips[read] = max(self.most_round_trips.get(read, 0), trips)
         assert result == getattr(self.reference, read)(self.key, *arguments), (read, arguments)
-        assert reader.query.position == tokens({0: self.mirrored.position().sequence})
+        assert reader.query.position == tokens({0: self.mirrored.position(0).sequence})
 
     def ask_everything(self, rng: random.Random, times: int) -> None:
         """Ask every read `times` times, at random places of the board and beyond its ends."""

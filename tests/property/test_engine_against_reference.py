@@ -230,7 +230,7 @@ class EngineBesideReference(RuleBasedStateMachine):
         upto=st.integers(-1, 3),
     )
     def apply_out_of_turn(self, batch_rows: list[Row], epoch: int, after: int, upto: int) -> None:
-        stored = self.reference.position()
+        stored = self.reference.position(0)
         self.apply(
             batch_rows, epoch=stored.epoch + epoch, after=stored.sequence + after, upto=stored.sequence + after + upto
         )
@@ -263,8 +263,9 @@ class EngineBesideReference(RuleBasedStateMachine):
     def apply_one(self, boards: list[int], event: tuple[str, int], tie: int, ahead: int, ranks: Ranking) -> None:
         table = tuple((KEYS[board], self.board_rules[board]) for board in boards)
         for _ in range(2):  # the second time, an adapter may know the table
-            at = self.reference.position().sequence + ahead
-            self.both(lambda store, at=at: store.apply_one(table, *event, [tie] * len(table), at=at, ranks=ranks))  # type: ignore[misc]
+            at = self.reference.position(0).sequence + ahead
+            options: dict[str, Any] = {"at": at, "ranks": ranks, "partition": 0}
+            self.both(lambda store, options=options: store.apply_one(table, *event, [tie] * len(table), **options))  # type: ignore[misc]
 
     @rule(key=keys)
     def drop(self, key: InstanceKey) -> None:

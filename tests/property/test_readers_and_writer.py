@@ -175,10 +175,10 @@ def read_what_rests(engine: EngineStore, rng: random.Random) -> None:
 
 def read_how_fresh(engine: EngineStore, rng: random.Random) -> None:
     asked = rng.sample(PLAYERS, 50)
-    sequence = engine.position().sequence
+    sequence = engine.position(0).sequence
     kept = engine.scores(GROWS[0], asked)
     total = engine.total(GROWS[0])
-    later = engine.position().sequence
+    later = engine.position(0).sequence
     assert sequence <= later
     # At least as new as the position read before, and of no batch that had not begun when the one after was read.
     assert total >= min(len(PLAYERS), 10 * sequence)
@@ -226,6 +226,6 @@ def test_every_read_beside_a_writer_is_of_one_instant() -> None:
 
     assert batches > 1
     assert min(rounds) > 0
-    assert engine.position().sequence == batches
+    assert engine.position(0).sequence == batches
     assert engine.total(GROWS[0]) == min(len(PLAYERS), 10 * batches)
     engine.check()

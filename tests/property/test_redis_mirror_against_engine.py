@@ -52,7 +52,7 @@ def test_redis_holds_what_the_engine_holds(
     store = MirroredStore(redis_client, shards, call_updates_max=rng.choice([1, 3, 5_000]))
     with redis_server.client() as plain:
         for _ in range(STEPS):
-            store.apply(random_batch(rng, rules, store.position().sequence))
+            store.apply(random_batch(rng, rules, store.position(0).sequence))
             if rng.random() < 0.3:
                 store.capture(KEYS[0])
             if rng.random() < 0.1:

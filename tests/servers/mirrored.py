@@ -88,10 +88,12 @@ class MirroredStore(RedisReader):
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Apply one event, a row for each entry of a table, and say what the first row did."""
-        applied = self.apply(arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks))
+        applied = self.apply(
+            arguments.batch_of_one(table, player, score, ties, at=at, ranks=ranks, partition=partition)
+        )
         return applied.row(0) if applied.verdict is Verdict.APPLIED else applied.verdict
 
     def drop(self, instance: InstanceKey) -> bool:
@@ -138,7 +140,7 @@ class MirroredStore(RedisReader):
 
     # Reading: what is not an instance's
 
-    def position(self, partition: int = 0) -> Position:
+    def position(self, partition: int) -> Position:
         """Return how far this partition is written; START when nothing was."""
         arguments.check_partition(partition)
         return self._positions.get(partition, START)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from rankd.errors import InvalidValue
 from rankd.shortening import quote
 
-_WRITTEN = re.compile(r"(0|[1-9][0-9]{0,4})-(0|[1-9][0-9]{0,18})", re.ASCII)
+_ONE = "(0|[1-9][0-9]{0,4})-(0|[1-9][0-9]{0,18})"
+_WRITTEN = re.compile(_ONE, re.ASCII)
 _BETWEEN = "~"  # the positions of several partitions
+POSITION_PATTERN = f"^{_ONE}({_BETWEEN}{_ONE})*$"  # of a token, for descriptions
 _PARTITIONS_MAX = 1_024
 
 

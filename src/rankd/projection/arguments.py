@@ -219,7 +219,7 @@ def batch_of_one(
     *,
     at: int,
     ranks: Ranking,
-    partition: int = 0,
+    partition: int,
 ) -> UpdateBatch:
     """Return the batch equal to `apply_one`: event `at`, one row for each entry of the table."""
     count = len(table)

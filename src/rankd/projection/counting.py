@@ -83,7 +83,7 @@ class CountingStore(EngineStore):
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Apply one event, one row for each entry of a table, and return what the first row did."""
         # `apply` counts every other event, as a batch.

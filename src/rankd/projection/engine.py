@@ -169,7 +169,7 @@ class EngineStore:
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Apply one event, one row for each entry of a table, and return what the first row did."""
         known = self._tables.get(id(table))
@@ -218,7 +218,7 @@ class EngineStore:
 
     # Reading
 
-    def position(self, partition: int = 0) -> Position:
+    def position(self, partition: int) -> Position:
         """Return this partition's position; START before its first batch."""
         arguments.check_partition(partition)
         return Position(*self._native.position(partition))

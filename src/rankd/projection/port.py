@@ -382,7 +382,7 @@ class RankWriter(KeptReads, Protocol):
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Apply one event."""
 
@@ -418,11 +418,11 @@ class RankStore(RankReads, Protocol):
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Apply event `at` of a partition, one row for each entry of a table, and return what the first row did."""
 
-    def position(self, partition: int = 0) -> Position:
+    def position(self, partition: int) -> Position:
         """Return this partition's position; START before its first batch."""
 
     def instances(self) -> Iterator[InstanceKey]:

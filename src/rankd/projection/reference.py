@@ -105,7 +105,7 @@ class ReferenceStore:
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Apply one event, one row for each entry of a table, and return what the first row did."""
         applied = self.apply(
@@ -154,7 +154,7 @@ class ReferenceStore:
             ranks.append(RANK_ABSENT if standing is None else standing.rank)
         return memoryview(ranks)
 
-    def position(self, partition: int = 0) -> Position:
+    def position(self, partition: int) -> Position:
         """Return this partition's position; START before its first batch."""
         arguments.check_partition(partition)
         with self._lock:

@@ -33,7 +33,7 @@ class Saving:
         self._number = number
         self._positions = {partition: Position(epoch, sequence) for partition, epoch, sequence in positions}
 
-    def position(self, partition: int = 0) -> Position:
+    def position(self, partition: int) -> Position:
         """Return a partition's position when the save began, which the file will hold."""
         return self._positions.get(partition, START)
 

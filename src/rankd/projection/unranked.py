@@ -52,7 +52,7 @@ class UnrankedStore:
         *,
         at: int,
         ranks: Ranking,
-        partition: int = 0,
+        partition: int,
     ) -> RowOutcome:
         """Refuse: an applier of definitions sends no scores."""
         raise AssertionError(f"event {at} of partition {partition} is ranked nowhere by {ranks}")

@@ -15,7 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 import rankd
 from rankd.api.calls.call import Access, Call
 from rankd.api.calls.pages import PAGES
-from rankd.api.calls.routes import CALLS
+from rankd.api.calls.routes import AT_LEAST, CALLS
 from rankd.api.http.codes import codes, codes_of
 from rankd.api.http.problems import TITLES, Problem
 from rankd.api.openapi.description import CACHED, SIGNED, describe
@@ -23,6 +23,8 @@ from rankd.api.openapi.examples import EXAMPLES, PROBLEMS
 from rankd.api.openapi.meanings import LIMITS, MEANINGS
 from rankd.api.openapi.schemas import REF, json_type
 from rankd.domain.definition import NAMES, define_board, definition_of
+from rankd.domain.position import parse_positions, tokens
+from rankd.errors import InvalidValue
 
 from .played import SUNDAY_NOON, played
 
@@ -132,6 +134,24 @@ def test_the_examples_are_what_a_run_gives(tmp_path: Path) -> None:
 
     assert said == {name: EXAMPLES[name].answer for name in said}
     assert set(EXAMPLES) - set(said) == NOT_SHOWN | {"metrics", "stream", "ticket"}
+
+
+POSITIONS = [{0: 0}, {0: 8_731}, {partition: 10**partition for partition in range(8)}, {1_023: 2**63 - 1}]
+
+
+@pytest.mark.parametrize("positions", POSITIONS, ids=["none", "one", "eight partitions", "the largest"])
+def test_the_pattern_of_a_position_takes_what_answers_give(positions: dict[int, int]) -> None:
+    token = tokens(positions)
+
+    assert parse_positions(token) == positions
+    assert fits(AT_LEAST.schema, token)
+
+
+@pytest.mark.parametrize("token", ["", "0", "0-", "-1", "0-1~", "~0-1", "00-1", "0-01", "0-1 0-2", "0-1\n"])
+def test_the_pattern_of_a_position_refuses_what_a_server_refuses(token: str) -> None:
+    with pytest.raises(InvalidValue):
+        parse_positions(token)
+    assert not fits(AT_LEAST.schema, token)
 
 
 @pytest.mark.parametrize("status", PROBLEMS)

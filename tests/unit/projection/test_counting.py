@@ -25,7 +25,7 @@ TABLE = tuple((key, Rules()) for key in (ALL_TIME, DAILY, XP))
 def send(store: CountingStore, *rows: tuple[int, str, Op]) -> None:
     """Apply rows of (instance, player, op)."""
     players = sorted({player for _, player, _ in rows})
-    after = store.position().sequence
+    after = store.position(0).sequence
     batch = UpdateBatch(
         instances=TABLE,
         players=players,
@@ -75,10 +75,10 @@ def test_one_event_counts_in_each_instance_that_it_is_new_in() -> None:
     store = filled()
     table = (*TABLE,)  # which the store sees with the first of them
     for player in ("bob", "bob", "cy", "ivy"):
-        at = store.position().sequence + 1
-        store.apply_one(table, player, 5, [0, 0, 0], at=at, ranks=Ranking.ORDINAL)
+        at = store.position(0).sequence + 1
+        store.apply_one(table, player, 5, [0, 0, 0], at=at, ranks=Ranking.ORDINAL, partition=0)
     check(store, arcade=3 + 1 + 2 + 2, xp=1 + 1 + 0 + 1)
-    assert store.apply_one(table, "jo", 5, [0, 0, 0], at=at, ranks=Ranking.ORDINAL) is Verdict.DUP
+    assert store.apply_one(table, "jo", 5, [0, 0, 0], at=at, ranks=Ranking.ORDINAL, partition=0) is Verdict.DUP
     check(store, arcade=8, xp=3)
 
 
@@ -87,8 +87,8 @@ def test_events_by_several_tables_in_turn_are_counted_once_where_they_share_inst
     tables = [(*TABLE,), (*TABLE[:2],), (*TABLE[1:],)]
     for player in ("ivy", "jo", "ivy"):
         for table in tables:
-            at = store.position().sequence + 1
-            store.apply_one(table, player, 5, [0] * len(table), at=at, ranks=Ranking.ORDINAL)
+            at = store.position(0).sequence + 1
+            store.apply_one(table, player, 5, [0] * len(table), at=at, ranks=Ranking.ORDINAL, partition=0)
         check(store, **{board: scanned(store)[board] for board in ("arcade", "xp")})
     check(store, arcade=3 + 2 * 2, xp=1 + 2)
 

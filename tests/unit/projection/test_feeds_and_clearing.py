@@ -211,7 +211,7 @@ def test_pages_with_metadata_can_be_read_while_it_comes_and_goes(boards: Boards)
 def poke(boards: Boards, key: InstanceKey, op: Op, player: str, score: int = 0) -> None:
     """Change the ranks behind the ledger's back."""
     board = boards.board(key.board)
-    at = embedded_of(boards).rank_store.position().sequence
+    at = embedded_of(boards).rank_store.position(0).sequence
     rules = board.rules_for(board.window_of(key.window))
     columns: dict[str, Any] = {"score": array("q", [score]), "op": bytes([op])}
     embedded_of(boards).rank_store.apply(

@@ -54,7 +54,7 @@ def write_something(store: EngineStore, rng: random.Random, rows: int) -> None:
     instances = [rng.choice([0, 1, *range(len(BOARDS))]) for _ in range(rows)]
     if rng.random() < 0.05:
         ops[0] = Op.CLEAR
-    after = store.position().sequence
+    after = store.position(0).sequence
     answer = store.apply(
         UpdateBatch(
             instances=BOARDS,
@@ -109,7 +109,7 @@ def loaded(path: Path) -> EngineStore:
 def test_what_is_written_is_what_there_was_when_the_save_began(rng: random.Random, path: Path) -> None:
     store = filled(rng)
     for _ in range(5):
-        then, position = state(store), store.position()
+        then, position = state(store), store.position(0)
         saving = store.begin_save()
         for _ in range(40):
             write_something(store, rng, rng.choice([1, 30, 500]))
@@ -117,7 +117,7 @@ def test_what_is_written_is_what_there_was_when_the_save_began(rng: random.Rando
         saving.write(path)
 
         assert state(loaded(path)) == then != now
-        assert loaded(path).position() == saving.position() == position < store.position()
+        assert loaded(path).position(0) == saving.position(0) == position < store.position(0)
         assert state(store) == now
         store.check()
 

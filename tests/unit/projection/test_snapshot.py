@@ -104,7 +104,7 @@ def test_positions_survive(store: EngineStore, path: Path) -> None:
     store.save(path)
     loaded = EngineStore.load(path)
 
-    assert loaded.position() == store.position() == Position(2, len(BOARDS))
+    assert loaded.position(0) == store.position(0) == Position(2, len(BOARDS))
     assert loaded.position(7) == Position(3, 2**63 - 1)
     assert loaded.position(1) == Position(0, 0)
 

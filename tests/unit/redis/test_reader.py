@@ -221,7 +221,7 @@ def test_a_read_in_several_calls_is_of_one_instant(
     players = [f"p{n}" for n in range(100)]
 
     def write() -> None:
-        position = store.position().sequence
+        position = store.position(0).sequence
         rows = [(player, position + 1, n) for n, player in enumerate(players)]
         store.apply(batch_of_rows((KEY, RULES), rows, after=position, upto=position + 1))
 

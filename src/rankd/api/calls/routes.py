@@ -7,6 +7,7 @@ from typing import Any
 from rankd.api.calls import about, answers, bodies, definitions, live, pages, players, reads, scores
 from rankd.api.calls.call import Access, Call, Cost, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
+from rankd.domain.position import POSITION_PATTERN
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
 from rankd.reads.reads import BOARDS_LIMIT_MAX
@@ -34,7 +35,7 @@ RANKING = Parameter(
 )
 AT_LEAST = Parameter(
     "at_least",
-    {**_TEXT, "pattern": "^[0-9]{1,5}-[0-9]{1,19}(~[0-9]{1,5}-[0-9]{1,19})*$"},
+    {**_TEXT, "pattern": POSITION_PATTERN},
     "a position that an answer gave: wait until it is ranked",
 )
 WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST)

@@ -20,6 +20,7 @@ PATH = re.compile(r"\.?[\w-]+(?:/[\w.*-]+)*(?:/|\.(?:py|pyi|md|hpp|cpp|toml|txt|
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 ANSWERED = re.compile(r"^( *)(\S.*?) +# (.+)$")
 ADR_HEADINGS = ["Status", "Context", "Decision", "Rejected", "Consequences"]
+ADR_LINES_MAX = 62
 LINES_MAX = {"README.md": 150, "docs/architecture.md": 200}
 FIGURES_MAX = 12
 STEP = re.compile(r"`([\w./]+\.(?:py|hpp|cpp))`[^`\n]*((?:`[\w.:]+`(?:, |,? and )?)+)")
@@ -124,6 +125,11 @@ def test_a_decision_record_says_what_was_rejected_and_why(record: Path) -> None:
 
     assert headings == ADR_HEADINGS
     assert re.fullmatch(r"\d{4}-[a-z0-9-]+", record.stem)
+
+
+@pytest.mark.parametrize("record", sorted((ROOT / "docs" / "adr").glob("*.md")), ids=shown)
+def test_a_decision_record_is_a_page(record: Path) -> None:
+    assert len(record.read_text().splitlines()) <= ADR_LINES_MAX, "figures belong into docs/measured.md"
 
 
 def test_decision_records_are_numbered_without_a_gap_and_listed() -> None:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.servers.fixtures_kafka import needs_kafka
 from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import free_port
 from tests.servers.tls import Authority
+from tests.servers.topics import Topics
+from tests.servers.waiting import wait_until
 
-from rankd.config.model import KafkaConfig
+import rankd
+from rankd.config.model import Config, ConsumeConfig, KafkaConfig
+from rankd.consume.running import ConfiguredConsumer
 from rankd.errors import KafkaUnavailable, KafkaUnusable
 from rankd.kafka.address import client_settings
 from rankd.kafka.clients import KafkaAdmin, KafkaProducer
 
 PASSWORD, OTHER_PASSWORD = "correct-horse", "battery-staple"
+GRANT_WAIT_S = 60.0
+COMMAND_WAIT_S = 120.0
+JOIN_S = 60.0
 
 
 class SecuredBroker:
@@ -45,6 +60,21 @@ class SecuredBroker:
         listeners = f"BROKER://127.0.0.1:{self.broker.port},SECURE://127.0.0.1:{self.port}"
         self.broker.set({"listeners": f"{listeners},CONTROLLER://127.0.0.1:{self.broker.controller_port}"})
         self.broker.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def kafka(self, user: str = "stranger", password: str = OTHER_PASSWORD) -> KafkaConfig:
+        """Return the section of the configuration that reaches it."""
+        return KafkaConfig(tls=True, ca=str(self.authority.certificate), username=user, password=password)
+
+    def grant(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        """Allow the stranger one thing."""
+        admin = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 0})
+        allowed = (ResourcePatternType.LITERAL, "User:stranger", "*", operation, AclPermissionType.ALLOW)
+        for granted in admin.create_acls([AclBinding(kind, name, *allowed)]).values():
+            granted.result(GRANT_WAIT_S)
 
     def settings(self, user: str = "rankd", password: str = PASSWORD, ca: Path | None = None) -> dict[str, str]:
         """Return a client's settings."""
@@ -88,8 +118,90 @@ def test_a_user_without_rights_learns_what_to_create(secured: SecuredBroker) -> 
         KafkaAdmin(secured.settings("stranger", OTHER_PASSWORD)).ensure_topic("missing", 3, {"retention.ms": "1000"})
 
 
-def test_a_client_without_tls_gets_no_further(secured: SecuredBroker) -> None:
+def test_a_client_without_tls_gets_no_further(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankd.kafka.clients.ANSWER_WAIT_S", 1.0)
     plain = client_settings(f"kafka://rankd:{PASSWORD}@127.0.0.1:{secured.port}", KafkaConfig())
 
     with pytest.raises(KafkaUnavailable):
         KafkaAdmin(plain).partitions("wanted")
+
+
+# What a consumer may do is granted piece by piece; what is missing next is named.
+
+
+class GrantedConsumer:
+    """A consumer of the stranger, who has no rights at first, into a folder; configured by `[kafka]`."""
+
+    def __init__(self, secured: SecuredBroker, boards: rankd.Boards) -> None:
+        self.topics = Topics(secured.broker.address)
+        self.scores, self.dead = self.topics.create("granted"), self.topics.create("granted-dead")
+        self.group = self.topics.name("granted-group")
+        consume = ConsumeConfig(
+            url=f"kafka://{secured.address}", topics=(self.scores,), dead_letters=self.dead, group=self.group
+        )
+        self.consuming = ConfiguredConsumer(Config(consume=consume, kafka=secured.kafka()))
+        self._boards = boards
+
+    def run(self, stop: threading.Event) -> None:
+        """Consume until `stop` is set; KafkaUnusable where something is not allowed from the beginning."""
+        self.consuming.run(self._boards.sources, stop, print)
+
+
+def test_each_right_that_a_consumer_lacks_is_named(
+    secured: SecuredBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "rankd")
+    with rankd.open(tmp_path / "data") as boards:
+        boards.define("tally", keep="sum")
+        granted = GrantedConsumer(secured, boards)
+        granted.topics.send(granted.scores, [{"board": "tally", "player": "ann", "score": 3}, b"not JSON"])
+
+        with pytest.raises(KafkaUnusable, match=f"does not have the topic {granted.scores}"):  # it cannot be seen
+            granted.run(threading.Event())
+        for topic in (granted.scores, granted.dead):
+            secured.grant(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+
+        stop = threading.Event()
+        thread = threading.Thread(target=granted.run, args=(stop,))
+        thread.start()
+        try:
+            wait_until(lambda: "does not allow this user to use the consumer group" in caplog.text)
+            secured.grant(ResourceType.GROUP, granted.group, AclOperation.READ)
+            wait_until(lambda: "does not allow this user to use the topic" in caplog.text)
+            secured.grant(ResourceType.TOPIC, granted.scores, AclOperation.READ)
+            wait_until(lambda: granted.consuming.figures.consumed == 1)
+            wait_until(lambda: f"{granted.dead}: Kafka does not allow this user" in caplog.text)
+            assert granted.consuming.figures.refused == 0
+            secured.grant(ResourceType.TOPIC, granted.dead, AclOperation.WRITE)
+            wait_until(lambda: granted.consuming.figures.refused == 1)
+        finally:
+            stop.set()
+            thread.join(JOIN_S)
+        assert boards.rank("tally", "ann").score == 3  # type: ignore[union-attr]
+    assert OTHER_PASSWORD not in caplog.text
+
+
+def test_a_command_names_the_wrong_password_nowhere(secured: SecuredBroker, tmp_path: Path) -> None:
+    def lines(*more: str) -> str:
+        environment: dict[str, Any] = {
+            "RANKD_CONSUME_URL": f"kafka://rankd:wrong-password@{secured.address}?tls=true",
+            "RANKD_CONSUME_TOPICS": "scores",
+            "RANKD_KAFKA_CA": str(secured.authority.certificate),
+            "RANKD_SERVER_LOG_LEVEL": "debug",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "rankd", *more, "--data", str(tmp_path / "data")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_WAIT_S,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    with rankd.open(tmp_path / "data") as boards:
+        boards.define("tally")
+    said = lines("consume")
+
+    assert "refuses the credentials" in said
+    assert "wrong-password" not in said + lines("config", "show")

@@ -70,10 +70,10 @@ class KafkaProducer:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Nothing is sent before `send`."""
-        self._reason = Reason()
+        self._settings = settings
         self._brokers = settings["bootstrap.servers"]
-        own: dict[str, Any] = {"message.timeout.ms": int(DELIVERY_WAIT_S * 1_000), "error_cb": self._reason}
-        self._producer = Producer({**SETTINGS, **_PRODUCER, **settings, **own})
+        self._producer: Producer | None = None
+        self._reason = Reason()
 
     def send(
         self, topic: str, records: Sequence[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]
@@ -85,19 +85,38 @@ class KafkaProducer:
             if error is not None:
                 failed.append(error)
 
+        producer = self._producer = self._producer or self._connect()
         try:
             for key, value, headers in records:
-                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=delivered)
-                self._producer.poll(0)
-            left = self._producer.flush(DELIVERY_WAIT_S + ANSWER_WAIT_S)
+                producer.produce(topic, value, key, headers=list(headers), on_delivery=delivered)
+                producer.poll(0)
+            left = producer.flush(DELIVERY_WAIT_S + ANSWER_WAIT_S)
         except BufferError as problem:
             raise KafkaUnavailable(f"{topic}: more records wait than may; try again") from problem
         except KafkaException as problem:
-            self._reason.raise_for(problem, topic)
+            self._fail(producer, problem, topic)
+        except SystemError as problem:  # the client raises a fatal error while it calls `delivered`
+            if not isinstance(problem.__cause__, KafkaException):
+                raise
+            self._fail(producer, problem.__cause__, topic)
         if failed:
-            self._reason.raise_for(KafkaException(failed[0]), topic)
+            self._fail(producer, KafkaException(failed[0]), topic)
         if left:
             raise KafkaUnavailable(f"{topic}: Kafka at {self._brokers} does not confirm records")
+
+    def _connect(self) -> Producer:
+        self._reason = Reason()
+        own: dict[str, Any] = {"message.timeout.ms": int(DELIVERY_WAIT_S * 1_000), "error_cb": self._reason}
+        return Producer({**SETTINGS, **_PRODUCER, **self._settings, **own})
+
+    def _fail(self, producer: Producer, problem: KafkaException, topic: str) -> NoReturn:
+        """Raise rankd's error. A fatal error ends an idempotent producer, so the next `send` makes another."""
+        self._producer = None
+        try:
+            producer.poll(0)  # calls `_reason`, or raises the fatal error
+        except KafkaException as fatal:
+            problem = fatal
+        self._reason.raise_for(problem, topic)
 
 
 def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **more: str) -> Consumer:

@@ -83,7 +83,8 @@ check: setup
 servers:
 	@tests/servers/install.sh
 
-WORKERS ?= 2
+# One more than there are processors, since tests wait for servers; each worker starts servers of its own.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN || echo 2); echo $$((cores < 4 ? cores + 1 : 5)))
 # Every run of `make test` is the same: seeds of pytest and Hypothesis are in pyproject.toml. Workers must find the same
 # tests under the same names, whatever order their sets have.
 HASH_SEED ?= 20260504

@@ -30,6 +30,7 @@ from rankd.kafka.address import client_settings
 from rankd.kafka.clients import KafkaAdmin, KafkaProducer
 
 PASSWORD, OTHER_PASSWORD = "correct-horse", "battery-staple"
+ANSWER_WAIT_S = 5.0
 GRANT_WAIT_S = 60.0
 COMMAND_WAIT_S = 120.0
 JOIN_S = 60.0
@@ -82,6 +83,12 @@ class SecuredBroker:
         return client_settings(f"kafka://{user}:{password}@127.0.0.1:{self.port}?tls=true&ca={trusted}", KafkaConfig())
 
 
+@pytest.fixture(autouse=True)
+def answers_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that gets no answer waits all of it."""
+    monkeypatch.setattr("rankd.kafka.clients.ANSWER_WAIT_S", ANSWER_WAIT_S)
+
+
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredBroker]:
     needs_kafka()
@@ -118,8 +125,7 @@ def test_a_user_without_rights_learns_what_to_create(secured: SecuredBroker) -> 
         KafkaAdmin(secured.settings("stranger", OTHER_PASSWORD)).ensure_topic("missing", 3, {"retention.ms": "1000"})
 
 
-def test_a_client_without_tls_gets_no_further(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankd.kafka.clients.ANSWER_WAIT_S", 1.0)
+def test_a_client_without_tls_gets_no_further(secured: SecuredBroker) -> None:
     plain = client_settings(f"kafka://rankd:{PASSWORD}@127.0.0.1:{secured.port}", KafkaConfig())
 
     with pytest.raises(KafkaUnavailable):

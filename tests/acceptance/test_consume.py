@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, KafkaCluster
 from tests.servers.topics import Topics
 from tests.servers.waiting import wait_until
 
@@ -30,7 +30,7 @@ JOIN_S = 60.0
 class Place:
     """Boards of a folder, and topics that are consumed into them."""
 
-    def __init__(self, boards: Boards, broker: KafkaBroker) -> None:
+    def __init__(self, boards: Boards, broker: KafkaBroker | KafkaCluster) -> None:
         self.boards = boards
         self.brokers = broker.address
         self.topics = Topics(broker.address)
@@ -197,6 +197,25 @@ def test_brokers_that_are_away_are_waited_for_and_lose_nothing(tmp_path: Path, o
             wait_until(lambda: consuming.figures.consumed == 80)
 
         assert place.total() == 80
+
+
+def test_a_leader_that_dies_is_replaced_and_each_record_counts_once(
+    tmp_path: Path, kafka_cluster: KafkaCluster
+) -> None:
+    with rankd.open(tmp_path / "data") as boards:
+        place = Place(boards, kafka_cluster)
+        with place.consumed(batch_events_max=50) as consuming:
+            for number in range(1, 4):
+                place.topics.send(place.scores, [points("ann")] * 500, partition=0)
+                if number == 2:
+                    kafka_cluster.leader(place.scores).kill()
+                place.topics.send(place.scores, [points("ann"), b"nonsense"], partition=0)
+                wait_until(lambda sent=501 * number: consuming.figures.consumed == sent)  # type: ignore[misc]
+            wait_until(lambda: consuming.figures.refused == 3)
+
+        assert place.total() == 1_503
+        letters = place.topics.read(place.dead, 3)
+        assert len({place.topics.headers(letter)["rankd-offset"] for letter in letters}) == 3
 
 
 def test_a_server_consumes_beside_its_other_work_and_shows_how_far_it_is(tmp_path: Path, kafka: KafkaBroker) -> None:

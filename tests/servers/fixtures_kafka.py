@@ -12,7 +12,9 @@ import pytest
 from tests.servers.kafka import (
     HOW_TO_GET_KAFKA,
     KafkaBroker,
+    KafkaCluster,
     kafka_is_installed,
+    running_cluster,
     running_kafka,
 )
 
@@ -39,3 +41,11 @@ def own_kafka() -> Iterator[KafkaBroker]:
     needs_kafka()
     with running_kafka() as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_cluster() -> Iterator[KafkaCluster]:
+    """Three brokers of the test's own; it may kill one."""
+    needs_kafka()
+    with running_cluster() as cluster:
+        yield cluster

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -29,7 +29,7 @@ HOW_TO_GET_KAFKA = (
 )
 VERSION = "4.1.0"
 CLUSTER_ID = "cmFua2QtdGVzdHMtY2x1cw"  # 16 bytes in base64, as Kafka wants it
-NODE = 1
+BROKERS = 3  # of a cluster
 START_WAIT_S = 120.0
 STOP_WAIT_S = 60.0
 POLL_S = 0.05
@@ -81,23 +81,30 @@ class KafkaBroker:
         folder: Path,
         settings: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
+        node: int = 1,
     ) -> None:
         """`settings` go over ours; `users` are those of SCRAM."""
         if not kafka_is_installed():
             raise KafkaError(HOW_TO_GET_KAFKA)
         self.folder = folder
+        self.node = node
         self.port, self.controller_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._users = users or {}
         self._settings = {
             **SETTINGS,
-            "node.id": str(NODE),
-            "controller.quorum.voters": f"{NODE}@127.0.0.1:{self.controller_port}",
+            "node.id": str(node),
+            "controller.quorum.voters": self.voter,
             "listeners": f"BROKER://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(folder / "log"),
             **(settings or {}),
         }
+
+    @property
+    def voter(self) -> str:
+        """How the others of a cluster name it."""
+        return f"{self.node}@127.0.0.1:{self.controller_port}"
 
     @property
     def address(self) -> str:
@@ -113,6 +120,11 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Start it and return when it answers."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start it; a broker of a cluster answers once most of them run."""
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         if not (self.folder / "log").exists():
@@ -128,6 +140,9 @@ class KafkaBroker:
                 cwd=self.folder,
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the system, and nothing that locks
             )
+
+    def wait(self) -> None:
+        """Return when it answers."""
         deadline, pause = time.monotonic() + START_WAIT_S, threading.Event()
         while not self._answers():
             process = self._process
@@ -141,7 +156,7 @@ class KafkaBroker:
                 return False  # a client would wait before it tries again
         try:
             admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-            return NODE in admin.list_topics(timeout=5).brokers
+            return self.node in admin.list_topics(timeout=5).brokers
         except KafkaException:
             return False
 
@@ -188,6 +203,55 @@ def running_kafka(settings: Mapping[str, str] | None = None) -> Iterator[KafkaBr
             yield broker
         finally:
             broker.kill()
+
+
+class KafkaCluster:
+    """Brokers that replicate each other; one that is killed is replaced as the leader of its partitions."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is started yet."""
+        replicated = {
+            "offsets.topic.replication.factor": str(BROKERS),
+            "default.replication.factor": str(BROKERS),
+            "min.insync.replicas": str(BROKERS - 1),
+        }
+        self.brokers = []
+        for node in range(1, BROKERS + 1):
+            (folder / str(node)).mkdir()
+            self.brokers.append(KafkaBroker(folder / str(node), replicated, node=node))
+        for broker in self.brokers:
+            broker.set({"controller.quorum.voters": ",".join(each.voter for each in self.brokers)})
+
+    @property
+    def address(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def url(self) -> str:
+        return f"kafka://{self.address}"
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait()
+
+    def leader(self, topic: str, partition: int = 0) -> KafkaBroker:
+        """Return the broker that leads a partition."""
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        leader = admin.list_topics(timeout=30).topics[topic].partitions[partition].leader
+        return next(broker for broker in self.brokers if broker.node == leader)
+
+
+@contextmanager
+def running_cluster() -> Iterator[KafkaCluster]:
+    """Run three brokers while the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="rankd-kafka-", ignore_cleanup_errors=True) as folder, ExitStack() as ended:
+        cluster = KafkaCluster(Path(folder))
+        for broker in cluster.brokers:
+            ended.callback(broker.kill)
+        cluster.start()
+        yield cluster
 
 
 def _java(main: str, *arguments: str) -> list[str]:

@@ -20,6 +20,7 @@ from rankd.consume.appending import ConsumerFigures, RecordAppender
 from rankd.consume.dead_letters import DeadLetters
 from rankd.consume.queue import DeadLetterQueue
 from rankd.consume.running import ConfiguredConsumer
+from rankd.intake.backpressure import Backpressure
 from rankd.ledger.port import SourceMoved
 
 from .serving import serving
@@ -87,6 +88,18 @@ def test_records_become_scores_once_also_when_they_are_read_again(place: Place) 
 
     assert place.total() == 3_500
     assert place.boards.top("tally", 1).total == 40
+
+
+def test_records_stay_in_kafka_while_ranks_lag_and_count_once_afterwards(place: Place) -> None:
+    lag_ms = 5_000.0
+    place.boards.sources._writer.backpressure = Backpressure(lambda: lag_ms, 1_000)
+    place.topics.send(place.scores, (points(f"player-{number % 40}") for number in range(300)))
+    with place.consumed() as consuming:
+        wait_until(lambda: place.boards.sources._writer.backpressure.refusals >= 2)
+        assert (consuming.figures.consumed, consuming.figures.refused) == (0, 0)
+        lag_ms = 0.0
+        wait_until(lambda: consuming.figures.consumed == 300)
+    assert place.total() == 300
 
 
 def test_the_key_is_the_player_where_the_value_names_none(place: Place) -> None:

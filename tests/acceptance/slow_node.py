@@ -27,7 +27,7 @@ class _Chased:
         self._ranks = ranks
         self.has_caught_up = False
 
-    def catch_up(self, step: Callable[[], None]) -> None:
+    def catch_up(self, step: Callable[[], None] = lambda: None) -> None:
         ends_s, ledger = monotonic() + ROUND_S, self._ranks._ledger
         assert isinstance(ledger, PostgresLedger)
         self._ranks.catch_up(step)

@@ -10,6 +10,7 @@ import msgspec
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
+from rankd.intake.backpressure import Backpressure
 from rankd.intake.queue import Task
 from rankd.intake.results import Accepted, Changed, Submitted
 from rankd.intake.scores import ScoreTask
@@ -68,6 +69,10 @@ class BoardWrites(Protocol):
     @property
     def position_token(self) -> str:
         """The ledger's position, as clients see it."""
+
+    @property
+    def backpressure(self) -> Backpressure:
+        """Decides whether writes pass while ranks lag."""
 
     def submit(self, task: ScoreTask) -> object:
         """Commit scores and return the result."""
@@ -219,10 +224,6 @@ class Backend(Protocol):
     @property
     def lag_ms(self) -> float | None:
         """How far the ranks are behind the ledger; None where they cannot lag, or while the lag is unknown."""
-
-    @property
-    def holds_writes(self) -> bool:
-        """Whether writes are to be refused for a moment, so that a rebuild of the ranks can end."""
 
     def watch_commits(self, committed: Callable[[], None]) -> None:
         """Call a function after each commit, in the thread that made it."""

@@ -66,6 +66,7 @@ class Boards(Reads):
         self._registry = backend.registry
         self.remote = backend.remote
         self.sources = backend.sources  # for consumers of topics
+        self.backpressure = backend.writer.backpressure
 
     def __enter__(self) -> Self:
         return self
@@ -89,11 +90,6 @@ class Boards(Reads):
     def lag_ms(self) -> float | None:
         """How far the ranks are behind the ledger, where other processes append to it; else None."""
         return self._backend.lag_ms
-
-    @property
-    def holds_writes(self) -> bool:
-        """Whether a server refuses writes for a moment, so that a rebuild of the ranks can end."""
-        return self._backend.holds_writes
 
     def close(self) -> None:
         """Finish pending work, take a snapshot and close the folder."""

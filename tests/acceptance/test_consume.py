@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,9 +18,10 @@ import rankd
 from rankd.boards import Boards
 from rankd.config.model import Config, ConsumeConfig
 from rankd.consume.appending import ConsumerFigures, RecordAppender
-from rankd.consume.dead_letters import DeadLetters
+from rankd.consume.dead_letters import CUT_BYTES, DeadLetters
 from rankd.consume.queue import DeadLetterQueue
 from rankd.consume.running import ConfiguredConsumer
+from rankd.intake.backpressure import Backpressure
 from rankd.ledger.port import SourceMoved
 
 from .serving import serving
@@ -89,6 +91,18 @@ def test_records_become_scores_once_also_when_they_are_read_again(place: Place) 
     assert place.boards.top("tally", 1).total == 40
 
 
+def test_records_stay_in_kafka_while_ranks_lag_and_count_once_afterwards(place: Place) -> None:
+    lag_ms = 5_000.0
+    place.boards.sources._writer.backpressure = Backpressure(lambda: lag_ms, 1_000)
+    place.topics.send(place.scores, (points(f"player-{number % 40}") for number in range(300)))
+    with place.consumed() as consuming:
+        wait_until(lambda: place.boards.sources._writer.backpressure.refusals >= 2)
+        assert (consuming.figures.consumed, consuming.figures.refused) == (0, 0)
+        lag_ms = 0.0
+        wait_until(lambda: consuming.figures.consumed == 300)
+    assert place.total() == 300
+
+
 def test_the_key_is_the_player_where_the_value_names_none(place: Place) -> None:
     place.topics.send(place.scores, [("Zoë".encode(), {"board": "tally", "score": 5})])
     with place.consumed() as consuming:
@@ -125,6 +139,22 @@ def test_refused_records_become_dead_letters_and_the_others_go_on(place: Place) 
     assert {header["rankd-partition"] for header in headers} == {"1"}
     assert letters[0].value() == b"not JSON"
     assert "1000000" in headers[4]["rankd-reason"]
+
+
+def test_a_refused_record_that_is_too_large_for_a_letter_is_cut_and_blocks_nobody(place: Place) -> None:
+    large, larger = random.randbytes(1_010_000), random.randbytes(2_000_000)  # a topic takes 1,048,588 bytes by default
+    scores = place.topics.create("large", 1, max_message_bytes="3000000")
+    place.topics.send(scores, [points("ann"), large, points("bob"), (b"key", larger), b"small", points("eve")])
+    with place.consumed(topics=(scores,)) as consuming:
+        wait_until(lambda: consuming.figures.consumed == 3)
+
+    letters = sorted(place.topics.read(place.dead, 3), key=lambda letter: place.topics.headers(letter)["rankd-offset"])
+    headers = [place.topics.headers(letter) for letter in letters]
+    assert [header["rankd-offset"] for header in headers] == ["1", "3", "4"]
+    assert [header["rankd-reason-code"] for header in headers] == ["too_large", "too_large", "malformed_request"]
+    assert [letter.value() for letter in letters] == [large, larger[:CUT_BYTES], b"small"]
+    assert [header.get("rankd-value-bytes") for header in headers] == [None, "2000000", None]
+    assert letters[1].key() == b"key"
 
 
 def test_dead_letters_are_listed_replayed_once_and_dropped(place: Place) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 WAIT_S = 60.0
 QUEUED_MAX = 50_000
+RECORD_BYTES_MAX = 10_000_000
 _numbers = count(1)
 
 
@@ -22,7 +23,8 @@ class Topics:
     def __init__(self, brokers: str, more: Mapping[str, Any] | None = None) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": brokers, "log_level": 0, **(more or {})}
         self._admin = AdminClient(self._settings)
-        self._producer = Producer({**self._settings, "enable.idempotence": True, "linger.ms": 5})
+        own = {"enable.idempotence": True, "linger.ms": 5, "message.max.bytes": RECORD_BYTES_MAX}
+        self._producer = Producer({**self._settings, **own})
         self._number = next(_numbers)
 
     def name(self, name: str) -> str:

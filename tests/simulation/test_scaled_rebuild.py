@@ -12,9 +12,9 @@ from tests.servers.redis import RedisServer
 from tests.servers.waiting import wait_until
 
 from rankd.clock import SystemClock
+from rankd.ledger.backlog import Backlog
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.open_operations import migrate
-from rankd.operations.hold import WriteHold
 from rankd.operations.rebuild import HOLD_AFTER, Rebuild
 from rankd.redis.connection.client import FunctionCall, RedisClient, connect
 from rankd.redis.write.mirror import Mirror
@@ -24,7 +24,6 @@ from .scaled_processes import Projectors
 
 pytestmark = pytest.mark.timeout(300)  # processes that start, fail and catch up
 REBUILDS = 3
-FOR_EVER = 1_000_000_000
 EVENTS = 300  # between two rebuilds, and while a shard waits for its switch
 
 
@@ -89,24 +88,19 @@ def test_sharded_boards_are_rebuilt_again_and_again_under_load(
 class ChasedSwitch:
     """Calls Redis, and lets the projector write before each switch, as long as anything is written."""
 
-    def __init__(self, client: RedisClient, plain: Any, load: Load) -> None:
+    def __init__(self, client: RedisClient, plain: Any, backlog: Backlog) -> None:
         self._call_all = client.call_all
         self._plain = plain
-        self._load = load
-        self.is_held = False
-        self.held_ms: list[int] = []
+        self._backlog = backlog
+        self.held = 0
         self.overtaken = 0
-
-    def hold(self, hold_ms: int) -> None:
-        """Stop the load, or let it go on, as API processes do."""
-        self.held_ms.append(hold_ms)
-        self.is_held = hold_ms > 0
-        self._load.go_on_to(self._load.acknowledged if self.is_held else FOR_EVER)
 
     def call_all(self, calls: Sequence[FunctionCall]) -> list[Any]:
         if not calls or calls[0].function != "rankd_finish":
             return self._call_all(calls)
-        if not self.is_held:
+        if self._backlog.read().is_held:
+            self.held += 1
+        else:
             wait_until(lambda: self._is_ahead(calls[0]))
         answers = self._call_all(calls)
         self.overtaken += any(answer[0] == b"gap" for answer in answers)
@@ -128,12 +122,11 @@ def test_a_rebuild_that_is_overtaken_at_every_switch_asks_for_a_moment_without_w
     load: Load, postgres_url: str, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(own_redis.url) as client, own_redis.client() as plain, closing(PostgresLedger(postgres_url)) as ledger:
-        switch = ChasedSwitch(client, plain, load)
+        switch = ChasedSwitch(client, plain, ledger.backlog)
         monkeypatch.setattr(client, "call_all", switch.call_all)
-        with WriteHold(ledger, switch.hold) as hold:
-            rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole), hold=hold)
-            assert rebuilding.run(SystemClock().now(), "counts").boards == 1
-    assert switch.overtaken > HOLD_AFTER
-    assert switch.held_ms[0] > 0
-    assert switch.held_ms[-1] == 0
+        rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole))
+        assert rebuilding.run(SystemClock().now(), "counts").boards == 1
+        assert switch.overtaken > HOLD_AFTER
+        assert switch.held
+        assert not ledger.backlog.read().is_held
     load.check(load.finish())

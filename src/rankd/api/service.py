@@ -16,7 +16,6 @@ from rankd.api.auth.key_lookup import KeyLookup
 from rankd.api.auth.rates import Rates
 from rankd.api.auth.signing import Signatures
 from rankd.api.auth.tickets import Tickets
-from rankd.api.backpressure import Backpressure
 from rankd.api.calls.call import Call, Cost
 from rankd.api.committer import Committer
 from rankd.api.http.addresses import limited_as
@@ -68,9 +67,7 @@ class Service:
         self.caching = Caching(boards, is_public=config.server.public_read)
         self.commits = Commits()
         self.committer = Committer(boards.enqueue, config.limits.requests_max, self.commits.observe)
-        self.backpressure = Backpressure(
-            lambda: boards.lag_ms, config.limits.lag_max_ms, is_held=lambda: boards.holds_writes
-        )
+        self.backpressure = boards.backpressure
         self.description = StaticBody(b"")  # set by the application, which knows every call
         self.docs_page = StaticBody(b"")
         self.docs_policy = b""

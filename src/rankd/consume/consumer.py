@@ -18,12 +18,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from rankd.consume.appending import ConsumerFigures, Intake, Place, RecordAppender
 from rankd.consume.dead_letters import DeadLetters
-from rankd.errors import KafkaUnusable, Unavailable
+from rankd.errors import Behind, KafkaUnusable, Unavailable
 from rankd.kafka.clients import ANSWER_WAIT_S, Backoff, Reason, cluster_of, open_consumer, raise_translated
 from rankd.ledger.port import NOT_READ, SourceMoved
+from rankd.throttled_warnings import ThrottledWarnings
 
 WAIT_S = 0.1  # for records, before a look at whether to stop
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 10.0
+BEHIND_WAIT_S = 1  # while ranks lag too far, where nothing says how long
 _GROUP = {"partition.assignment.strategy": "range", "session.timeout.ms": "10000", "heartbeat.interval.ms": "1000"}
 _log = logging.getLogger("rankd")
 
@@ -51,6 +53,7 @@ class ScoreConsumer:
         self._consumer: Consumer = open_consumer(settings, group, self._reason, **_GROUP)
         self._assigned: list[Place] | None = None  # and not placed yet
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._warnings = ThrottledWarnings(_log)
 
     def run(self, stop: threading.Event) -> None:
         """Consume until `stop` is set."""
@@ -69,6 +72,9 @@ class ScoreConsumer:
                 except SourceMoved as moved:
                     _log.info("%s; reading its place again", moved)
                     self._assigned = [*self._appender.next]
+                except Behind as problem:  # the records stay in Kafka
+                    self._warnings.warn("the consumer waits: %s", problem)
+                    stop.wait(problem.retry_after_s or BEHIND_WAIT_S)
                 except (Unavailable, KafkaUnusable) as problem:
                     _log.warning("the consumer waits: %s", problem)
                     self._backoff.pause(stop)

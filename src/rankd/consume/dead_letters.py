@@ -13,12 +13,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from confluent_kafka import Message
 
-from rankd.errors import RankdError
-from rankd.kafka.clients import KafkaAdmin, KafkaProducer
+from rankd.errors import KafkaUnusable, RankdError
+from rankd.kafka.clients import KafkaAdmin, KafkaProducer, Record
 
 PARTITIONS = 1  # a queue has one order
 TOPIC, PARTITION, OFFSET = "rankd-topic", "rankd-partition", "rankd-offset"  # headers
+VALUE_BYTES = "rankd-value-bytes"  # of a letter whose value was cut: how many it had
 CODE, REASON = "rankd-reason-code", "rankd-reason"
+
+OURS = (TOPIC, PARTITION, OFFSET, VALUE_BYTES, CODE, REASON)
+CUT_BYTES = 10_000  # of the key and of the value of a letter that is too large for its topic
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -52,10 +56,12 @@ class DeadLetters:
         self.sent = 0
 
     def send(self, refusals: Sequence[Refusal]) -> None:
-        """Send records, and return when they are on stable storage."""
-        self._producer.send(
-            self.topic, [(refusal.message.key(), refusal.message.value(), _headers(refusal)) for refusal in refusals]
-        )
+        """Send records, and return when they are on stable storage; those that are too large for the topic are cut."""
+        letters = [(refusal.message.key(), refusal.message.value(), _headers(refusal)) for refusal in refusals]
+        for index in self._producer.send(self.topic, letters):
+            letter = letters[index]  # or another one of its batch was too large
+            if self._producer.send(self.topic, [letter]) and self._producer.send(self.topic, [_cut(letter)]):
+                raise KafkaUnusable(f"{self.topic}: takes no record of {2 * CUT_BYTES} bytes; raise max.message.bytes")
         self.sent += len(refusals)
 
 
@@ -85,6 +91,14 @@ def _headers(refusal: Refusal) -> list[tuple[str, bytes]]:
     }
     reason = {CODE: refusal.problem.code.encode(), REASON: str(refusal.problem).encode()}
     return [*{**origin, **sent, **reason}.items()]
+
+
+def _cut(letter: Record) -> Record:
+    """Return a letter with the beginning of its key and value, and of its headers those that say where it stood."""
+    key, value, headers = letter
+    size = {VALUE_BYTES: str(len(value or b"")).encode()}
+    ours = {name: text for name, text in headers if name in OURS}
+    return None if key is None else key[:CUT_BYTES], (value or b"")[:CUT_BYTES], [*{**size, **ours}.items()]
 
 
 def _bytes(value: str | bytes | None) -> bytes:

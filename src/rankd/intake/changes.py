@@ -4,6 +4,9 @@
 
 Changes of a board are control events, which are in every partition; a removal is an event of its player's partition.
 Changes of the registry are no events.
+
+Removals and resets wait while ranks lag, as scores do. Definitions and deletions do not: to close or delete a board is
+how an administrator ends a flood of scores.
 """
 
 from __future__ import annotations
@@ -106,6 +109,7 @@ class Changes:
 
     def reset(self, board_id: str, window: str | None, sender: Sender) -> Changed:
         """Empty the current instances of one window, or of all."""
+        self._writer.admit(sender)
 
         def reset() -> ControlEvent:
             board = self._writer.board(board_id)
@@ -120,6 +124,7 @@ class Changes:
 
     def remove(self, board_id: str, player: str, sender: Sender) -> Changed:
         """Remove a player from every instance of a board."""
+        self._writer.admit(sender)
         fingerprint = b"" if sender.key is None else fingerprint_of((EventKind.REMOVE, board_id, player))
         was_there = self._is_there(board_id, player)  # read here: the committing thread must not wait for Redis
 

@@ -20,6 +20,7 @@ from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.errors import Behind, BoardUnknown, Closed, LedgerNewer, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
+from rankd.intake.backpressure import Backpressure
 from rankd.intake.board_lookup import BoardLookup
 from rankd.intake.commit import Commit
 from rankd.intake.followed import FollowedLedger
@@ -80,6 +81,7 @@ class Writer:
         *,
         roll_overs: DueWork | None = None,
         newcomers: Newcomers | None = None,
+        backpressure: Backpressure | None = None,
     ) -> None:
         """`roll_overs` are due events that this process appends before changes of their boards, unless another does."""
         self._ledger = ledger
@@ -91,6 +93,7 @@ class Writer:
         self._settings = settings
         self._roll_overs = roll_overs
         self._newcomers = newcomers
+        self.backpressure = backpressure or Backpressure()  # none where nothing can lag
         self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
         self.answers = StoredAnswers(ledger.capabilities.stores_answers)
         is_sole_writer = ledger.capabilities.is_sole_writer
@@ -139,8 +142,14 @@ class Writer:
         """The position followed so far, as a token for clients."""
         return self._followed.position_token
 
+    def admit(self, sender: Sender, events: int = 1) -> None:
+        """Wait while ranks lag, or raise Behind; a server has admitted its senders, without a thread that waits."""
+        if sender.is_local:
+            self.backpressure.admit(sender.account, events)
+
     def submit(self, task: ScoreTask) -> object:
         """Commit scores; scores that are durable and were not ranked in time are answered without a rank."""
+        self.admit(task.sender, task.events)
         result = self._commits.run(task)
         if isinstance(result, Accepted):
             return _without_rank(task, result)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -19,6 +20,7 @@ from rankd.errors import KafkaUnavailable, KafkaUnusable
 ANSWER_WAIT_S = 10.0
 DELIVERY_WAIT_S = 30.0
 SETTINGS = {"client.id": "rankd", "log_level": "2", "socket.keepalive.enable": "true"}
+RECORD_BYTES_MAX = 64 * 1024 * 1024  # sent; a topic's max.message.bytes is lower, and refuses first
 _PRODUCER = {"enable.idempotence": "true", "acks": "all", "linger.ms": "5", "compression.type": "lz4"}
 _CONSUMER = {"enable.auto.commit": "false", "auto.offset.reset": "error", "enable.partition.eof": "false"}
 # What no retry mends: the administrator of the brokers, or of this configuration, has to act.
@@ -34,6 +36,7 @@ _LASTING = {
     KafkaError._UNKNOWN_PARTITION: "does not have the partition; was the topic created with fewer?",
     KafkaError.MSG_SIZE_TOO_LARGE: "refuses a record of that size; raise the topic's max.message.bytes",
 }
+Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]  # key, value, headers
 _log = logging.getLogger("rankd")
 
 
@@ -75,20 +78,29 @@ class KafkaProducer:
         self._producer: Producer | None = None
         self._reason = Reason()
 
-    def send(
-        self, topic: str, records: Sequence[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]
-    ) -> None:
-        """Send (key, value, headers), and return when all are on stable storage; any failure is an error."""
-        failed: list[KafkaError] = []
+    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+        """Send records, and return when all are on stable storage; any failure is an error.
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
+        Records that are too large for the topic, and what was sent in a batch with one, are not on it: their indexes
+        are returned.
+        """
+        failed: list[KafkaError] = []
+        too_large: list[int] = []
+
+        def note(index: int, error: KafkaError | None) -> None:
+            if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                too_large.append(index)
+            elif error is not None:
                 failed.append(error)
 
         producer = self._producer = self._producer or self._connect()
         try:
-            for key, value, headers in records:
-                producer.produce(topic, value, key, headers=list(headers), on_delivery=delivered)
+            for index, (key, value, headers) in enumerate(records):
+                delivered = partial(_delivered, note, index)
+                try:
+                    producer.produce(topic, value, key, headers=list(headers), on_delivery=delivered)
+                except KafkaException as problem:  # larger than RECORD_BYTES_MAX
+                    note(index, problem.args[0])
                 producer.poll(0)
             left = producer.flush(DELIVERY_WAIT_S + ANSWER_WAIT_S)
         except BufferError as problem:
@@ -103,10 +115,15 @@ class KafkaProducer:
             self._fail(producer, KafkaException(failed[0]), topic)
         if left:
             raise KafkaUnavailable(f"{topic}: Kafka at {self._brokers} does not confirm records")
+        return sorted(too_large)
 
     def _connect(self) -> Producer:
         self._reason = Reason()
-        own: dict[str, Any] = {"message.timeout.ms": int(DELIVERY_WAIT_S * 1_000), "error_cb": self._reason}
+        own: dict[str, Any] = {
+            "message.timeout.ms": int(DELIVERY_WAIT_S * 1_000),
+            "message.max.bytes": RECORD_BYTES_MAX,
+            "error_cb": self._reason,
+        }
         return Producer({**SETTINGS, **_PRODUCER, **self._settings, **own})
 
     def _fail(self, producer: Producer, problem: KafkaException, topic: str) -> NoReturn:
@@ -117,6 +134,12 @@ class KafkaProducer:
         except KafkaException as fatal:
             problem = fatal
         self._reason.raise_for(problem, topic)
+
+
+def _delivered(
+    note: Callable[[int, KafkaError | None], None], index: int, error: KafkaError | None, _message: Message
+) -> None:
+    note(index, error)
 
 
 def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **more: str) -> Consumer:

@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, Detail, EventKind, EventRun
 
 CONTROLS_MAX = 2_000  # read at once
@@ -285,7 +286,12 @@ class Ledger(Protocol):
 
 
 class SharedLedger(Ledger, Protocol):
-    """A ledger whose control events can be read alone, by processes that do not rank."""
+    """A ledger of many processes: its control events can be read alone, by those that do not rank."""
+
+    @property
+    def backlog(self) -> Backlog:
+        """What the processes tell each other about the backlog."""
+        ...
 
     @property
     def identity(self) -> str:

@@ -1,8 +1,9 @@
 """Catches up at start: loads the newest checkpoint and follows the rest of the ledger.
 
 The head of the ledger moves on meanwhile. Each round follows it to where it was when the round began; a round that
-takes no longer than the lag a node may have is the last one. So is one that gains nothing, since others append as fast
-as this process follows: it starts behind, is not ready, and goes on following.
+takes no longer than the lag a node may have is the last one. Where rounds do not get shorter, since others append as
+fast as this process follows, a node has writes slowed down (`WriteHold`). A replica, and a node for which that did not
+suffice, starts behind: it is not ready, and goes on following.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import inf
 
 from rankd.backend import Started
 from rankd.clock import Clock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
+from rankd.errors import RanksUnavailable
 from rankd.ledger.port import Ledger, Part
 from rankd.ledger.read_ahead import read_ahead
 from rankd.ledger.vector import reaches
 from rankd.node.lag import LAG_MAX_MS
 from rankd.node.ranks import EngineRanks
+from rankd.operations.hold import WriteHold, catch_up
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.counting import CountingStore
@@ -29,7 +31,6 @@ from rankd.projection.state import State
 from rankd.settings import Settings
 
 READ_EVENTS = 50_000  # at a time
-GAIN_MIN = 0.9  # a round that takes more of the time of the one before gains nothing
 Progress = Callable[[int, int], None]
 _log = logging.getLogger("rankd")
 
@@ -43,10 +44,12 @@ def caught_up(
     *,
     lag_max_ms: int = LAG_MAX_MS,
     kept: BoardSelection = EVERY_BOARD,
+    hold: WriteHold | None = None,
 ) -> tuple[EngineRanks, Started]:
     """Return the ranks at the ledger's head, or closer to it than `lag_max_ms`; else they have not caught up.
 
-    `progress` is called with (events followed, events to follow); boards that are not kept have no ranks.
+    `progress` is called with (events followed, events to follow); boards that are not kept have no ranks. `hold` slows
+    writes down where that is needed.
     """
     began_s, heads = time.perf_counter(), ledger.heads()
     follow = partial(Follower[CountingStore], kept=kept)
@@ -58,7 +61,7 @@ def caught_up(
         follower.take(parts)
         progress(sum(follower.positions) - first, sum(heads.sequences) - first)
     ranks = EngineRanks(ledger, follower, clock, settings.at_least_wait_ms)
-    _catch_up(ranks, (lag_max_ms or LAG_MAX_MS) / 1_000)
+    _catch_up(ranks, (lag_max_ms or LAG_MAX_MS) / 1_000, hold)
     ranks.follow()
     started = Started(
         position=ranks.events,
@@ -77,23 +80,24 @@ def caught_up(
     return ranks, started
 
 
-def _catch_up(ranks: EngineRanks, lag_max_s: float) -> None:
-    """Follow the ledger in rounds, until one is short or gains nothing."""
-    before_s = inf
-    while not ranks.has_caught_up:
-        began_s = time.perf_counter()
-        ranks.catch_up()
-        took_s = time.perf_counter() - began_s
-        if took_s <= lag_max_s:
-            ranks.has_caught_up = True
-        elif took_s > GAIN_MIN * before_s:
+def _catch_up(ranks: EngineRanks, lag_max_s: float, hold: WriteHold | None) -> None:
+    """Follow the ledger in rounds, until one is short or no round can be."""
+    try:
+        if hold is None:
+            catch_up(ranks.catch_up, lag_max_s, _give_up)
+        else:
+            with hold:
+                hold.catch_up(lambda: ranks.catch_up(hold.renew), lag_max_s, "a node that starts follows too slowly")
+        ranks.has_caught_up = True
+    except RanksUnavailable as problem:
+        if not ranks.has_caught_up:
             _log.warning(
-                "this process starts %.0f s behind the ledger, since events come as fast as it ranks them: it is not "
-                "ready until it has reached the head",
-                took_s,
+                "this process starts behind the ledger, and is not ready until it has reached the head: %s", problem
             )
-            return
-        before_s = took_s
+
+
+def _give_up() -> None:
+    raise RanksUnavailable("events come as fast as it ranks them")
 
 
 def _reads(ledger: Ledger, after: Sequence[int], upto: Sequence[int]) -> Iterator[Sequence[Part]]:

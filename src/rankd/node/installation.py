@@ -160,8 +160,15 @@ class _OnPostgres:
         """Open the ledger in a process that does not rank."""
         from rankd.node.open_appender import open_appender  # noqa: PLC0415 - its driver is an extra
 
-        settings: dict[str, Any] = open_settings(self._config)
-        return open_appender(self._config.ledger.url, self._config.registry.url, **settings)
+        config = self._config
+        settings: dict[str, Any] = open_settings(config)
+        return open_appender(
+            config.ledger.url,
+            config.registry.url,
+            ranks_url=config.ranks.url if is_in_redis(config) else None,
+            lag_max_ms=config.limits.lag_max_ms,
+            **settings,
+        )
 
     def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
         """Open the credentials, which all processes share."""

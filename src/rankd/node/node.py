@@ -64,7 +64,7 @@ class Node(FollowingBackend):
         super().__init__(
             ledger=ledger,
             ranks=ranks,
-            writer=Writer(ledger, ranks, registry, clock, settings, newcomers=newcomers),
+            writer=Writer(ledger, ranks, registry, clock, settings, newcomers=newcomers, backpressure=lag.backpressure),
             checkpoints=checkpoints,
             clock=clock,
             settings=settings,

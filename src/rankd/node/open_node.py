@@ -13,8 +13,9 @@ from rankd.folder import FolderLock
 from rankd.ledger.postgres.lease import NODES, Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.catching_up import Progress, caught_up
-from rankd.node.lag import LAG_MAX_MS, LagMonitor
+from rankd.node.lag import LAG_MAX_MS, LagMonitor, NodesBacklog
 from rankd.node.node import Node
+from rankd.operations.hold import WriteHold
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints
 from rankd.registry.postgres.registry import PostgresRegistry
@@ -53,8 +54,14 @@ def open_node(
         opened.callback(registry.close)
         checkpoints = Checkpoints(folder / CHECKPOINTS, chosen.snapshots_kept)
         shown = progress or progress_bar()
-        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms)
-        lag = LagMonitor(lambda: ledger.heads().sequences, lambda: tuple(ranks.positions.values()), lag_max_ms)
+        hold = WriteHold(ledger)
+        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms, hold=hold)
+
+        def ranked() -> tuple[int, ...]:
+            return tuple(ranks.positions.values())
+
+        shared = NodesBacklog(ledger.backlog, ranked)
+        lag = LagMonitor(lambda: ledger.heads().sequences, ranked, lag_max_ms, is_held=shared.is_held)
         opened.callback(lag.close)
         archiving = ArchiveStep(folder / ARCHIVE)
         opened.callback(archiving.close)

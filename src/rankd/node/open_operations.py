@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 from rankd.clock import SystemClock
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.ledger.postgres.ledger import migrate as migrate_ledger
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
-from rankd.operations.hold import WriteHold
 from rankd.operations.move import FolderMove, MoveReport
 from rankd.operations.rebuild import Rebuild, Rebuilt
 from rankd.operations.verify import Progress, Verification, Verified
 from rankd.redis.connection.client import connect
-from rankd.redis.heartbeat import hold_writes
 from rankd.redis.read.reader import RedisReader
 from rankd.redis.write.mirror import Mirror
 from rankd.registry.postgres.registry import migrate_registry
@@ -40,8 +37,7 @@ def verify_shared(ledger_url: str, ranks_url: str, progress: Progress | None = N
         opened.callback(ledger.close)
         client = connect(ranks_url)
         opened.callback(client.close)
-        hold = opened.enter_context(WriteHold(ledger, partial(hold_writes, client)))
-        verifying = Verification(ledger, progress, hold)
+        verifying = Verification(ledger, progress)
         return verifying.run(RedisReader(client, verifying.shards_of))
 
 
@@ -54,8 +50,7 @@ def rebuild_shared(
         opened.callback(ledger.close)
         client = connect(ranks_url)
         opened.callback(client.close)
-        hold = opened.enter_context(WriteHold(ledger, partial(hold_writes, client)))
-        rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole), progress, hold)
+        rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole), progress)
         return rebuilding.run(SystemClock().now(), board)
 
 

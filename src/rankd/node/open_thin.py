@@ -8,20 +8,16 @@ from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.intake.definitions import Definitions
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.node.lag import LAG_MAX_MS, LagMonitor
+from rankd.node.lag import LAG_MAX_MS
+from rankd.node.projector_lag import open_projector_lag
 from rankd.node.thin import Thin
-from rankd.redis.connection.client import RedisClient, connect
-from rankd.redis.connection.late import LateClient
 from rankd.redis.fallback.reads import FallbackRankSource
-from rankd.redis.heartbeat import claim_redis
 from rankd.redis.read.batching import CoalescedCalls
-from rankd.redis.read.rank_source import Heartbeat, Layout
+from rankd.redis.read.rank_source import Layout
 from rankd.redis.spending import LimitSpending, share_spending
 from rankd.registry.postgres.registry import PostgresRegistry
 from rankd.registry.postgres.standings import StoredStandings
 from rankd.settings import Settings, read_settings
-
-READ_WAIT_S = 0.3  # then a read falls back to stored standings
 
 
 def open_thin(
@@ -47,12 +43,9 @@ def open_thin(
         definitions = Definitions(ledger)
         standings = StoredStandings(ledger_url)
         opened.callback(standings.close)
-        client = LateClient(lambda: _connect_claimed(ranks_url, ledger.identity))
-        opened.callback(client.close)
-        heartbeat = Heartbeat(client, stale_after_ms, SystemClock().now)
-        opened.callback(heartbeat.close)
-        lag = LagMonitor(lambda: ledger.heads().sequences, lambda: heartbeat.positions, lag_max_ms)
-        opened.callback(lag.close)
+        client, heartbeat, lag = open_projector_lag(
+            opened, ledger, ranks_url, stale_after_ms=stale_after_ms, lag_max_ms=lag_max_ms
+        )
 
         layout = Layout(lambda: definitions.boards)
         running = Thin(
@@ -63,7 +56,6 @@ def open_thin(
             clock=time,
             settings=chosen,
             lag=lag,
-            holds_writes=lambda: heartbeat.holds_writes,
             close_parts=opened.pop_all().close,
             held_profiles=registry.held_profiles,
             meet=registry.meet,
@@ -71,13 +63,3 @@ def open_thin(
             share_rates=lambda spent: share_spending(client, [LimitSpending(*item) for item in spent]),
         )
         return Boards(running)
-
-
-def _connect_claimed(ranks_url: str, ledger: str) -> RedisClient:
-    client = connect(ranks_url, answer_wait_s=READ_WAIT_S)
-    try:
-        claim_redis(client, ledger)
-    except BaseException:
-        client.close()
-        raise
-    return client

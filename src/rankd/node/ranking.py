@@ -28,7 +28,6 @@ class RankingBackend:
 
     remote = None  # ranked in this process
     lag_ms: float | None = None  # what a sole writer appends is ranked at once
-    holds_writes = False  # a rebuild has the folder to itself
 
     def __init__(
         self,

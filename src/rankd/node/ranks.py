@@ -110,11 +110,14 @@ class EngineRanks:
             self._move_to(dict(enumerate(self.follower.positions)))
         return done
 
-    def catch_up(self) -> None:
-        """Follow everything committed by now."""
+    def catch_up(self, step: Callable[[], None] = lambda: None) -> None:
+        """Follow everything committed by now; `step` is called now and then."""
         asked_at, heads = self._clock.now(), self._ledger.heads()
         self.at = max(self.at, heads.at)
-        self._follow_to(dict(enumerate(heads.sequences)))
+        upto = dict(enumerate(heads.sequences))
+        while not is_upto(self._positions, upto):
+            self.follow()
+            step()
         self.complete_as_of = max(self.complete_as_of, asked_at)
 
     def get_ready(self) -> None:

@@ -49,7 +49,7 @@ class Replica(FollowingBackend):
         super().__init__(
             ledger=ledger,
             ranks=ranks,
-            writer=Writer(ledger, ranks, registry, clock, settings),
+            writer=Writer(ledger, ranks, registry, clock, settings, backpressure=lag.backpressure),
             checkpoints=checkpoints,
             clock=clock,
             settings=settings,

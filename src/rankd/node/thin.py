@@ -47,7 +47,6 @@ class Thin:
         settings: Settings,
         close_parts: Callable[[], None],
         lag: LagMonitor | None = None,
-        holds_writes: Callable[[], bool] = lambda: False,
         held_profiles: HeldProfiles = lambda _players: None,
         share_rates: ShareRates | None = None,
         meet: Callable[[Sequence[str]], None] = lambda _players: None,
@@ -63,7 +62,10 @@ class Thin:
         self._ledger = ledger
         self._definitions = definitions
         newcomers = Newcomers()
-        self._shared = Writer(ledger, definitions, registry, clock, settings, newcomers=newcomers)
+        backpressure = None if lag is None else lag.backpressure
+        self._shared = Writer(
+            ledger, definitions, registry, clock, settings, newcomers=newcomers, backpressure=backpressure
+        )
         self.sources = SourceIntake(self._shared)
         self.writer = ThinWriter(
             self._shared,
@@ -90,7 +92,6 @@ class Thin:
         self.remote = self.writer
         self._events = sum(self.writer.read_heads().sequences)
         self._lag = lag
-        self._holds_writes = holds_writes
         self._close_parts = close_parts
         self._is_closed = False
         self._upkeep = LedgerUpkeep(
@@ -111,11 +112,6 @@ class Thin:
     def lag_ms(self) -> float | None:
         """How far the ranks in Redis are behind the ledger; None while Redis is unavailable."""
         return None if self._lag is None else self._lag.lag_ms
-
-    @property
-    def holds_writes(self) -> bool:
-        """Whether a rebuild or a verification asks for a moment without writes."""
-        return self._holds_writes()
 
     def figures(self) -> Figures:
         """Return the position of the ledger, and the lag."""

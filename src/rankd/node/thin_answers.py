@@ -64,6 +64,7 @@ class ThinWriter:
         self._wait_ms = wait_ms
         self.check_open = writer.check_open
         self.find_board = writer.find_board
+        self.backpressure = writer.backpressure
         self.read_heads()
 
     @property
@@ -109,6 +110,7 @@ class ThinWriter:
 
     def submit(self, task: ScoreTask) -> object:
         """Append scores and wait for their rank; those not ranked in time are answered without."""
+        self._writer.admit(task.sender, task.events)
         asked_s = time.monotonic()
         before = self._await_standing_before(task)
         accepted = self._writer.accept(task)

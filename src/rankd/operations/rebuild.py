@@ -3,20 +3,19 @@
     ledger → RecordedFollower (from the first event) → a new generation of each board → caught up → switched
 
 The projector goes on meanwhile. After the switch, Redis refuses its write; it reads the positions and continues there.
-The head of the ledger moves on too: the rebuild comes closer to it round by round, and where it does not, it asks for a
-moment without writes.
+The head of the ledger moves on too: the rebuild comes closer to it round by round. Where it does not, it has writes
+slowed down (`WriteHold`), and where the projector was ahead at HOLD_AFTER switches, it has them refused for the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
 
 import msgspec
 
 from rankd.domain.board import Board
 from rankd.errors import RanksUnavailable
-from rankd.ledger.port import Ledger
+from rankd.ledger.port import SharedLedger
 from rankd.operations.hold import WriteHold
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.port import Verdict
@@ -31,7 +30,6 @@ FOLLOW_EVENTS = 50_000
 SWITCHES_MAX = 20  # attempts to be level with the projector at the switch
 HOLD_AFTER = 5  # attempts: the further ones with writes held
 CLOSE_S = 1.0  # a round that takes no longer ends at the head
-GAIN_MIN = 0.9  # a round that takes more of the time of the one before gains nothing
 ATTEMPTS_MAX = 3  # a board redefined meanwhile is loaded again
 Progress = Callable[[int, int], None]
 
@@ -49,22 +47,22 @@ class Rebuild:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SharedLedger,
         connect: Callable[[RecordedFollower], Mirror],
         progress: Progress | None = None,
-        hold: WriteHold | None = None,
     ) -> None:
-        """`connect` opens a mirror for a follower; `hold` is asked for where the ledger's head moves too fast."""
-        self._hold = hold or WriteHold(ledger)
+        """`connect` opens a mirror for a follower; `progress` is called with (events followed, events to follow)."""
+        self._hold = WriteHold(ledger)
         self._follower = RecordedFollower(ledger, RecordingStore(), State(), Catalogue())
         self._mirror = connect(self._follower)
         self._progress = progress or (lambda _done, _all: None)
 
     def run(self, now_ms: int, only: str | None = None) -> Rebuilt:
         """Rebuild every board, or one, except boards deleted meanwhile."""
-        self._catch_up()
-        boards = [board_id for board_id in sorted(self._boards) if only in (None, board_id)]
-        entries = [self._rebuild(board_id, now_ms) for board_id in boards]
+        with self._hold:
+            self._catch_up()
+            boards = [board_id for board_id in sorted(self._boards) if only in (None, board_id)]
+            entries = [self._rebuild(board_id, now_ms) for board_id in boards]
         rebuilt = [count for count in entries if count is not None]
         return Rebuilt(self._follower.events, len(rebuilt), sum(rebuilt))
 
@@ -73,21 +71,11 @@ class Rebuild:
         return self._follower.applier.state.boards
 
     def _catch_up(self) -> None:
-        """Follow the ledger in rounds, each to the head at its beginning, until one is short."""
-        before_s: float | None = None
-        while True:
-            began_s = monotonic()
-            self._follow()
-            took_s = monotonic() - began_s
-            if took_s <= CLOSE_S:
-                break
-            if before_s is not None and took_s > GAIN_MIN * before_s:
-                self._hold.ask("the rebuild does not come closer to the head of the ledger")
-            before_s = took_s
-        self._hold.release()
+        """Follow the ledger until its head is close."""
+        self._hold.catch_up(self._follow, CLOSE_S, "the rebuild does not come closer to the head of the ledger")
 
     def _follow(self) -> None:
-        """Follow the ledger to its present head; a hold lasts meanwhile."""
+        """Follow the ledger to its present head."""
 
         def step(done: int, total: int) -> None:
             self._hold.renew()
@@ -131,21 +119,39 @@ class Rebuild:
 
     def _switch(self, loading: Loading, board: Board, live: BoardState, now_ms: int) -> bool:
         """Make the new generation live on every shard; False when the board was redefined or deleted."""
-        for attempt in range(SWITCHES_MAX):
-            answers = loading.finish(list(enumerate(self._follower.positions)), time_ms=now_ms)
-            if all(answer.verdict is Verdict.APPLIED for answer in answers):
-                self._hold.release()
-                return True
-            if any(answer.verdict is Verdict.FENCED for answer in answers):
-                raise RanksUnavailable(f"another projector took over while {board.id} was rebuilt; run it again")
-            if attempt >= HOLD_AFTER:
-                self._hold.ask(f"{board.id} changes faster than it is switched")
-            self._follow()  # the projector is ahead: load its events too
-            if self._boards.get(board.id) is not live:
-                return False
-            now, _ = self._follower.board(board.id)
-            if (is_dense(now), now.exact_top) != (is_dense(board), board.exact_top):
-                return False
-            for dirty in self._follower.store.take().boards.get(board.id, {}).values():
-                loading.load([change_of(self._follower.store, now, live, dirty)], dense=is_dense(now))
+
+        def follow_and_load() -> None:
+            self._follow()
+            self._load_changes(loading, board, live)
+
+        reason = f"{board.id} changes faster than it is switched"
+        try:
+            self._hold.catch_up(follow_and_load, CLOSE_S, reason)  # others have appended while it was loaded
+            for attempt in range(SWITCHES_MAX):
+                answers = loading.finish(list(enumerate(self._follower.positions)), time_ms=now_ms)
+                if all(answer.verdict is Verdict.APPLIED for answer in answers):
+                    return True
+                if any(answer.verdict is Verdict.FENCED for answer in answers):
+                    raise RanksUnavailable(f"another projector took over while {board.id} was rebuilt; run it again")
+                if attempt >= HOLD_AFTER:
+                    self._hold.stop_writes(follow_and_load, CLOSE_S, reason)
+                follow_and_load()  # the projector is ahead: load its events too
+        except _RedefinedError:
+            return False
+        finally:
+            self._hold.release()
         raise RanksUnavailable(f"{board.id} changes too fast to be switched; run it again when less is written")
+
+    def _load_changes(self, loading: Loading, board: Board, live: BoardState) -> None:
+        """Load what was followed since the last time."""
+        if self._boards.get(board.id) is not live:
+            raise _RedefinedError
+        now, _ = self._follower.board(board.id)
+        if (is_dense(now), now.exact_top) != (is_dense(board), board.exact_top):
+            raise _RedefinedError
+        for dirty in self._follower.store.take().boards.get(board.id, {}).values():
+            loading.load([change_of(self._follower.store, now, live, dirty)], dense=is_dense(now))
+
+
+class _RedefinedError(Exception):
+    """The board was redefined or deleted while it was loaded."""

@@ -3,7 +3,8 @@
     ledger → RecordedFollower (from the first event) → compared with Redis, instance by instance
 
 Both advance meanwhile. Players who changed between the two reads are compared again, until no difference is left that a
-newer event could explain.
+newer event could explain. Where the replay does not come closer to the head of the ledger, writes are slowed down, and
+where differences are left after HOLD_AFTER comparisons, they are refused for the next one (`WriteHold`).
 
 On boards with exact_top it compares the sorted set with the top, the scores of all players, and the number of players
 in each score step. Steps under change may differ by as many players as changed.
@@ -13,15 +14,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 
 import msgspec
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
 from rankd.errors import RanksUnavailable, VerificationFailed
-from rankd.ledger.port import Ledger
+from rankd.ledger.port import SharedLedger
+from rankd.ledger.vector import reaches
 from rankd.operations.hold import WriteHold
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import visible_scopes
@@ -34,8 +36,8 @@ from rankd.redis.write.recorded_follower import RecordedFollower
 from rankd.redis.write.recording import RecordingStore
 
 FOLLOW_EVENTS = 50_000
-COMPARISONS_MAX = 50  # of players who keep changing
-HOLD_AFTER = 25  # comparisons: the further ones with writes held
+CLOSE_S = 1.0  # a round that takes no longer ends at the head
+HOLD_AFTER = 5  # comparisons: the further ones with writes held
 STEP_COMPARISONS_MAX = 5  # of steps that keep changing
 CATCH_UP_S = 30.0  # longest wait for Redis to reach the replay
 _POLL_S = 0.01
@@ -55,12 +57,9 @@ class Verified(msgspec.Struct, frozen=True):
 class Verification:
     """Compares Redis with a replay; used by one thread."""
 
-    def __init__(self, ledger: Ledger, progress: Progress | None = None, hold: WriteHold | None = None) -> None:
-        """Nothing is read yet; `progress` is called with (events followed, events to follow).
-
-        `hold` is asked for where entries change faster than they are compared.
-        """
-        self._hold = hold or WriteHold(ledger)
+    def __init__(self, ledger: SharedLedger, progress: Progress | None = None) -> None:
+        """Nothing is read yet; `progress` is called with (events followed, events to follow)."""
+        self._hold = WriteHold(ledger)
         self._progress = progress or (lambda _done, _all: None)
         self._follower = RecordedFollower(ledger, RecordingStore(), State(), Catalogue())
         self._again = 0
@@ -72,12 +71,14 @@ class Verification:
     def run(self, reader: RedisReader) -> Verified:
         """Compare everything; VerificationFailed names the first difference."""
         self._reader = reader
-        self._follow_to_head()
         instances = entries = 0
-        for board_id in sorted(self._follower.applier.state.boards):
-            for key in self._instances(board_id):
-                entries += self._compare(key)
-                instances += 1
+        with self._hold:
+            reason = "the verification does not come closer to the head of the ledger"
+            self._hold.catch_up(self._follow_to_head, CLOSE_S, reason)
+            for board_id in sorted(self._follower.applier.state.boards):
+                for key in self._instances(board_id):
+                    entries += self._compare(key)
+                    instances += 1
         return Verified(self._follower.events, instances, entries, self._again)
 
     def _instances(self, board_id: str) -> Iterator[InstanceKey]:
@@ -108,13 +109,13 @@ class Verification:
             # With exact_top, the scan may have skipped a player who moved to another bucket: compare again.
             if player not in changed and exact_top is None:
                 raise _differs(key, player, ours.get(player), theirs.get(player))
-        for comparison in range(COMPARISONS_MAX):
+        for comparison in count():  # bounded by the time for which writes are held
             if not doubtful:
-                self._hold.release()
-                return self._follower.store.total(key)
-            self._hold_if_late(comparison, key)
+                break
+            self._stop_writes_if_late(comparison, key)
             doubtful = self._compare_again(key, doubtful)
-        raise RanksUnavailable(f"{key.text} changes too fast to be compared; verify when less is written")
+        self._hold.release()
+        return self._follower.store.total(key)
 
     def _compare_steps(self, key: InstanceKey, width: int) -> None:
         """Compare the number of players in each score step of `width` fine steps."""
@@ -138,8 +139,8 @@ class Verification:
 
     def _compare_top(self, key: InstanceKey, exact_top: int) -> None:
         """Compare the exact top as a whole: any change may push a player out of it."""
-        for comparison in range(COMPARISONS_MAX):
-            self._hold_if_late(comparison, key)
+        for comparison in count():  # bounded by the time for which writes are held
+            self._stop_writes_if_late(comparison, key)
             self._wait_for_redis(key.board)
             self._follower.begin_recording()
             theirs = self._entries(key)
@@ -152,11 +153,16 @@ class Verification:
                 player = next(name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name))
                 raise _differs(key, player, ours.get(player), theirs.get(player))
             self._again += len(theirs)
-        raise RanksUnavailable(f"{key.text} changes too fast to be compared; verify when less is written")
 
-    def _hold_if_late(self, comparison: int, key: InstanceKey) -> None:
+    def _stop_writes_if_late(self, comparison: int, key: InstanceKey) -> None:
+        """After many comparisons, hold writes; the replay and Redis are close to the head of the ledger by then."""
+
+        def follow() -> None:
+            self._follow_to_head()
+            self._wait_for_redis(key.board)
+
         if comparison >= HOLD_AFTER:
-            self._hold.ask(f"{key.text} changes faster than it is compared")
+            self._hold.stop_writes(follow, CLOSE_S, f"{key.text} changes faster than it is compared")
 
     def _compare_again(self, key: InstanceKey, players: list[str]) -> list[str]:
         """Compare some players again, and return those whose difference a newer event may explain."""
@@ -207,16 +213,26 @@ class Verification:
 
     def _follow_to_head(self) -> None:
         """Follow the ledger to its head, and so past everything read from Redis before."""
-        self._follower.follow_to_head(FOLLOW_EVENTS, self._progress)
+
+        def step(done: int, total: int) -> None:
+            self._hold.renew()
+            self._progress(done, total)
+
+        self._follower.follow_to_head(FOLLOW_EVENTS, step)
 
     def _wait_for_redis(self, board_id: str) -> None:
         ours, deadline = self._follower.positions, time.monotonic() + CATCH_UP_S
-        while not _reaches(self._reader.positions(board_id), ours):
+        while not reaches(self._positions(board_id), ours):
+            self._hold.renew()
             if time.monotonic() > deadline:
                 raise RanksUnavailable(
                     f"Redis is not as far as the ledger on board {board_id}: does a projector run? (`rankd project`)"
                 )
             time.sleep(_POLL_S)
+
+    def _positions(self, board_id: str) -> list[int]:
+        stored = self._reader.positions(board_id)
+        return [stored.get(partition, Position(0, 0)).sequence for partition in range(len(self._follower.positions))]
 
 
 class _AllPlayers(set[str]):
@@ -227,10 +243,6 @@ class _AllPlayers(set[str]):
 
 
 _ALL_PLAYERS = _AllPlayers({""})  # not empty, so true
-
-
-def _reaches(stored: dict[int, Position], ours: Sequence[int]) -> bool:
-    return all(stored.get(partition, Position(0, 0)).sequence >= sequence for partition, sequence in enumerate(ours))
 
 
 def _differs(key: InstanceKey, player: str, ours: Kept | None, theirs: Kept | None) -> VerificationFailed:

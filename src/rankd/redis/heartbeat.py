@@ -1,7 +1,6 @@
-"""The projector's heartbeat in Redis, by which API processes know its lag; and the hold of writes.
+"""The projector's heartbeat in Redis, by which processes that append know its lag.
 
-rankd:{projector}:heartbeat   hash     epoch, time (ms, when the mirror last reached the ledger's head), positions
-rankd:{projector}:hold        string   expires; while it exists, API processes refuse writes
+rankd:{projector}:heartbeat   hash   epoch, time (ms, when the mirror last reached the ledger's head), positions
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from rankd.redis.connection.client import FunctionCall, RedisClient
 from rankd.redis.read.query import Caller
 
 KEY = b"rankd:{projector}:heartbeat"
-HOLD_KEY = b"rankd:{projector}:hold"
 
 
 class HeartbeatRecord(NamedTuple):
@@ -50,17 +48,6 @@ def read_beat(client: Caller) -> HeartbeatRecord | None:
     if epoch is None or time_ms is None or positions is None or ledger is None:
         return None
     return HeartbeatRecord(ledger.decode(), int(epoch), int(time_ms), tuple(map(int, positions.split(b","))))
-
-
-def hold_writes(client: RedisClient, hold_ms: int) -> None:
-    """Have API processes refuse writes for so long; 0 ends it."""
-    client.call(FunctionCall("rankd_hold", [HOLD_KEY], [hold_ms]))
-
-
-def are_writes_held(client: Caller) -> bool:
-    """Return whether writes are to be refused now."""
-    (answer,) = client.call_all([FunctionCall("rankd_read_hold", [HOLD_KEY], read_only=True)])
-    return bool(answer == 1)
 
 
 def other_ledger() -> RanksUnfit:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rankd.api.backpressure import DELAY_S_MAX, HALVED_EVERY_S, RETRY_AFTER_S_MAX, SENDERS_MAX, Backpressure
 from rankd.errors import Behind
+from rankd.intake.backpressure import DELAY_S_MAX, HALVED_EVERY_S, RETRY_AFTER_S_MAX, SENDERS_MAX, Backpressure
 
 from .in_process import InProcess, in_process
 
@@ -66,7 +66,7 @@ def test_a_limit_of_0_lets_the_backlog_grow() -> None:
 
 def test_everybody_is_refused_while_writes_are_held() -> None:
     backpressure = Backpressure(lambda: None, 0, is_held=lambda: True)
-    with pytest.raises(Behind, match="rebuilt") as refused:
+    with pytest.raises(Behind, match="held for a moment") as refused:
         backpressure.delay_s("game", 1)
     assert refused.value.retry_after_s == 1
 

@@ -16,8 +16,10 @@ from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
 from rankd.errors import RanksNewer, RanksUnavailable
+from rankd.intake.backpressure import Backpressure
 from rankd.intake.results import Accepted, Question, Submitted
 from rankd.intake.scores import ScoreTask
+from rankd.intake.sender import Sender
 from rankd.node.thin_answers import ThinWriter
 from rankd.projection.port import RankedStanding
 
@@ -62,6 +64,11 @@ class Ranks:
 
     def check_open(self) -> None:
         """It is."""
+
+    backpressure = Backpressure()
+
+    def admit(self, _sender: Sender, _events: int) -> None:
+        """Let it pass."""
 
     def find_board(self, board_id: str) -> Board | None:
         return self.boards.get(board_id)

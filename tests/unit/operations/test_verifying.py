@@ -15,12 +15,11 @@ from rankd.domain.order import Kept
 from rankd.ledger.sqlite.database import ReadOnlyDatabase
 from rankd.ledger.sqlite.replica import SqliteReplicaLedger
 from rankd.node.open_embedded import open_boards
-from rankd.operations.hold import HOLD_MS, WriteHold
-from rankd.operations.verify import COMPARISONS_MAX, HOLD_AFTER, Verification
+from rankd.operations.verify import HOLD_AFTER, Verification
 from rankd.projection.port import Position, RankedPage
 
 KEY = InstanceKey("arcade", "all_time")
-READS_MAX = 2 * COMPARISONS_MAX
+READS_MAX = 20 * HOLD_AFTER
 
 
 class ChangedAfterEachRead:
@@ -30,10 +29,17 @@ class ChangedAfterEachRead:
         self._boards = boards
         self._store = boards.rank_store
         self.reads = 0
-        self.held_ms: list[int] = []
+        self.before_read: Callable[[InstanceKey, Sequence[str]], None] = lambda _key, _players: None
+        self.holds = 0
+        self.is_held = False
 
-    def hold(self, hold_ms: int) -> None:
-        self.held_ms.append(hold_ms)
+    def hold(self, _hold_ms: int, _pause_ms: int) -> bool:
+        self.holds += 1
+        self.is_held = True
+        return True
+
+    def release(self) -> None:
+        self.is_held = False
 
     def positions(self, _board: str) -> dict[int, Position]:
         return {0: self._store.position(0)}
@@ -45,13 +51,14 @@ class ChangedAfterEachRead:
         return cast(RankedPage, self._read(lambda: self._store.following(key, after, count)))
 
     def kept_of_all(self, key: InstanceKey, players: Sequence[str]) -> list[Kept | None]:
+        self.before_read(key, players)
         return cast(list[Kept | None], self._read(lambda: self._store.scores(key, players)))
 
     def _read(self, read: Callable[[], Any]) -> Any:
         answer = read()
         self.reads += 1
         assert self.reads < READS_MAX, "it does not end"
-        if not self.held_ms or self.held_ms[-1] == 0:
+        if not self.is_held:
             self._boards.submit("arcade", "alice", 1)
         return answer
 
@@ -66,29 +73,55 @@ def boards(tmp_path: Path) -> Iterator[Boards]:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, boards: Boards) -> Iterator[SqliteReplicaLedger]:
+def ranks(boards: Boards) -> ChangedAfterEachRead:
+    return ChangedAfterEachRead(boards)
+
+
+class Shared(SqliteReplicaLedger):
+    """A ledger whose writers obey a hold."""
+
+    backlog: ChangedAfterEachRead
+
+
+@pytest.fixture
+def verification(tmp_path: Path, ranks: ChangedAfterEachRead) -> Iterator[Verification]:
     with closing(ReadOnlyDatabase(tmp_path / "data", None)) as database:
         database.open()
-        yield SqliteReplicaLedger(database, lambda _timeout_s: None)
+        ledger = Shared(database, lambda _timeout_s: None)
+        ledger.backlog = ranks
+        yield Verification(cast(Any, ledger))
 
 
 def test_entries_that_change_whenever_they_are_compared_are_compared_without_writes(
-    boards: Boards, ledger: SqliteReplicaLedger
+    ranks: ChangedAfterEachRead, verification: Verification
 ) -> None:
-    ranks = ChangedAfterEachRead(boards)
-    found = Verification(ledger, hold=WriteHold(ledger, ranks.hold)).run(cast(Any, ranks))
-    assert ranks.held_ms == [HOLD_MS, 0]
+    found = verification.run(cast(Any, ranks))
+    assert (ranks.holds, ranks.is_held) == (1, False)
     assert ranks.reads == 1 + HOLD_AFTER + 1  # all entries, then alice again and again, then alice at rest
     assert (found.entries, found.looked_at_again) == (2, HOLD_AFTER + 1)
 
 
 def test_a_top_that_changes_whenever_it_is_compared_is_compared_without_writes(
-    boards: Boards, ledger: SqliteReplicaLedger
+    ranks: ChangedAfterEachRead, verification: Verification
 ) -> None:
-    ranks = ChangedAfterEachRead(boards)
-    verification = Verification(ledger, hold=WriteHold(ledger, ranks.hold))
     verification._reader = cast(Any, ranks)
     verification._follow_to_head()
     verification._compare_top(KEY, 2)
-    assert ranks.held_ms == [HOLD_MS, 0]
+    assert (ranks.holds, ranks.is_held) == (1, False)
     assert ranks.reads == HOLD_AFTER + 1
+
+
+def test_entries_that_change_during_a_hold_are_compared_in_the_next(
+    ranks: ChangedAfterEachRead, verification: Verification
+) -> None:
+    """A slow comparison outlives a hold: the next one begins when its time has come."""
+    ends_early = iter(range(7))
+
+    def outlived(_key: InstanceKey, _players: Sequence[str]) -> None:
+        if ranks.is_held and next(ends_early, None) is not None:
+            verification._hold._held_until_s = 0.0
+            ranks.is_held = False
+
+    ranks.before_read = outlived
+    assert verification.run(cast(Any, ranks)).entries == 2
+    assert (ranks.holds, ranks.is_held) == (8, False)

@@ -78,6 +78,7 @@ async def reset_board(service: Service, request: Request) -> Response:
     """Empty a board's current instances."""
     check_media(request, ("application/json",))
     body = await service.body(request)
+    await service.admit(request.identity)
     sender = sender_of(service, request, request.identity)
 
     def reset() -> Changed:

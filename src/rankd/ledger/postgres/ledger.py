@@ -19,6 +19,7 @@ import psycopg
 
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
+from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, EventRun, decode_detail
 from rankd.ledger.port import (
     CONTROLS_MAX,
@@ -39,6 +40,7 @@ from rankd.ledger.postgres.appending import (
     control_arguments,
     raise_refused,
 )
+from rankd.ledger.postgres.backlog import PostgresBacklog
 from rankd.ledger.postgres.connections import (
     ANSWER_WAIT_S,
     CONNECTIONS_MAX,
@@ -109,6 +111,7 @@ class PostgresLedger:
         """Connect, and refuse a schema that is older or newer than this rankd supports."""
         self._connections = Connections(url, pool_max, answer_wait_s=answer_wait_s, settings=_SETTINGS)
         self._readers = FailFastConnections(url, READERS_MAX, settings=_SETTINGS)
+        self.backlog: Backlog = PostgresBacklog(self._connections)
         self._contexts = Contexts(self._connections)
         # By partition: the last sequence read and its commit time. Later events have no earlier commit time.
         self._read_upto: dict[int, tuple[int, int]] = {}

@@ -1,7 +1,7 @@
 """Imports scores from a file: checks every line, then sends all of them, each batch under its own key.
 
 The keys derive from the file's content, so that repeating an interrupted import counts nothing twice until keys expire;
-batches recorded in the progress file are not sent again even later.
+batches recorded in the progress file are not sent again even later. While ranks lag too far behind, it pauses.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from rankd.domain.board import Board
 from rankd.domain.definition import NAMES, define_board
 from rankd.domain.fields import read_integer
 from rankd.domain.position import parse_position
-from rankd.errors import BoardClosed, Conflict, InvalidValue
+from rankd.errors import Behind, BoardClosed, Conflict, InvalidValue
 from rankd.intake.results import Batched
 from rankd.operations.transfer.checking import CheckedBatch, CheckedColumns, Checker
 from rankd.operations.transfer.columnar_rows import ColumnarReader
@@ -38,6 +39,8 @@ BATCH_EVENTS_MAX = 1_000_000
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # half of a server's limit, since attributes and metadata are estimated
 EVENT_BYTES = 512  # of one event as JSON, without attributes and metadata
 BATCH_BYTES_MIN = 8 * 1024 * 1024  # of the file, allowed for any `batch_events`
+BEHIND_WAIT_S = 1  # while ranks lag too far, where nothing says how long
+BEHIND_WAIT_S_MAX = 600.0  # for one request
 
 Progress = Callable[[int, int], None]  # done, all
 
@@ -185,7 +188,7 @@ class _Import:
         position = None
         for part, (start, end) in enumerate(_requests(columns)):
             try:
-                answer = self._submit(columns.part(start, end), self._key(index, part))
+                answer = self._submit_when_taken(columns.part(start, end), self._key(index, part))
             except Exception as problem:
                 problem.add_note(
                     f"{self._imported + self._repeated} of {self._lines} lines of {self._source.name} count; "
@@ -198,6 +201,18 @@ class _Import:
                 self._imported += end - start
             position = answer.position
         return position
+
+    def _submit_when_taken(self, columns: CheckedColumns, key: str) -> Batched:
+        """Submit a request, again while ranks lag too far for it."""
+        deadline_s = monotonic() + BEHIND_WAIT_S_MAX
+        while True:
+            try:
+                return self._submit(columns, key)
+            except Behind as problem:
+                wait_s = problem.retry_after_s or BEHIND_WAIT_S
+                if monotonic() + wait_s > deadline_s:
+                    raise
+                sleep(wait_s)
 
     def _submit(self, columns: CheckedColumns, key: str) -> Batched:
         if columns.at is not None and None in columns.at:  # a column has no "now"

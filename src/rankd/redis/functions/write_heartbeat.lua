@@ -17,21 +17,5 @@ local function write_beat_read(keys)
   return redis.call('HMGET', keys[1], 'epoch', 'time', 'positions', 'ledger')
 end
 
--- rankd_hold: KEYS[1] the hold; ARGV for how many ms API processes refuse writes, 0 to end it.
-local function write_hold(keys, args)
-  if tonumber(args[1]) > 0 then
-    redis.call('SET', keys[1], '1', 'PX', args[1])
-  else
-    redis.call('UNLINK', keys[1])
-  end
-  return {'applied'}
-end
-
-local function write_hold_read(keys)
-  return redis.call('EXISTS', keys[1])
-end
-
-redis.register_function{function_name = 'rankd_hold', callback = write_hold}
-redis.register_function{function_name = 'rankd_read_hold', callback = write_hold_read, flags = {'no-writes'}}
 redis.register_function{function_name = 'rankd_beat', callback = write_beat}
 redis.register_function{function_name = 'rankd_read_beat', callback = write_beat_read, flags = {'no-writes'}}

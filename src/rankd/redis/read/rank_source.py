@@ -19,7 +19,7 @@ from rankd.domain.position import is_upto
 from rankd.errors import RanksUnavailable
 from rankd.ledger.event import event_id
 from rankd.projection.port import RankReads
-from rankd.redis.heartbeat import are_writes_held, read_beat
+from rankd.redis.heartbeat import read_beat
 from rankd.redis.read.high_water import HighWater
 from rankd.redis.read.query import Caller, EachCaller, RedisQuery
 from rankd.redis.read.reader import RedisReader, read_digests
@@ -47,7 +47,6 @@ class Heartbeat:
         self._now = now
         self._time_ms = 0
         self._positions: tuple[int, ...] = ()
-        self.holds_writes = False  # while a rebuild or a verification waits for the ledger to stand still
         self._read_s = -AWAY_AFTER_S  # monotonic
         self.floor: tuple[int, ...] = ()  # by partition
         self._beats: deque[tuple[int, tuple[int, ...]]] = deque()  # read at (ms), positions
@@ -81,10 +80,8 @@ class Heartbeat:
             self._time_ms = 0 if beat is None else beat.time_ms
             self._positions = () if beat is None else beat.positions
             self._read_s = monotonic()
-            self.holds_writes = are_writes_held(self._client)
             self._raise_floor(None if beat is None else beat.positions)
         except RanksUnavailable as problem:
-            self.holds_writes = False
             _log.debug("no heartbeat: %s", problem)
 
     def _raise_floor(self, positions: tuple[int, ...] | None) -> None:

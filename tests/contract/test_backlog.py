@@ -1,0 +1,87 @@
+"""The backlog of a shared ledger: how far nodes have ranked, and holds of writes that leave writers their part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+from tests.servers.waiting import wait_until
+
+from rankd.ledger.backlog import HOLD_MS_MAX, Backlog, BacklogState
+from rankd.ledger.postgres.ledger import PostgresLedger, migrate
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+def open_backlog(postgres_url: str) -> Iterator[Callable[[], Backlog]]:
+    """Return a function that opens the backlog in one more process."""
+    migrate(postgres_url, PARTITIONS)
+    ledgers: list[PostgresLedger] = []
+
+    def opened() -> Backlog:
+        ledgers.append(PostgresLedger(postgres_url))
+        return ledgers[-1].backlog
+
+    yield opened
+    for ledger in ledgers:
+        with closing(ledger):
+            pass
+
+
+def test_a_new_ledger_has_no_ranked_positions_and_no_hold(open_backlog: Callable[[], Backlog]) -> None:
+    assert open_backlog().read() == BacklogState((), is_held=False)
+
+
+def test_the_furthest_position_of_any_node_counts(open_backlog: Callable[[], Backlog]) -> None:
+    one, other = open_backlog(), open_backlog()
+    one.note_ranked([5, 0, 9])
+    other.note_ranked([4, 2, 10])
+    one.note_ranked([5, 1, 9])
+    assert one.read().ranked == other.read().ranked == (5, 2, 10)
+
+
+def test_a_hold_is_seen_by_everybody_until_it_is_released(open_backlog: Callable[[], Backlog]) -> None:
+    one, other = open_backlog(), open_backlog()
+    assert one.hold(HOLD_MS_MAX, 0)
+    assert one.read().is_held
+    assert other.read().is_held
+    one.release()
+    assert not other.read().is_held
+
+
+def test_a_hold_ends_by_itself(open_backlog: Callable[[], Backlog]) -> None:
+    backlog = open_backlog()
+    assert backlog.hold(50, 0)
+    wait_until(lambda: not backlog.read().is_held)
+
+
+def test_one_hold_is_under_way_and_the_next_begins_after_a_pause(open_backlog: Callable[[], Backlog]) -> None:
+    one, other = open_backlog(), open_backlog()
+    assert one.hold(HOLD_MS_MAX, 0)
+    assert not other.hold(HOLD_MS_MAX, 0)
+    one.release()
+    assert not other.hold(HOLD_MS_MAX, 60_000)
+    assert not other.read().is_held
+    wait_until(lambda: other.hold(HOLD_MS_MAX, 100))
+
+
+def test_a_release_without_a_hold_does_not_prolong_the_pause(
+    open_backlog: Callable[[], Backlog], postgres_url: str
+) -> None:
+    backlog = open_backlog()
+    backlog.release()
+    assert backlog.hold(1, 60_000)
+
+
+def test_a_clock_that_was_set_back_does_not_hold_writes_for_long(
+    open_backlog: Callable[[], Backlog], postgres_url: str
+) -> None:
+    backlog = open_backlog()
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE rankd.backlog SET held_until = now() + interval '1 hour'")
+    assert not backlog.read().is_held
+    assert backlog.hold(HOLD_MS_MAX, 1_000)
+    assert backlog.read().is_held

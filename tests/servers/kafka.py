@@ -121,7 +121,7 @@ class KafkaBroker:
     def start(self) -> None:
         """Start it and return when it answers."""
         self.launch()
-        self.wait()
+        self.expect_answer()
 
     def launch(self) -> None:
         """Start it; a broker of a cluster answers once most of them run."""
@@ -141,7 +141,7 @@ class KafkaBroker:
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the system, and nothing that locks
             )
 
-    def wait(self) -> None:
+    def expect_answer(self) -> None:
         """Return when it answers."""
         deadline, pause = time.monotonic() + START_WAIT_S, threading.Event()
         while not self._answers():
@@ -234,7 +234,7 @@ class KafkaCluster:
         for broker in self.brokers:
             broker.launch()
         for broker in self.brokers:
-            broker.wait()
+            broker.expect_answer()
 
     def leader(self, topic: str, partition: int = 0) -> KafkaBroker:
         """Return the broker that leads a partition."""

@@ -96,7 +96,7 @@ class Boards(Reads):
         return self._backend.holds_writes
 
     def close(self) -> None:
-        """Finish pending work, take a snapshot and close the folder."""
+        """Finish pending work, write a checkpoint and close the folder."""
         self._backend.close()
 
     def signing(self, board: str) -> str | None:
@@ -363,7 +363,7 @@ class Boards(Reads):
         return self._backend.entries_by_board(boards_max)
 
     def snapshot(self) -> None:
-        """Take a snapshot now; it is on disk when this returns."""
+        """Write a checkpoint now; it is on disk when this returns."""
         self._backend.snapshot()
 
     def settle(self) -> None:

@@ -2,7 +2,7 @@
 
     asked for on its command line → connects → "ready" → a line on its stdin begins what is measured → the result
 
-One process holds every client and sends the scores too, so that both are told by one clock. Its own processor time is
+One process holds every client and sends the scores too, so that both are timed by one clock. Its own processor time is
 in the result: where that nears a core, the delays are its own.
 """
 

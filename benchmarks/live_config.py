@@ -1,4 +1,4 @@
-"""What servers of live rows are told: more connections from one address than one address would have."""
+"""The configuration of servers of live rows: more connections from one address than one address would have."""
 
 from __future__ import annotations
 

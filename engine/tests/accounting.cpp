@@ -27,7 +27,7 @@ thread_local bool made_shortage = false;
 bool is_short() {
   if (takes_left.load() == kPlenty) return false;
   const Shortage::Where where = shortage_is;
-  if (where != Shortage::Where::anywhere && (where == Shortage::Where::here) != made_shortage) return false;
+  if (where != Shortage::Where::anywhere && (where == Shortage::Where::this_thread) != made_shortage) return false;
   const int64_t left = takes_left.fetch_sub(1);
   if (left > 1 || (left < 1 && !is_shortage_lasting)) return false;
   was_shortage_felt = true;

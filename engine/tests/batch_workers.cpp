@@ -143,7 +143,7 @@ bool runs_out(Random& random, Shortage::Where where, bool is_lasting) {
 TEST("memory that runs out in either thread breaks the engine for everybody, or leaves it as it was") {
   if (std::thread::hardware_concurrency() < 2) return;
   Random random;
-  for (const auto where : {Shortage::Where::here, Shortage::Where::elsewhere}) {
+  for (const auto where : {Shortage::Where::this_thread, Shortage::Where::other_thread}) {
     for (const bool is_lasting : {false, true}) {
       uint64_t broken = 0;
       for (const auto end = Clock::now() + kHangs; broken < testing::scaled(12) && Clock::now() < end;) {

@@ -153,7 +153,7 @@ TEST("a pool of whole regions uses some of them, is idle for the rest, and gives
     fill(pool.at(numbers.back()), 1024, numbers.back());
     check(i / kSlots + 1);
   }
-  // Pieces for others come from elsewhere.
+  // A piece for another purpose is none of the pool's.
   std::byte* piece = regions.take_piece(Purpose::maps);
   CHECK_EQUAL(regions.bytes(Purpose::maps), kPieceBytes);
   fill(piece, kPieceBytes, 1);

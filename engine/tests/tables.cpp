@@ -355,7 +355,7 @@ TEST("the longest name and the shortest are kept whole") {
   CHECK_EQUAL(names.find(names.hash(""), ""), kNone);
 }
 
-TEST("a name is told from another with the same hash") {
+TEST("a name is distinguished from another with the same hash") {
   Regions regions;
   Interner<Nothing> names(regions, Purpose::players, {1, 2});
   // Hashes are the caller's: here they are all alike.

@@ -125,7 +125,7 @@ class Threads {
 // not this one. Once, or until it goes.
 class Shortage {
  public:
-  enum class Where : uint8_t { anywhere, here, elsewhere };
+  enum class Where : uint8_t { anywhere, this_thread, other_thread };
 
   Shortage(Where where, int64_t left, bool is_lasting);
   ~Shortage();

@@ -30,7 +30,7 @@ class Started(msgspec.Struct, frozen=True):
     """How opening a folder went."""
 
     position: int
-    snapshot: int | None  # position of the snapshot that was loaded
+    snapshot: int | None  # position of the checkpoint that was loaded
     snapshots_skipped: int
     replayed: int  # events
     seconds: float
@@ -40,7 +40,7 @@ class Figures(msgspec.Struct, frozen=True):
     """Counts and sizes for metrics."""
 
     position: int  # of the last event
-    snapshot: int | None  # the last event of the newest snapshot
+    snapshot: int | None  # the last event of the newest checkpoint
     entries: int  # of all instances
     engine_bytes: int
     followed_at: int | None = None  # of a node: what was committed by then, in ms, is ranked

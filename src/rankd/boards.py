@@ -23,7 +23,7 @@ from rankd.domain.text import check_text, check_url
 from rankd.errors import InvalidValue
 from rankd.intake import prepare
 from rankd.intake import scores as column
-from rankd.intake.prepare import SentScore
+from rankd.intake.prepare import FindBoard, SentScore
 from rankd.intake.queue import Task
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.intake.scores import ScoreTask, check_open
@@ -92,7 +92,7 @@ class Boards(Reads):
         return self._backend.lag_ms
 
     def close(self) -> None:
-        """Finish pending work, take a snapshot and close the folder."""
+        """Finish pending work, write a checkpoint and close the folder."""
         self._backend.close()
 
     def signing(self, board: str) -> str | None:
@@ -220,19 +220,11 @@ class Boards(Reads):
 
     def prepare_score(self, sent: SentScore, sender: Sender) -> ScoreTask:
         """Return one score as a task for `enqueue`; raises what is wrong with it."""
-        if type(sent.score) is float:
-            self.check_decimals(sent.board, sent.score, "score")
         return prepare.one_score(sent, sender, self._board_finder(sender))
 
     def prepare_events(self, sent: Iterable[SentScore], sender: Sender) -> ScoreTask:
         """Return scores of any boards as a task for `enqueue`; raises what is wrong with them."""
         return prepare.events(sent, sender, self._board_finder(sender))
-
-    def check_decimals(self, board: object, score: float, field: str) -> None:
-        """Refuse a score with a fraction by the integer to send, if the board is known in this process."""
-        definition = self._writer.boards.get(board) if isinstance(board, str) else None
-        if definition is not None:
-            definition.check_score(score, field)
 
     def enqueue(self, tasks: Sequence[Task], on_done: Callable[[list[Task], float], None]) -> None:
         """Queue tasks without waiting.
@@ -241,13 +233,14 @@ class Boards(Reads):
         """
         self._writer.enqueue(tasks, on_done)
 
-    def _board_finder(self, sender: Sender) -> Callable[[object], Board | None]:
-        """Return how to find an open board; None defers the check to the commit.
+    def _board_finder(self, sender: Sender) -> FindBoard:
+        """Return how to find the board to check scores against.
 
-        That is the case with a key, until the request is known not to be a repeat, and where other nodes define boards
-        too, until this one has followed their definitions.
+        The check is deferred to the commit with a key, until the request is known not to be a repeat, and where other
+        nodes define boards too, until this one has followed their definitions.
         """
-        return self._open_board if sender.key is None and self._writer.checks_early else prepare.defer_check
+        checks_now = sender.key is None and self._writer.checks_early
+        return self._open_board if checks_now else prepare.defer_checks(self._writer.boards)
 
     def _open_board(self, board: object) -> Board:
         definition = self._writer.boards.get(board) if isinstance(board, str) else None
@@ -366,7 +359,7 @@ class Boards(Reads):
         return self._backend.entries_by_board(boards_max)
 
     def snapshot(self) -> None:
-        """Take a snapshot now; it is on disk when this returns."""
+        """Write a checkpoint now; it is on disk when this returns."""
         self._backend.snapshot()
 
     def settle(self) -> None:

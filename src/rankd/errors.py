@@ -372,13 +372,13 @@ class RanksNewer(RanksUnusable):
 
 
 class VerificationFailed(RankdError):
-    """The ranks differ from the ledger: open the boards again without snapshots to rebuild them."""
+    """The ranks differ from the ledger: open the boards again without checkpoints to rebuild them."""
 
     code = "verification_failed"
 
 
 class EngineBroken(RankdError):
-    """A batch was interrupted half-way, so nothing in memory can be trusted: load the last snapshot and replay."""
+    """A batch was interrupted half-way, so nothing in memory can be trusted: load the last checkpoint and replay."""
 
     code = "engine_broken"
 

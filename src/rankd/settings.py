@@ -17,7 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     commit_events_max: int = 20_000  # events that share one commit, unless a single request has more
     request_events_max: int = 1_000_000  # events of one request
     idempotency_ttl_ms: int = 86_400_000  # how long a repeat is recognised
-    snapshot_events: int = 2_000_000  # events after which a snapshot is taken
+    snapshot_events: int = 2_000_000  # events after which a checkpoint is written
     snapshots_kept: int = 2
     checkpoint_bytes: int = 32 * 1024 * 1024  # of the log, after which it is moved into the file
     checkpoint_bytes_max: int = 256 * 1024 * 1024  # of the log, after which commits wait until it is

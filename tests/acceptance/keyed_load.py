@@ -37,7 +37,7 @@ UNAVAILABLE, BEHIND = 503, 429
 
 
 class KeyedLoad:
-    """Writers and a reader in threads of their own, which go round among the servers they are told."""
+    """Writers and a reader in threads of their own, which go round among the given servers."""
 
     def __init__(self, servers: Sequence[Serving], admin: str, seed: int) -> None:
         self._servers = list(servers)

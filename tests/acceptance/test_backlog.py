@@ -69,7 +69,7 @@ def figure(client: httpx.Client, pattern: re.Pattern[str]) -> float:
 
 
 def has_beaten(installation: Installation) -> bool:
-    """Return whether the projector has told everybody that the whole ledger is ranked."""
+    """Return whether the newest heartbeat says that the whole ledger is ranked."""
     with closing(PostgresLedger(installation.ledger_url)) as ledger, closing(connect(installation.redis.url)) as client:
         beat = read_beat(client)
         return beat is not None and beat.positions == ledger.heads().sequences

@@ -301,7 +301,7 @@ def test_a_board_that_wants_signatures_gets_them(served: Served, client: Any, bo
 
 
 class LosingProxy:
-    """Passes requests on and answers back, and loses the first answers that it is told to lose."""
+    """Passes requests on and answers back, and loses as many of the first answers as a test asks."""
 
     def __init__(self, url: str) -> None:
         self.to_lose = 0

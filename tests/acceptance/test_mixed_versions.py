@@ -27,7 +27,7 @@ from rankd.redis.keys import LAYOUT_VERSION
 
 from .keyed_load import BOARDS, UNAVAILABLE, KeyedLoad
 from .other_version import PACKAGE_VERSION, make_version
-from .scaled_serving import Installation, installed
+from .scaled_serving import Installation, installed, nodes_installed
 from .serving import STOP_S, Serving
 
 pytestmark = pytest.mark.timeout(300)  # many processes that start, one after the other
@@ -219,6 +219,27 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
     assert {entry["player"] for entry in entries} == {"alice", "bob", "carol"}
     verified = installation.run("verify", **newer)
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_node_is_not_ready_once_a_newer_version_has_written_the_ledger(tmp_path: Path) -> None:
+    needs_postgres()
+    newer = make_version(tmp_path / "newer", payload_known=1, payload_written=1)
+    with nodes_installed(tmp_path) as nodes:
+        old, new = nodes.node("old"), nodes.node("new", None, **newer)
+        with old.client(nodes.admin) as by_old, new.client(nodes.admin) as by_new:
+            score = {"board": "arcade", "player": "alice", "score": 1}
+            assert by_old.put("/v1/boards/arcade", json={}).status_code == 200
+            assert by_old.post("/v1/scores", json=score).status_code == 200
+            assert by_old.get("/readyz").status_code == 200
+
+            assert by_new.post("/v1/scores", json={**score, "score": 2}).status_code == 200
+            wait_until(lambda: by_old.get("/readyz").status_code == UNAVAILABLE)
+            for refused in (by_old.get("/readyz"), by_old.post("/v1/scores", json=score)):
+                assert (refused.status_code, refused.json()["code"]) == (UNAVAILABLE, "ledger_newer")
+                assert "upgrade rankd" in refused.json()["detail"]
+            assert by_old.get("/healthz").status_code == 200
+            assert by_old.get("/v1/boards/arcade/players/alice").json()["score"] == 1
+            assert by_new.get("/readyz").status_code == 200
 
 
 def test_functions_two_versions_ahead_stop_who_uses_the_older_ones(installation: Installation) -> None:

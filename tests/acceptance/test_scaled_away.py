@@ -1,4 +1,4 @@
-"""A part of a scaled-out installation is away: what does not need it goes on, and nobody is told whose host it was."""
+"""A part of a scaled-out installation is away: what does not need it goes on, and no answer names the host."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,13 @@ import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.fixtures_redis import needs_redis
 from tests.servers.waiting import wait_until
+
+from rankd.clock import SystemClock
+from rankd.domain.instance import InstanceKey
+from rankd.domain.position import is_upto
+from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.redis.connection.client import connect
+from rankd.redis.read.rank_source import Heartbeat, Layout, RedisRankSource
 
 from .scaled_serving import Installation, installed
 
@@ -87,6 +95,41 @@ def test_what_redis_has_lost_is_stale_until_it_is_there_again(shards: int, tmp_p
             wait_until(is_whole)
             assert client.get(READS[0]).json()["score"] == 9
             assert client.get(READS[2]).json()["score"] == 8
+
+
+def test_what_redis_has_lost_is_stale_for_who_never_read_it(tmp_path: Path) -> None:
+    with installed(tmp_path, PATIENT) as installation, ExitStack() as opened:
+        projector, serving = installation.project(), installation.serve()
+        client = opened.enter_context(serving.client(installation.admin, timeout_s=15))
+        assert client.put("/v1/boards/arcade", json={}).status_code == 200
+        assert client.put("/v1/boards/idle", json={}).status_code == 200
+        wait_until(lambda: client.get("/v1/boards/arcade/top").status_code == 200)
+        submit(client, "alice", 5)
+        kept = tmp_path / "kept"
+        shutil.copytree(installation.redis.folder / LOG, kept)
+        submit(client, "alice", 9)
+
+        redis = connect(installation.redis.url)
+        opened.callback(redis.close)
+        heartbeat = Heartbeat(redis, 600_000, SystemClock().now)
+        opened.callback(heartbeat.close)
+        reads = RedisRankSource(redis, Layout(dict), heartbeat)
+        ledger = PostgresLedger(installation.ledger_url)
+        opened.callback(ledger.close)
+        wait_until(lambda: is_upto(heartbeat.floor, dict(enumerate(ledger.heads().sequences))))
+
+        projector.send_signal(signal.SIGSTOP)
+        start_from_older_log(installation, kept)
+        alltime = InstanceKey("arcade")
+
+        def read() -> tuple[int | None, bool]:
+            session = reads.open(alltime)
+            kept = session.score(alltime, "alice")
+            return None if kept is None else kept.score, session.is_stale
+
+        assert read() == (5, True)
+        projector.send_signal(signal.SIGCONT)
+        wait_until(lambda: read() == (9, False))
 
 
 def test_who_is_absent_while_nobody_ranks_may_have_scored(tmp_path: Path) -> None:

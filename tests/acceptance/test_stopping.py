@@ -144,7 +144,7 @@ def test_a_server_with_a_long_queue_of_dear_work_stops_in_time(tmp_path: Path) -
         if server.process.poll() is None:
             server.stop(signal.SIGKILL)
     assert {line.split(b" ")[1] for line in answers if line} <= {b"200", b"503"}
-    assert answers.count(b"") == 0, "whoever waits is told to come again"
+    assert answers.count(b"") == 0, "whoever waits is asked to come again"
 
 
 def test_a_server_that_does_nothing_stops_at_once_with_connections_open(tmp_path: Path) -> None:

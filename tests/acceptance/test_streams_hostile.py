@@ -1,7 +1,7 @@
 """Live connections meant to hurt: memory stays bounded, places come back, and others are served meanwhile.
 
 Every test runs beside somebody who asks for /healthz again and again: 99 of 100 answers come within 250 ms. By how much
-the server's memory grew is told with each test, and may not be more than the test allows.
+the server's memory grew is printed with each test, and may not be more than the test allows.
 """
 
 from __future__ import annotations

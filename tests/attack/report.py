@@ -1,6 +1,6 @@
 """`python -m tests.attack.report`: run every attack and print what was measured, as a table for docs/security.md.
 
-Both forms by default, the short ones alone with `--short`. Attacks that succeeded are told behind the table.
+Both forms by default, the short ones alone with `--short`. Attacks that succeeded are listed behind the table.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Attack:
         self.broken: list[str] = []
 
     def expect(self, holds: bool, rule: str) -> None:
-        """Note a rule that does not hold; the attack goes on, and all of them are told at its end."""
+        """Note a rule that does not hold; the attack goes on, and all of them are listed at its end."""
         if not holds:
             self.broken.append(rule)
 
@@ -143,7 +143,7 @@ class Target:
         attack, failed = Attack(), None
         try:
             yield attack
-        except Exception as problem:  # what it cost is told too
+        except Exception as problem:  # what it cost is reported too
             failed = problem
             attack.broken.append(f"the attack failed: {problem!r}")
         record = client.stop()

@@ -1,4 +1,4 @@
-"""What every store of credentials promises: told once, found at once, gone when revoked, noticed by others."""
+"""What every store of credentials promises: shown once, found at once, gone when revoked, noticed by others."""
 
 from __future__ import annotations
 

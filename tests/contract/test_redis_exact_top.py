@@ -90,7 +90,7 @@ def test_the_top_is_that_of_the_engine_whatever_is_written(redis_client: RedisCl
         engine.apply(UpdateBatch([(KEY, rules)], players, score, tie=tie, op=ops, after=at, upto=at + 1))
         removed = [player for player, op in zip(players, ops, strict=True) if op == Op.REMOVE]
         change = changed(engine, KEY, rules, list(dict.fromkeys(players)), returned=removed)
-        # What is put may be worse, whatever the keep: those are told as having come back.
+        # What is put may be worse, whatever the keep: those are reported as having come back.
         change.returned = players
         answers = mirror.write(
             "arcade", shards, 0, [PartitionMove(0, at, at + 1)], [with_top(engine, change, exact_top)], time_ms=1

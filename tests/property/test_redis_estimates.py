@@ -1,4 +1,4 @@
-"""Boards with exact_top: whatever is told as exact is true, and bounds hold the truth, on every kind of board."""
+"""Boards with exact_top: whatever is said to be exact is true, and bounds hold the truth, on every kind of board."""
 
 from __future__ import annotations
 

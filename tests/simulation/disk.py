@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to: an SQLite VFS over the real one, for tests of faults and power cuts.
+"""A disk that fails when a test says so: an SQLite VFS over the real one, for tests of faults and power cuts.
 
     with FaultyDisk() as disk:
         boards = rankd.open(folder, vfs=disk.name)
@@ -79,7 +79,7 @@ class Fault:
     lasting: bool = False
 
     def error(self) -> Exception:
-        """Return what SQLite is told."""
+        """Return the answer to SQLite."""
         full = self.trouble is Trouble.ENOSPC and self.operation is Operation.WRITE
         return apsw.exception_for(apsw.SQLITE_FULL if full else _EIO_CODES[self.operation])
 
@@ -116,7 +116,7 @@ class FaultyDisk(apsw.VFS):
             self.hits = 0
 
     def repair(self) -> None:
-        """Let everything succeed again, also for open files that have not been told of a failed sync yet."""
+        """Let everything succeed again, also for open files that have not reported a failed sync yet."""
         with self._lock:
             self._fault = None
             self.image.repair()

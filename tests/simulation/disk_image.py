@@ -47,7 +47,7 @@ class Inode:
     syncs_folder: bool
     unsynced: list[_Write | _Truncate] = field(default_factory=list)
     failed_syncs: int = 0
-    repaired_syncs: int = 0  # failed ones that nobody needs to be told of any more
+    repaired_syncs: int = 0  # failed ones that need no report any more
 
     def wrote(self, offset: int, data: bytes) -> None:
         """Take note of a write."""

@@ -163,7 +163,7 @@ class Said(NamedTuple):
 
     status: int
     body: dict[str, Any]
-    as_of: int | None  # told apart: it moves on while nothing that is ranked changes, as `position` does
+    as_of: int | None  # kept apart: it moves on while nothing that is ranked changes, as `position` does
 
     @classmethod
     def of(cls, reply: Reply) -> Said:

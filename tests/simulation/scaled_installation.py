@@ -122,7 +122,7 @@ class SteppedProjector:
         return self._archived != before
 
     def stop(self) -> None:
-        """End it as it is told to: it saves what it has ranked."""
+        """Stop it as an operator does: it saves what it has ranked."""
         stop = threading.Event()
         stop.set()
         self._projector.run(stop)

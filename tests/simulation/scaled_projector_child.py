@@ -19,7 +19,7 @@ CALL_UPDATES_MAX = 50  # so that they strike between two parts of a write
 
 
 def main() -> None:
-    """Rank until told to stop."""
+    """Rank until asked to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     ledger_url, ranks_url, folder = sys.argv[1:]
     stop = threading.Event()

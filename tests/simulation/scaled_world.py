@@ -6,7 +6,7 @@ What may be otherwise than in one process (nothing else may):
 - Only boards that rank so by themselves, which have one shard, have `dense` ranks; other boards refuse them.
 - The answer to a repeat shows where the player stands now, not where they stood then; there is none when the board is
   gone by now.
-- Whether a removal changed anything is told by the current windows alone.
+- Whether a removal changed anything depends on the current windows alone.
 - There are no snapshots: the projector has checkpoints, which are taken as it goes.
 """
 
@@ -182,7 +182,7 @@ class ScaledBoards(rankd.Boards):
 
 
 class ScaledOracle(Oracle):
-    """The oracle without what is told otherwise."""
+    """The oracle without what is answered otherwise."""
 
     def define(self, board: str, definition: Definition) -> bool:
         spec = Spec(board, definition)

@@ -63,7 +63,7 @@ DAYS_LONG, BATCHES_LONG = 40, 60
 
 
 class Twins:
-    """Both of them, told everything at the same time."""
+    """Both of them, sent everything at the same time."""
 
     def __init__(self, folder: Path, stores: Stores) -> None:
         self.clock = rankd.ManualClock(NOON)

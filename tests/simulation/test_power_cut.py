@@ -168,7 +168,7 @@ def test_what_a_failed_sync_forgot_is_written_again_before_the_log_goes(folder: 
         add_players(database, 2 * ROWS + 1)
         if not closed_before:
             disk.cut_power(live, folder / "cut", Unsynced.DROPPED, random.Random(7))
-        with suppress(LedgerUnavailable):  # Its own open file has not been told of the failed sync yet.
+        with suppress(LedgerUnavailable):  # Its own open file has not reported the failed sync yet.
             database.close()
         if closed_before:
             database = Database(live, disk.name)

@@ -331,7 +331,7 @@ def test_the_epoch_alone_refuses_a_writer_that_does_not_know_it_was_replaced(
             return {key: plain.dump(key) for key in plain.scan_iter()}
 
         before = everything()
-        monkeypatch.setattr(projector_module, "BEAT_MS", HOUR)  # it would be told by its heartbeat as well
+        monkeypatch.setattr(projector_module, "BEAT_MS", HOUR)  # its heartbeat would be refused as well
         installed.submit("zed", score=9)
         zombie.step()  # sends it, and asks what became of it before the next
         with pytest.raises(Fenced):

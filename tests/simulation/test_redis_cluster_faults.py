@@ -24,6 +24,9 @@ from rankd.projection.engine import EngineStore
 from rankd.projection.port import Position, UpdateBatch, Verdict
 from rankd.redis.connection.client import connect
 from rankd.redis.keys import ShardKeys
+from rankd.redis.read.high_water import HighWater
+from rankd.redis.read.pages import instance_total
+from rankd.redis.read.query import RedisQuery
 from rankd.redis.write.changes import PartitionMove, changed, whole_instance
 from rankd.redis.write.mirror import Mirror
 
@@ -230,6 +233,63 @@ def test_a_master_that_lost_everything_is_filled_again(cluster: RedisCluster, pr
 
     assert projector.repaired > 0
     check(cluster, projector)
+
+
+def test_what_a_forced_takeover_has_lost_is_noticed_until_it_is_there_again(
+    cluster: RedisCluster, projector: Projector
+) -> None:
+    client = connect(cluster.url)
+    seen, floor = HighWater(), dict[int, int]()
+    unseen = HighWater(lambda: floor)
+
+    def read(marks: HighWater) -> tuple[int, bool]:
+        query = RedisQuery(client, KEYS[0], SHARDS, marks)
+        return instance_total(query), query.has_lost
+
+    def read_after_takeover(marks: HighWater) -> bool:
+        try:
+            return read(marks) != (total, False)
+        except RanksUnavailable:
+            return False
+
+    projector.step()
+    master = cluster.master_of(ShardKeys("arcade", 3).meta)
+    replica = cluster.replica_of(master)
+    with stopped_replication(master, replica):
+        projector.step()
+        floor[0] = projector.batches
+        total, has_lost = read(seen)
+        assert (total, has_lost) == (projector.engine.total(KEYS[0]), False)
+
+        with replica.client() as server:
+            server.execute_command("CLUSTER", "FAILOVER", "TAKEOVER")
+        wait_until(follows(master, replica))
+        for marks in (seen, unseen):
+            wait_until(lambda marks=marks: read_after_takeover(marks))  # type: ignore[misc]
+            less, has_lost = read(marks)
+            assert less < total
+            assert has_lost
+
+    projector.step()
+    projector.catch_up()
+    for marks in (seen, unseen):
+        assert read(marks) == (projector.engine.total(KEYS[0]), False)
+    check(cluster, projector)
+    client.close()
+
+
+@contextmanager
+def stopped_replication(master: RedisServer, replica: RedisServer) -> Iterator[None]:
+    """Let a replica receive nothing while the block lasts: it cannot log in to its master."""
+    with replica.client() as one, master.client() as other:
+        one.config_set("masterauth", "wrong")
+        other.execute_command("CLIENT", "KILL", "TYPE", "REPLICA")
+        wait_until(lambda: one.info("replication").get("master_link_status") == "down")
+    try:
+        yield
+    finally:
+        with replica.client() as one:
+            one.config_set("masterauth", "")
 
 
 def promote(replica: RedisServer) -> None:

@@ -11,10 +11,13 @@ from tests.servers.redis import RedisServer
 
 from rankd.errors import RanksUnavailable
 from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node import projector as projector_module
 from rankd.operations.rebuild import Rebuild
 from rankd.redis.connection.client import connect
 from rankd.redis.connection.pipelined import Channel
+from rankd.redis.heartbeat import read_beat
 from rankd.redis.keys import ShardKeys
+from rankd.redis.read.reader import RedisReader
 from rankd.redis.write import backfill, mirroring
 from rankd.redis.write.boards import whole_board
 from rankd.redis.write.mirror import Mirror
@@ -88,6 +91,35 @@ def test_what_was_missed_is_read_once_for_all_boards_and_sent_where_it_counts(
     assert installation.mirroring.rows - before == 6 * 5 * 2 * 2 + removed_from
     assert (installation.mirroring.loads, installation.mirroring.catch_ups) == (loads, len(boards) + 1)
     installation.check()
+
+
+def test_the_heartbeat_names_what_every_board_has(
+    installation: Installation, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projector_module, "BEAT_MS", 0)
+    monkeypatch.setattr(projector_module, "BOARD_IDLE_MS", 60_000)
+    for board in ("busy", "idle"):
+        installation.boards.define(board, shards=2)
+    installation.projector.project()
+    positions = installation.projector.follower.positions
+    with closing(connect(own_redis.url)) as client:
+        reader = RedisReader(client, lambda _: 2)
+
+        def stored(board: str) -> dict[int, int]:
+            return {number: position.sequence for number, position in reader.positions(board).items()}
+
+        def mirrored() -> dict[int, int]:
+            beat = read_beat(client)
+            assert beat is not None
+            return dict(enumerate(beat.mirrored))
+
+        assert mirrored() == dict(enumerate(positions)) == stored("idle")
+        installation.boards.submit("busy", "ann", 1)
+        installation.projector.project()
+        assert mirrored() == stored("idle") != stored("busy")
+        monkeypatch.setattr(projector_module, "BOARD_IDLE_MS", 0)
+        installation.projector.project()
+        assert mirrored() == stored("idle") == stored("busy")
 
 
 def test_a_board_with_scopes_whose_removals_were_missed_is_loaded_anew(installation: Installation, plain: Any) -> None:

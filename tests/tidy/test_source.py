@@ -136,7 +136,10 @@ OTHER_PARTS = {
     "elsewhere": "where: another process, another host",
     "lane": "batcher, connection, worker",
     "living": "in force, open",
+    "meant": "expected, resolved",
     "patience": "timeout",
+    "seat": "slot",
+    "spell": "OffsetPeriod",
     "told": "refused, answered, learns, shows",
     "untold": "what is missing",
 }

@@ -70,9 +70,9 @@ class RebuildOutput(msgspec.Struct, frozen=True):
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd rebuild", "rankd rebuild --data scores"))
 def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Rank everything again from the ledger, without snapshots, and take a new snapshot.
+    """Rank everything again from the ledger, without checkpoints, and write a new one.
 
-    Names the instances that differed from the ledger. Deletes the old snapshots after the new one is written. Of a
+    Names the instances that differed from the ledger. Deletes the old checkpoints after the new one is written. Of a
     scaled-out installation it fills Redis again, beside the ranks that are served, and then switches.
     """
     target = Target.folder_of(data, config)
@@ -82,7 +82,7 @@ def rebuild(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
     began = time.monotonic()
     with _opened(target) as boards:
         before, position = digests(boards.rank_store), boards.position
-    with _without_snapshots(_snapshots_of(target.config())), _opened(target, "replaying") as boards:
+    with _without_checkpoints(_checkpoints_of(target.config())), _opened(target, "replaying") as boards:
         after = digests(boards.rank_store)
         events = boards.started.position
         is_same_moment = boards.position == position
@@ -107,37 +107,37 @@ def _opened(target: Target, what: str = "opening") -> Iterator[Boards]:
         yield boards
 
 
-def _snapshots_of(config: Config) -> Path:
+def _checkpoints_of(config: Config) -> Path:
     if is_shared(config):
         return Path(config.ranks.folder).expanduser() / _CHECKPOINTS
     return data_folder(config) / _SNAPSHOTS
 
 
 @contextmanager
-def _without_snapshots(snapshots: Path) -> Iterator[None]:
-    """Move the snapshots aside, and back when the block fails.
+def _without_checkpoints(checkpoints: Path) -> Iterator[None]:
+    """Move the checkpoints aside, and back when the block fails.
 
-    Any snapshot may be in the folder at any time: opening skips those of another ledger.
+    Any checkpoint may be in the folder at any time: opening skips those of another ledger.
     """
-    aside = snapshots.parent / _ASIDE
-    _move_back(aside, snapshots)  # of an earlier rebuild that was interrupted
-    if snapshots.exists():
-        snapshots.rename(aside)
+    aside = checkpoints.parent / _ASIDE
+    _move_back(aside, checkpoints)  # of an earlier rebuild that was interrupted
+    if checkpoints.exists():
+        checkpoints.rename(aside)
     try:
         yield
     except BaseException:
-        _move_back(aside, snapshots)
+        _move_back(aside, checkpoints)
         raise
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _move_back(aside: Path, snapshots: Path) -> None:
+def _move_back(aside: Path, checkpoints: Path) -> None:
     if not aside.exists():
         return
-    snapshots.mkdir(FOLDER_MODE, exist_ok=True)
+    checkpoints.mkdir(FOLDER_MODE, exist_ok=True)
     for old in aside.iterdir():
-        if not (snapshots / old.name).exists():
-            old.rename(snapshots / old.name)
+        if not (checkpoints / old.name).exists():
+            old.rename(checkpoints / old.name)
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -56,7 +56,7 @@ def event(
     return Event(
         board=board,
         player=None if player is None else check_player(player, f"{where}player"),
-        score=column.check_one_score(score, None, f"{where}score"),
+        score=column.DeferredBoard().check_score(score, f"{where}score"),
         tiebreak=None if tiebreak is None else check_tiebreak(tiebreak, f"{where}tiebreak"),
         at=None if at is None else check_at(at, f"{where}at"),
         attributes=None if attributes is None else check_attributes(attributes, f"{where}attributes"),
@@ -111,7 +111,7 @@ def events_of_columns(
 ) -> list[Event]:
     """Return the scores of columns of one length."""
     ids = column.check_players(players)
-    kept = column.check_scores(scores, None)
+    kept = column.check_scores(scores, column.DeferredBoard())
     count = len(kept)
     tied = None if tiebreaks is None else column.check_tiebreaks(tiebreaks)
     times = None if at is None else column.check_instants(at, len(ids))

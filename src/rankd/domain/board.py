@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from math import isfinite
 
 from rankd.domain.calendar import Calendar, WeekStarts
 from rankd.domain.decay import Decay
@@ -32,7 +31,6 @@ from rankd.domain.team import Team
 from rankd.domain.text import check_name
 from rankd.domain.window import AllTime, ClockReading, Period, Window, WindowKind
 from rankd.domain.zone import Zone, zone_named
-from rankd.errors import InvalidValue
 
 TIE_RESOLUTION_MS_DEFAULT = 1_000
 LATE_BY_MS_DEFAULT = 300_000
@@ -212,10 +210,7 @@ class Board:
         """Return a score that this board accepts, or refuse it."""
         if type(value) is int and self.score_min <= value <= self.score_max:
             return value
-        if isinstance(value, float) and self.decimals and isfinite(value):
-            whole = round(value * 10**self.decimals)
-            raise InvalidValue(field, f"must be an integer; {self.id} shows {self.decimals} decimals, so send {whole}")
-        return check_score(value, self.score_min, self.score_max, field)
+        return check_score(value, self.score_min, self.score_max, field, self.decimals)
 
     def ranked_score(self, score: int, at: int) -> int:
         """Return the number to keep and order: the score itself, or the key of a decaying score."""

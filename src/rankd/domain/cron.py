@@ -12,6 +12,7 @@ from bisect import bisect_right
 from datetime import datetime, timedelta
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS
 
 from rankd.domain.zone import OFFSET_S_MAX, Zone
 from rankd.errors import InvalidValue
@@ -31,6 +32,12 @@ _NAMED = {
     "@HOURLY": "0 * * * *",
 }
 _STEPS_MAX = (59, 23, 31, 12, 7)  # of each field
+_NUMBERS = {
+    name: number
+    for first, names in ((1, SYMBOLIC_MONTHS), (0, SYMBOLIC_DAYS))
+    for number, name in enumerate(names, first)
+}
+_RANGE = re.compile(r"([0-9]+|[A-Z]+)-([0-9]+|[A-Z]+)(?:/[0-9]+)?")
 _DAY_OR_MONTH = re.compile(
     r"\b(?:(JAN)UARY|(FEB)RUARY|(MAR)CH|(APR)IL|(JUN)E|(JUL)Y|(AUG)UST|(SEP)TEMBER|(OCT)OBER|(NOV)EMBER|(DEC)EMBER"
     r"|(SUN)DAY|(MON)DAY|(TUE)SDAY|(WED)NESDAY|(THU)RSDAY|(FRI)DAY|(SAT)URDAY)\b"
@@ -70,8 +77,17 @@ def check_cron(field: str, value: object) -> str:
 
 
 def _one_spelling(part: str) -> str:
-    """Return a field with each range of one value, whatever its step, as that value: `3-3/2` is 3."""
-    return re.sub(r"\b([0-9]+)-\1(?:/[0-9]+)?(?![0-9])", r"\1", part)
+    """Return a field with each range of one value, whatever its step, as that value: `3-3/2` is 3, `FRI-5` is FRI."""
+    return ",".join(map(_collapsed, part.split(",")))
+
+
+def _collapsed(term: str) -> str:
+    ends = _RANGE.fullmatch(term)
+    return ends[1] if ends and _number(ends[1]) == _number(ends[2]) else term
+
+
+def _number(value: str) -> int | str:
+    return int(value) if value.isdigit() else _NUMBERS.get(value, value)
 
 
 class Cron:

@@ -60,8 +60,10 @@ def tokens(positions: Mapping[int, int]) -> str:
 def is_upto(ranked: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
     """Return whether the ranked positions, by partition, have reached all the wanted ones.
 
-    >>> is_upto({0: 5, 3: 12}, {3: 12}), is_upto({0: 5}, {0: 5, 3: 1})
-    (True, False)
+    Where nothing of a partition is ranked, it has not reached 0 either: a board that is not there yet has no positions.
+
+    >>> is_upto({0: 5, 3: 12}, {3: 12}), is_upto({0: 5}, {0: 5, 3: 1}), is_upto({}, {0: 0})
+    (True, False, False)
     """
     for partition, sequence in wanted.items():  # noqa: SIM110 - called for every score, mostly with one partition
         if ranked.get(partition, -1) < sequence:

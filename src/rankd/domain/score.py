@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
 
 from rankd.errors import InvalidValue
 
@@ -11,14 +13,19 @@ TIEBREAK_MAX = 2**40 - 1
 METADATA_BYTES_MAX = 1024
 
 
-def check_score(value: object, score_min: int, score_max: int, field: str = "score") -> int:
+def check_score(value: object, score_min: int, score_max: int, field: str = "score", decimals: int = 0) -> int:
     """Return the score if it is an integer within the board's bounds.
 
-    `True`, `976.0`, `"976"` and NumPy's integers are refused: a conversion may have lost digits.
+    `True`, `976.0`, `"976"` and NumPy's integers are refused: a conversion may have lost digits. `decimals` of the
+    board name the integer to send for a fraction.
 
     >>> check_score(976, 0, 1000)
     976
     """
+    if isinstance(value, float) and decimals and isfinite(value):
+        value = _whole(value, decimals, field)
+        if score_min <= value <= score_max:
+            raise InvalidValue(field, f"must be an integer; this board shows {decimals} decimals, so send {value}")
     if type(value) is not int:
         raise InvalidValue(field, f"must be an integer; got {type(value).__name__}: send a whole number, unquoted")
     if not score_min <= value <= score_max:
@@ -26,6 +33,16 @@ def check_score(value: object, score_min: int, score_max: int, field: str = "sco
             field, f"must be from {score_min} to {score_max}, the bounds of this board; got {_short(value)}"
         )
     return value
+
+
+def _whole(value: float, decimals: int, field: str) -> int:
+    # Its shortest digits are what the sender wrote: 1.255 is no 126 hundredths, and not the nearest binary fraction.
+    units = Decimal(repr(float(value))).scaleb(decimals)
+    if units != units.to_integral_value():
+        raise InvalidValue(
+            field, f"must be an integer, and {value!r:.30} has more decimals than the {decimals} of this board"
+        )
+    return int(units)
 
 
 def check_tiebreak(value: object, field: str = "tiebreak") -> int:

@@ -13,7 +13,7 @@ from rankd.domain.scope import check_attributes
 from rankd.domain.score import check_tiebreak
 from rankd.errors import BoardUnknown, InvalidValue
 from rankd.intake import scores as column
-from rankd.intake.scores import ScoreRow, ScoreTask
+from rankd.intake.scores import DeferredBoard, ScoreRow, ScoreTask
 from rankd.intake.sender import Sender
 
 EVENTS = "events"
@@ -58,21 +58,27 @@ class SentScore(Protocol):
         ...
 
 
-FindBoard = Callable[[object], Board | None]
+FindBoard = Callable[[object], Board | DeferredBoard]
 
 
-def defer_check(_board: object) -> None:
-    """Find no board: the scores are checked at the commit."""
+def defer_checks(boards: Mapping[str, Board]) -> FindBoard:
+    """Return how to find boards whose scores are checked at the commit; `boards` are those known now."""
+
+    def find(board_id: object) -> DeferredBoard:
+        known = boards.get(board_id) if isinstance(board_id, str) else None
+        return DeferredBoard() if known is None else DeferredBoard(known.decimals)
+
+    return find
 
 
 def one_score(sent: SentScore, sender: Sender, find: FindBoard) -> ScoreTask:
-    """Return the task of one score; `find` returns the board to check against, or None to check at the commit."""
+    """Return the task of one score; `find` returns what to check it against."""
     board = find(sent.board)
     player = check_player(sent.player)
-    score = column.check_one_score(sent.score, None) if board is None else board.check_score(sent.score)
+    score = board.check_score(sent.score)
     tiebreak, at, attributes, metadata = sent.tiebreak, sent.at, sent.attributes, sent.metadata
     return ScoreTask(
-        check_board_id(sent.board) if board is None else board.id,
+        board.id if isinstance(board, Board) else check_board_id(sent.board),
         [player],
         array("q", [score]),
         board=board,
@@ -89,7 +95,7 @@ def rows(
     board_id: str,
     given: Iterable[Sequence[object] | Mapping[str, object]],
     sender: Sender,
-    board: Board | None,
+    board: Board | DeferredBoard,
 ) -> ScoreTask:
     """Return the task of rows of one board."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
@@ -122,7 +128,7 @@ def events(sent: Iterable[SentScore], sender: Sender, find: FindBoard) -> ScoreT
     return first
 
 
-def _find(board_id: object, find: FindBoard, row: int) -> tuple[str, Board | None]:
+def _find(board_id: object, find: FindBoard, row: int) -> tuple[str, Board | DeferredBoard]:
     with_board = f"{EVENTS}[{row}].board"
     name = check_board_id(board_id, with_board)
     try:
@@ -134,7 +140,7 @@ def _find(board_id: object, find: FindBoard, row: int) -> tuple[str, Board | Non
 class _Columns:
     """Scores of one board as columns; everything but ids and scores is checked as it is added."""
 
-    def __init__(self, board: Board | None) -> None:
+    def __init__(self, board: Board | DeferredBoard) -> None:
         self._board = board
         self._rows = array("q")  # of the request
         self._players: list[Any] = []
@@ -149,7 +155,7 @@ class _Columns:
         """Add a score; a refusal names its row."""
         attributes = sent.attributes
         if type(sent.score) is not int:
-            column.check_one_score(sent.score, self._board, self._named(row, "score"))
+            self._board.check_score(sent.score, self._named(row, "score"))
         self._rows.append(row)
         self._players.append(sent.player)
         self._scores.append(sent.score)
@@ -193,7 +199,7 @@ class _Columns:
         except InvalidValue:  # check one by one, to name the row
             for row, player, score in zip(self._rows, self._players, self._scores, strict=True):
                 check_player(player, self._named(row, "player"))
-                column.check_one_score(score, self._board, self._named(row, "score"))
+                self._board.check_score(score, self._named(row, "score"))
             raise
         return ScoreTask(
             board_id,

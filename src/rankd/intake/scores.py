@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -28,6 +28,18 @@ IDS_PER_TURN = 10_000  # checked before other threads may run
 NOW = -1  # in a column of instants: the ledger's time at the commit
 
 
+class DeferredBoard(NamedTuple):
+    """Stands for a board whose rules are applied at the commit."""
+
+    decimals: int = 0  # as far as this process knows
+    score_min: int = SCORE_MIN_POSSIBLE
+    score_max: int = SCORE_MAX_POSSIBLE
+
+    def check_score(self, value: object, field: str = "score") -> int:
+        """Return a score that some board may accept, or refuse it."""
+        return check_score(value, self.score_min, self.score_max, field, self.decimals)
+
+
 class ScoreTask(Task):
     """Scores of one board as columns; a column that no event uses is None."""
 
@@ -40,7 +52,7 @@ class ScoreTask(Task):
         players: Sequence[str],
         scores: array[int],
         *,
-        board: Board | None = None,
+        board: Board | DeferredBoard | None = None,
         tiebreaks: array[int] | None = None,
         at: array[int] | None = None,
         attributes: list[dict[str, str] | None] | None = None,
@@ -51,14 +63,14 @@ class ScoreTask(Task):
         rows_named: str = "rows",
         is_part: bool = False,
     ) -> None:
-        """`board` is the definition that the columns were checked against; None when they were not.
+        """`board` is the definition that the columns were checked against, if they were.
 
         A request with a key is checked only once it is no repeat: the board may have changed since the first.
         A request for several boards has a task for each; the first of these parts holds the others, see `join`.
         `rows` are the request's rows of the scores, None: all in order; refusals call the rows `rows_named`.
         """
         self.board_id = board_id
-        self.board = board
+        self.board = board if isinstance(board, Board) else None
         self.players = players
         self.scores = scores
         self.tiebreaks = tiebreaks
@@ -189,34 +201,18 @@ def check_players(players: object) -> list[str]:
     return listed
 
 
-def check_scores(scores: object, board: Board | None) -> array[int]:
+def check_scores(scores: object, board: Board | DeferredBoard) -> array[int]:
     """Return a column of scores within a board's bounds, or name the first bad one."""
-    column = _integers("scores", scores)
-    if board is not None:
-        check_bounds(column, board)
-    return column
-
-
-def check_bounds(column: array[int], board: Board) -> None:
-    """Refuse a column that holds a score outside a board's bounds, naming the first."""
-    if not column:
-        return
-    least, greatest = extent(column)
-    if least < board.score_min or greatest > board.score_max:
+    column = _integers("scores", scores, board.check_score)
+    if column and not (board.score_min <= extent(column)[0] and extent(column)[1] <= board.score_max):
         for index, score in enumerate(column):
             board.check_score(score, f"scores[{index}]")
-
-
-def check_one_score(score: object, board: Board | None, field: str = "score") -> int:
-    """Return a score within a board's bounds, or within those of any board."""
-    if board is None:
-        return check_score(score, SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE, field)
-    return board.check_score(score, field)
+    return column
 
 
 def check_tiebreaks(tiebreaks: object) -> array[int]:
     """Return a column of tiebreaks, or name the first bad one."""
-    column = _integers("tiebreaks", tiebreaks)
+    column = _integers("tiebreaks", tiebreaks, check_tiebreak)
     if not column or (extent(column)[0] >= 0 and extent(column)[1] <= TIEBREAK_MAX):
         return column
     for index, tiebreak in enumerate(column):
@@ -228,7 +224,7 @@ def check_instants(at: object, count: int) -> array[int]:
     """Return a column of instants; a number counts for all rows."""
     if type(at) is int:
         return array("q", [check_at(at)]) * count
-    column = _integers("at", at)
+    column = _integers("at", at, check_at)
     if column and not all(0 <= edge < AT_MS_END for edge in extent(column)):
         for index, instant in enumerate(column):
             check_at(instant, f"at[{index}]")
@@ -309,7 +305,8 @@ def _plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _integers(field: str, value: object) -> array[int]:
+def _integers(field: str, value: object, check: Callable[[object, str], int]) -> array[int]:
+    """Return a column of integers; `check` refuses another value by what to send."""
     if type(value) is array and value.typecode == "q":
         return value[:]  # a copy: the caller may change its array meanwhile
     if hasattr(value, "to_pylist"):
@@ -317,9 +314,7 @@ def _integers(field: str, value: object) -> array[int]:
     if isinstance(value, list | tuple):
         if not set(map(type, value)) <= {int}:
             index = next(index for index, item in enumerate(value) if type(item) is not int)
-            raise InvalidValue(
-                f"{field}[{index}]", f"must be an integer; got {type(value[index]).__name__}: send a whole number"
-            )
+            check(value[index], f"{field}[{index}]")
         try:
             return array("q", value)
         except OverflowError:
@@ -329,6 +324,8 @@ def _integers(field: str, value: object) -> array[int]:
         view = memoryview(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):
         raise InvalidValue(field, f"must be a list or an array of integers; got {type(value).__name__}") from None
+    if view.ndim == 1 and view.format == "d" and view:
+        check(view[0], f"{field}[0]")
     if view.ndim != 1 or view.itemsize != 8 or view.format not in ("q", "l"):
         raise InvalidValue(field, f"must be one dimension of 64-bit signed integers; its format is {view.format!r}")
     return array("q", view.tobytes())
@@ -348,7 +345,7 @@ class ScoreRow(NamedTuple):
 _FIELDS = ("player", "score", "tiebreak", "at", "attributes", "metadata")
 
 
-def read_row(row: object, index: int, board: Board | None) -> ScoreRow:
+def read_row(row: object, index: int, board: Board | DeferredBoard) -> ScoreRow:
     """Return one row of a request, given as (player, score[, tiebreak]) or as a mapping."""
     where = f"rows[{index}]"
     if isinstance(row, Mapping):
@@ -364,7 +361,7 @@ def read_row(row: object, index: int, board: Board | None) -> ScoreRow:
     attributes, metadata = fields.get("attributes"), fields.get("metadata")
     return ScoreRow(
         check_player(fields.get("player"), f"{where}.player"),
-        check_one_score(fields.get("score"), board, f"{where}.score"),
+        board.check_score(fields.get("score"), f"{where}.score"),
         None if tiebreak is None else check_tiebreak(tiebreak, f"{where}.tiebreak"),
         None if at is None else check_at(at, f"{where}.at"),
         None if attributes is None else check_attributes(attributes, f"{where}.attributes"),

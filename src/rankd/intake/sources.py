@@ -29,7 +29,7 @@ class SourceIntake:
 
     def append(self, sent: Iterable[SentScore], sender: Sender, spans: Sequence[SourceSpan]) -> None:
         """Append the scores of some records, all or none; SourceMoved where another consumer has read on."""
-        task = prepare.events(sent, sender, prepare.defer_check)
+        task = prepare.events(sent, sender, prepare.defer_checks(self._writer.boards))
         task.sources = spans
         task.alone = True  # a refusal concerns no other request
         self._writer.submit(task)

@@ -89,7 +89,7 @@ class Embedded(RankingBackend):
         self._watching = threading.Thread(target=self._watch_place, name="rankd-place", daemon=True)
         self._watching.start()
 
-    # Snapshots and verification
+    # Checkpoints and verification
 
     def snapshot(self) -> None:
         """Write a checkpoint."""
@@ -128,7 +128,7 @@ class Embedded(RankingBackend):
                 _log.exception("upkeep failed, and goes on")
 
     def _watch_place(self) -> None:
-        """Stop writing soon after the ledger was moved; not in upkeep, which may write a snapshot for minutes."""
+        """Stop writing soon after the ledger was moved; not in upkeep, which may write a checkpoint for minutes."""
         with suppress(LedgerUnavailable, Closed):
             while not self._closing.wait(PLACE_CHECK_EVERY_S):
                 self._database.check_place()
@@ -183,7 +183,7 @@ class Embedded(RankingBackend):
             self.writer.run_for(lambda: self._database.checkpoint(restart=True))
 
     def close(self) -> None:
-        """Finish running work, take a snapshot, and close all parts in reverse order."""
+        """Finish running work, write a checkpoint, and close all parts in reverse order."""
         if self._closed:
             return
         self._closed = True
@@ -208,4 +208,4 @@ class Embedded(RankingBackend):
             self.writer.flush_answers()
         except (RankdError, OSError) as problem:
             _log.warning("answers to the last requests are not stored: %s", problem)
-        self._snapshot_at_end()
+        self._save_at_end()

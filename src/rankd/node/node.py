@@ -126,7 +126,7 @@ class Node(FollowingBackend):
         if self._saving is not None:
             self._saving.join()
         try:
-            self._snapshot_at_end()
+            self._save_at_end()
         finally:
             self.writer.close()
             self._close_parts()

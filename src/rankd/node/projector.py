@@ -167,7 +167,7 @@ class Projector:
         mirroring.send(self._follower.store.take(), now, BOARD_IDLE_MS, is_all=done < READ_EVENTS)
         if done == 0 and not mirroring.settle():
             return 1
-        self._beat(mirroring.complete_as_of)
+        self._beat(mirroring)
         self._observe(began, mirroring, now)
         return done or due
 
@@ -245,12 +245,13 @@ class Projector:
             self._mirroring = MirrorSync(self._ledger, self.follower, mirror, self._lease.epoch)
         return self._mirroring
 
-    def _beat(self, complete_as_of: int | None) -> None:
+    def _beat(self, mirroring: MirrorSync) -> None:
         """Write the heartbeat, at most every BEAT_MS."""
-        if self._client is None or complete_as_of is None or monotonic() - self._beaten_at < BEAT_MS / 1_000:
+        as_of, positions = mirroring.complete_as_of, self.follower.positions
+        if self._client is None or as_of is None or monotonic() - self._beaten_at < BEAT_MS / 1_000:
             return
         self._beaten_at = monotonic()
-        beat = HeartbeatRecord(self._ledger.identity, self._lease.epoch, complete_as_of, self.follower.positions)
+        beat = HeartbeatRecord(self._ledger.identity, self._lease.epoch, as_of, positions, mirroring.mirrored)
         if not write_beat(self._client, beat):
             raise Fenced("another projector has a higher epoch")
 

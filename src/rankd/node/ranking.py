@@ -19,7 +19,7 @@ from rankd.projection.verify import Report, digests, verify
 from rankd.reads.rank_source import EngineRankSource
 from rankd.settings import Settings
 
-SNAPSHOT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
+CHECKPOINT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
 _log = logging.getLogger("rankd")
 
 
@@ -53,7 +53,7 @@ class RankingBackend:
         self._ledger = ledger
         self._ranks = ranks
         self._checkpoints = checkpoints
-        self._snapshotting = threading.Lock()  # an engine runs one save at a time
+        self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
 
     def watch_commits(self, committed: Callable[[], None]) -> None:
@@ -80,18 +80,18 @@ class RankingBackend:
 
     def snapshot(self) -> None:
         """Write a checkpoint of the state between two commits, while further commits go on."""
-        with self._snapshotting:
+        with self._saving_lock:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        for attempt in range(1, SNAPSHOT_ATTEMPTS + 1):
+        for attempt in range(1, CHECKPOINT_ATTEMPTS + 1):
             checkpoint = self.writer.run_for(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
             try:
                 checkpoint.write()
             except OSError as problem:
-                raise LedgerUnavailable(f"the snapshot cannot be written: {problem}") from problem
+                raise LedgerUnavailable(f"the checkpoint cannot be written: {problem}") from problem
             except SaveInterrupted:
-                if attempt == SNAPSHOT_ATTEMPTS:
+                if attempt == CHECKPOINT_ATTEMPTS:
                     raise
                 continue
             self._checkpoint_at = checkpoint.events
@@ -106,10 +106,10 @@ class RankingBackend:
         self.applier.let_go_all()
         return digests(self.rank_store), self._ranks.follower.positions
 
-    def _snapshot_at_end(self) -> None:
+    def _save_at_end(self) -> None:
         """Write a checkpoint if there are new events, for a faster start."""
         try:
             if self._ranks.events != self._checkpoint_at:
                 self.snapshot()
         except (RankdError, OSError) as problem:
-            _log.warning("no snapshot at the end: %s", problem)
+            _log.warning("no checkpoint at the end: %s", problem)

@@ -69,8 +69,8 @@ class Replica(FollowingBackend):
         self.writer.run_for(self._ranks.catch_up)
 
     def snapshot(self) -> None:
-        """Refuse: the writer takes snapshots, from which replicas start."""
-        raise Refused("a worker that reads takes no snapshots: the process that writes does")
+        """Refuse: the writer writes checkpoints, from which replicas start."""
+        raise Refused("a worker that reads writes no checkpoints: the process that writes does")
 
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Compare what is ranked here with what the ledger says; refused where only some boards are ranked."""

@@ -133,7 +133,7 @@ class Thin:
     def snapshot(self) -> None:
         """Refuse: the projector writes its own."""
         raise Refused(
-            "this process has no ranks to save: they are in Redis, and the projector writes its own snapshots"
+            "this process has no ranks to save: they are in Redis, and the projector writes its own checkpoints"
         )
 
     def settle(self) -> None:

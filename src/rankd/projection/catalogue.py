@@ -31,7 +31,7 @@ class Catalogue:
         self._boards[board.id, version] = board
 
     def definitions(self) -> list[Definition]:
-        """Return all definitions, for a snapshot."""
+        """Return all definitions, for a checkpoint."""
         return [
             Definition(board_id, version, definition_of(board)) for (board_id, version), board in self._boards.items()
         ]

@@ -1,4 +1,4 @@
-"""The applier's state beside the ranks: derived from events alone and saved with snapshots."""
+"""The applier's state beside the ranks: derived from events alone and saved in checkpoints."""
 
 from __future__ import annotations
 

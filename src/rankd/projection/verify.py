@@ -62,5 +62,5 @@ def _difference(text: str, ranked: tuple[int, int] | None, recomputed: tuple[int
     has, should = (0 if ranked is None else ranked[1]), (0 if recomputed is None else recomputed[1])
     what = f"{has} players stand there and {should} should" if has != should else "scores or their order differ"
     return (
-        f"{key.board} in {key.window}, {key.scope!r}: {what}; open the boards again without snapshots to rebuild them"
+        f"{key.board} in {key.window}, {key.scope!r}: {what}; open the boards again without checkpoints to rebuild them"
     )

@@ -19,6 +19,7 @@ class ShardHead(NamedTuple):
 
     line: bytes  # equal lines belong to the same state
     positions: dict[int, Position]
+    sequences: dict[int, int]  # of the positions, without those at 0
     token: str  # the positions as clients see them
 
 
@@ -41,8 +42,9 @@ def read_head(line: bytes, board: str, shard: int) -> ShardHead:
         if field.startswith(_POSITION_MARK) and field[1:].isdigit():
             epoch, sequence = value.split(":")
             positions[int(field[1:])] = Position(int(epoch), int(sequence))
-    token = tokens({partition: position.sequence for partition, position in positions.items()})
-    return ShardHead(line, positions, token)
+    sequences = {partition: position.sequence for partition, position in positions.items()}
+    above_0 = {partition: sequence for partition, sequence in sequences.items() if sequence}
+    return ShardHead(line, positions, above_0, tokens(sequences))
 
 
 def least_positions(heads: Iterable[ShardHead]) -> dict[int, Position]:

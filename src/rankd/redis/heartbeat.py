@@ -1,6 +1,7 @@
 """The projector's heartbeat in Redis, by which processes that append know its lag.
 
-rankd:{projector}:heartbeat   hash   epoch, time (ms, when the mirror last reached the ledger's head), positions
+rankd:{projector}:heartbeat   hash   epoch, time (ms, when the mirror last reached the ledger's head), positions,
+                                     mirrored (positions that every shard of every board has)
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ class HeartbeatRecord(NamedTuple):
     ledger: str  # identity of the ledger that the projector ranks
     epoch: int
     time_ms: int
-    positions: tuple[int, ...]
+    positions: tuple[int, ...]  # that the projector has ranked
+    mirrored: tuple[int, ...] = ()  # that every shard of every board has; none while that is not known
 
 
 def write_beat(client: RedisClient, beat: HeartbeatRecord) -> bool:
     """Write a heartbeat; False when a successor has written one, RanksUnfit when another ledger's projector has."""
-    positions = ",".join(map(str, beat.positions))
-    answer = client.call(FunctionCall("rankd_beat", [KEY], [beat.epoch, beat.time_ms, positions, beat.ledger]))
+    positions, mirrored = (",".join(map(str, vector)) for vector in (beat.positions, beat.mirrored))
+    arguments: list[int | str] = [beat.epoch, beat.time_ms, positions, beat.ledger, mirrored]
+    answer = client.call(FunctionCall("rankd_beat", [KEY], arguments))
     if answer[0] == b"other":
         raise other_ledger()
     return bool(answer[0] == b"applied")
@@ -44,10 +47,14 @@ def read_beat(client: Caller) -> HeartbeatRecord | None:
     """Return the last heartbeat; None when no projector ever ran on this Redis."""
     answer: Sequence[bytes | None]
     (answer,) = client.call_all([FunctionCall("rankd_read_beat", [KEY], read_only=True)])
-    epoch, time_ms, positions, ledger = answer
+    epoch, time_ms, positions, ledger, mirrored = answer
     if epoch is None or time_ms is None or positions is None or ledger is None:
         return None
-    return HeartbeatRecord(ledger.decode(), int(epoch), int(time_ms), tuple(map(int, positions.split(b","))))
+    return HeartbeatRecord(ledger.decode(), int(epoch), int(time_ms), _vector(positions), _vector(mirrored or b""))
+
+
+def _vector(written: bytes) -> tuple[int, ...]:
+    return tuple(map(int, written.split(b","))) if written else ()
 
 
 def other_ledger() -> RanksUnfit:

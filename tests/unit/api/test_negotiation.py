@@ -229,7 +229,7 @@ def test_whatever_is_accepted_the_body_arrives(accepted: bytes, body: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("sent", "meant"),
+    ("sent", "expected"),
     [
         (b"application/json", "application/json"),
         (b"application/json; charset=utf-8", "application/json"),
@@ -245,8 +245,8 @@ def test_whatever_is_accepted_the_body_arrives(accepted: bytes, body: bytes) -> 
         (b"application/json, text/plain", "application/json, text/plain"),
     ],
 )
-def test_a_body_is_what_it_says(sent: bytes, meant: str) -> None:
-    assert media_type(sent) == meant
+def test_a_body_is_what_it_says(sent: bytes, expected: str) -> None:
+    assert media_type(sent) == expected
 
 
 @pytest.mark.parametrize(

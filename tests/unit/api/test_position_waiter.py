@@ -268,7 +268,7 @@ def test_without_waiters_a_commit_costs_the_event_loop_nothing() -> None:
 
 def test_a_commit_just_before_somebody_waits_is_not_missed() -> None:
     async def test(waiter: PositionWaiter, commits: Commits) -> None:
-        commits.commit(5)  # nobody waited, so nobody was told
+        commits.commit(5)  # nobody waited, so nobody was woken
         assert await waiter.wait({0: 5}, EVERY_BOARD, LONG_MS)
 
     committing(test)

@@ -211,7 +211,7 @@ def test_a_batch_larger_than_a_bucket_is_granted_when_it_is_full_and_paid_for_af
     assert (said[b"ratelimit-remaining"], said[b"ratelimit-reset"]) == (b"0", b"5")
     with pytest.raises(RateExceeded) as refused:
         write(rates)
-    assert refused.value.retry_after_s == 5  # 4.1, and whole seconds are told
+    assert refused.value.retry_after_s == 5  # 4.1, and whole seconds are answered
     clock.now += 4.05
     assert not granted(rates)
     clock.now += 0.1
@@ -300,7 +300,7 @@ CLOSE_S = Fraction(1, 100_000)  # floats may come a little early or late
 
 
 def outcome(rates: Rates, player: str, cost: int, address: str) -> tuple[dict[bytes, bytes] | None, int]:
-    """Return what a granted request is told, or after how many seconds a refused one may come back."""
+    """Return the answer to a granted request, or after how many seconds a refused one may come back."""
     try:
         return write(rates, player, cost, address), 0
     except RateExceeded as refused:

@@ -32,7 +32,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield running
 
 
-def test_a_long_name_is_cut_and_what_was_meant_is_still_said(app: InProcess) -> None:
+def test_a_long_name_is_cut_and_the_remedy_is_still_said(app: InProcess) -> None:
     answer = app.ask("GET", "/v1/boards/arcade/top", query=b"limit_" + b"_" * 10_000)
     (refused,) = answer.problem["errors"]
 

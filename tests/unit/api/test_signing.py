@@ -1,4 +1,4 @@
-"""Signed submissions: all of the request is signed, for a short time, by a key that nobody is told again."""
+"""Signed submissions: all of the request is signed, for a short time, by a key that is never shown again."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_curve_has_one_algorithm(
 
 
 @pytest.mark.parametrize("aud", ["rankd", ["other", "rankd"]])
-def test_a_token_may_be_meant_for_several(tokens: TokenVerifier, aud: object) -> None:
+def test_a_token_may_name_several_audiences(tokens: TokenVerifier, aud: object) -> None:
     assert verify(tokens, made({**CLAIMS, "aud": aud})).player == "alice"
 
 
@@ -177,7 +177,7 @@ def test_no_key_means_no_tokens(clock: ManualClock) -> None:
         ({"jwt_jwks": "not-there.json"}, "auth.jwt_jwks: not-there.json cannot be read"),
     ],
 )
-def test_a_configuration_that_cannot_be_meant_is_refused(
+def test_a_configuration_that_contradicts_itself_is_refused(
     clock: ManualClock, sources: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:

@@ -50,7 +50,7 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture(params=["Client", "AsyncClient"])
 def connect(request: pytest.FixtureRequest, server: ScriptedServer) -> Iterator[Connect]:
-    """Make clients of one kind or the other, which hardly pause between attempts unless they are told to."""
+    """Make clients of one kind or the other, which hardly pause between attempts unless a test asks for it."""
     made: list[Any] = []
     with asyncio.Runner() as runner:
 

@@ -218,11 +218,11 @@ def test_a_public_key_is_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "meant"),
+    ("address", "expected"),
     [("127.0.0.1:9108", ("127.0.0.1", 9108)), ("[::1]:0", ("::1", 0)), ("ranks.example:1", ("ranks.example", 1))],
 )
-def test_a_projector_listens_on_a_host_and_a_port(address: str, meant: tuple[str, int]) -> None:
-    assert listen_address("here", loaded(projector_listen=address).projector.listen) == meant
+def test_a_projector_listens_on_a_host_and_a_port(address: str, expected: tuple[str, int]) -> None:
+    assert listen_address("here", loaded(projector_listen=address).projector.listen) == expected
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_any_other_board_id_is_refused(board_id: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unknown", "meant"),
+    ("unknown", "nearest"),
     [
         ("window", "windows"),
         ("timezone", "time_zone"),
@@ -78,8 +78,8 @@ def test_any_other_board_id_is_refused(board_id: object) -> None:
         ("tie", "ties"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_known(unknown: str, meant: str) -> None:
-    with pytest.raises(InvalidValue, match=rf"^{unknown}: is not known here; did you mean {meant}\?"):
+def test_an_unknown_name_is_refused_with_the_nearest_known(unknown: str, nearest: str) -> None:
+    with pytest.raises(InvalidValue, match=rf"^{unknown}: is not known here; did you mean {nearest}\?"):
         define_board("arcade", {unknown: 1})
 
 

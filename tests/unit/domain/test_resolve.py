@@ -1,4 +1,4 @@
-"""Which instance a read means, and what it is told when there is none."""
+"""Which instance a read means, and how it is refused when there is none."""
 
 from __future__ import annotations
 

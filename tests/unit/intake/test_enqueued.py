@@ -29,8 +29,8 @@ class AnswerRecorder:
             self._all.set()
 
     def outcomes(self) -> list[object]:
-        """Return everybody's outcome in the order they were told of."""
-        assert self._all.wait(WAIT_S), "somebody is never told"
+        """Return everybody's outcome in the order of the reports."""
+        assert self._all.wait(WAIT_S), "somebody is never answered"
         return [task.error or task.result for task in self.tasks]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boards]:
     """One board for all of these: nothing may ever be written to it."""
     with rankd.open(tmp_path_factory.mktemp("hostile"), clock=ManualClock(1_777_896_000_000)) as opened:
         opened.define("arcade", scopes=["country"], ties="value")
+        opened.define("timed", decimals=2)
         opened.submit("arcade", "zed", 1)
         yield opened
 
@@ -151,6 +152,37 @@ def test_only_64_bit_signed_integers_are_a_column_of_scores(boards: Boards, colu
     if column is not None:
         with pytest.raises(InvalidValue, match=r"^tiebreaks"):
             boards.submit_many("arcade", players=["a", "b"], scores=[1, 2], tiebreaks=column)
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        (1.25, "must be an integer; this board shows 2 decimals, so send 125"),
+        (0.29, "must be an integer; this board shows 2 decimals, so send 29"),
+        (-3.0, "must be an integer; this board shows 2 decimals, so send -300"),
+        (1.255, "must be an integer, and 1.255 has more decimals than the 2 of this board"),
+        (1e300, "must be from "),
+        (float("nan"), "must be an integer; got float"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "match-1"], ids=["without a key", "with a key"])
+def test_a_fraction_is_answered_with_the_integer_to_send(
+    boards: Boards, score: Any, key: str | None, said: str
+) -> None:
+    array_of_one: Any = np.array([score])
+    submits: dict[str, Callable[[], object]] = {
+        "score": lambda: boards.submit("timed", "alice", score, key=key),
+        "rows[1].score": lambda: boards.submit_many("timed", [("bob", 1), ("alice", score)], key=key),
+        "scores[1]": lambda: boards.submit_many("timed", players=["bob", "alice"], scores=[1, score], key=key),
+        "scores[0]": lambda: boards.submit_many("timed", players=["alice"], scores=array_of_one, key=key),
+        "events[0].score": lambda: boards.submit_events(
+            [{"board": "timed", "player": "alice", "score": score}], key=key
+        ),
+    }
+    for field, submit in submits.items():
+        with pytest.raises(InvalidValue) as refused:
+            submit()
+        assert str(refused.value).startswith(f"{field}: {said}")
 
 
 @pytest.mark.parametrize("players", ["ab", b"ab", 7, {"ab"}, iter(["a", "b"]), None, {"a": 1, "b": 2}], ids=shown)

@@ -1,4 +1,4 @@
-"""A hub over real boards, whose computations are counted, and clients that believe what they are told."""
+"""A hub over real boards, whose computations are counted, and clients that believe what they are sent."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ async def test_a_client_that_stops_reading_is_sent_away(world: World, sse: bool)
     await hub.poll()
     running = asyncio.create_task(live.streams.run())
     await until(lambda: client.stream is not None and client.stream.ending is TOO_SLOW)
-    client.connection.reads.set()  # too late, but not too late to be told
+    client.connection.reads.set()  # too late for the read, not for its answer
     await client.over()
     running.cancel()
 

@@ -111,7 +111,7 @@ async def test_a_server_in_trouble_ends_no_topic(world: World, problem: RankdErr
     client.read()
     busy = True
     world.boards.submit("arcade", "alice", 70)
-    with suppress(EngineBroken):  # which is told to whoever runs the server
+    with suppress(EngineBroken):  # which is logged for whoever runs the server
         await hub.poll()
     assert client.read() == []
 
@@ -150,7 +150,7 @@ async def test_a_look_in_the_midst_of_a_commit_is_put_right(world: World, monkey
 async def test_a_players_snapshot_and_its_entry_are_of_one_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A score between two reads would show one rank in the snapshot and keep the change to it from being told."""
+    """A score between two reads would show one rank in the snapshot and keep the change to it from being sent."""
     boards = world.boards
     hub = world.hub()
     around_in = boards.around_in

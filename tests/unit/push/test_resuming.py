@@ -1,4 +1,4 @@
-"""Whoever comes back is told what was missed, or to begin anew; and is never left with a gap."""
+"""Whoever comes back gets what was missed, or begins anew; and is never left with a gap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SNAPSHOT, CHANGE, RESET = Type.SNAPSHOT, Type.CHANGE, Type.RESET
 
 
 async def came_back(hub: Hub, topic: str, since: int, table: Table) -> list[str]:
-    """Go on with what a client has, and say what it was told at once."""
+    """Go on with what a client has, and return what it was sent at once."""
     client = Client(hub)
     client.tables[topic] = table
     await client.watch(topic, since)

@@ -7,7 +7,7 @@ import pytest
 from rankd.errors import InvalidValue
 from rankd.push.topics import TOPIC_BYTES_MAX, Topic, TopicKind, parse_topic
 
-MEANT = {
+EXPECTED = {
     "top:arcade": Topic(TopicKind.TOP, "arcade"),
     "top:arcade@weekly": Topic(TopicKind.TOP, "arcade", "weekly"),
     "top:arcade@weekly:2026-W18": Topic(TopicKind.TOP, "arcade", "weekly:2026-W18"),
@@ -20,12 +20,12 @@ MEANT = {
 }
 
 
-@pytest.mark.parametrize("text", MEANT)
+@pytest.mark.parametrize("text", EXPECTED)
 def test_the_last_field_is_the_rest_of_the_text(text: str) -> None:
-    assert parse_topic(text) == MEANT[text]
+    assert parse_topic(text) == EXPECTED[text]
 
 
-@pytest.mark.parametrize("text", MEANT)
+@pytest.mark.parametrize("text", EXPECTED)
 def test_a_topic_is_called_what_it_was_called(text: str) -> None:
     assert parse_topic(text).text == text
 

@@ -32,7 +32,7 @@ def test_the_servers_of_a_cluster_have_the_usual_port_unless_they_have_another()
         (f"rediss+cluster://:{SECRET}@host?ssl_ca_cert=ca.pem", "do not have: 'ssl_ca_cert'"),
     ],
 )
-def test_an_address_that_cannot_be_meant_is_refused_without_its_password(url: str, problem: str) -> None:
+def test_an_address_that_cannot_be_used_is_refused_without_its_password(url: str, problem: str) -> None:
     with pytest.raises(InvalidValue, match=problem) as refused:
         connect(url)
     assert SECRET not in str(refused.value)

@@ -14,9 +14,7 @@ from rankd.redis.keys import LAYOUT_VERSION
 from rankd.redis.read import high_water
 from rankd.redis.read import rank_source as served
 from rankd.redis.read.high_water import HighWater
-from rankd.redis.read.rank_source import FLOOR_AGE_MS_MIN, Heartbeat
-
-STALE_AFTER_MS = 5 * FLOOR_AGE_MS_MIN
+from rankd.redis.read.rank_source import Heartbeat
 
 
 def head(*sequences: int, epoch: int = 1) -> ShardHead:
@@ -41,6 +39,12 @@ def test_what_was_shown_is_lacking_until_it_is_there_again() -> None:
     assert not read(marks, head(9, 9))
 
 
+def test_a_partition_without_events_is_not_lacking() -> None:
+    marks = HighWater()
+    assert not read(marks, head(5, 0))
+    assert not read(marks, head(6))
+
+
 def test_each_shard_stands_for_itself() -> None:
     marks = HighWater()
     assert not read(marks, head(9))
@@ -63,48 +67,42 @@ def test_shards_beyond_the_limit_are_not_remembered_for_ever(monkeypatch: pytest
     marks = HighWater()
     for shard in range(100):
         marks.note("arcade", shard, head(5), None)
-        assert marks.of("arcade", shard) == head(5)
+        assert marks.of("arcade", shard).head == head(5)
     assert len(marks._heads) <= 10
 
 
-def test_what_everybody_has_had_is_lacking_though_nobody_here_saw_it() -> None:
-    floor: tuple[int, ...] = ()
+def test_what_every_shard_has_is_lacking_though_nobody_here_saw_it() -> None:
+    floor: dict[int, int] = {}
     marks = HighWater(lambda: floor)
     assert not read(marks, head(3, 3))
-    floor = (4, 3)
+    before = marks.of("arcade", 0)
+    floor = {0: 4, 1: 3}
+    assert not marks.note("arcade", 0, head(3, 3), before), "it was asked for before"
     assert read(marks, head(3, 3))
+    assert read(marks, head(4))
     assert not read(marks, head(4, 3))
 
 
 class Beats:
     """A Redis that has a projector's heartbeat and nothing else."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self.positions = b"5,5"
+    mirrored: bytes | None = None  # of an older projector
 
     def call_all(self, _calls: Sequence[FunctionCall]) -> list[Any]:
-        return [[b"1", str(self.clock.now()).encode(), self.positions, b"ledger"]]
+        return [[b"1", b"1000", b"9,9", b"ledger", self.mirrored]]
 
 
-@pytest.fixture
-def beats(monkeypatch: pytest.MonkeyPatch) -> Beats:
+def test_the_floor_is_what_every_shard_has_by_the_newest_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "BEAT_EVERY_S", 3_600.0)
-    return Beats(ManualClock(1_000_000))
-
-
-def test_the_floor_is_what_was_ranked_some_time_ago(beats: Beats) -> None:
-    heartbeat = Heartbeat(beats, STALE_AFTER_MS, beats.clock.now)
+    beats = Beats()
+    heartbeat = Heartbeat(beats, 1_000, ManualClock(1_000).now)
     try:
         floors = [heartbeat.floor]
-        for positions in (b"7,5", b"6,6"):
-            beats.positions = positions
+        for mirrored in (b"7,5,0", b"6,6,0", b"", None):
+            beats.mirrored = mirrored
             heartbeat._read()
             floors.append(heartbeat.floor)
-            beats.clock.advance(STALE_AFTER_MS + 1)
-            heartbeat._read()
-            floors.append(heartbeat.floor)
-        # What was ranked stays ranked, whatever Redis says later.
-        assert floors == [(), (), (7, 5), (7, 5), (7, 6)]
+        # What a shard has had stays had, whatever Redis says later.
+        assert floors == [{}, {0: 7, 1: 5}, {0: 7, 1: 6}, {0: 7, 1: 6}, {0: 7, 1: 6}]
     finally:
         heartbeat.close()

@@ -222,9 +222,6 @@ class Submission:
                 )
             if not is_service:
                 _check_player(self._service, self._identity, event, index)
-            if type(event.score) is float:
-                field = f"events[{index}].score" if self._is_batch else "score"
-                self._service.boards.check_decimals(event.board, event.score, field)
             yield event
         self._check_signature()
 

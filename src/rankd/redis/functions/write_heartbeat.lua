@@ -9,12 +9,13 @@ local function write_beat(keys, args)
   if tonumber(args[1]) < tonumber(stored[1] or '0') then
     return {'fenced'}
   end
-  redis.call('HSET', keys[1], 'epoch', args[1], 'time', args[2], 'positions', args[3], 'ledger', args[4])
+  redis.call('HSET', keys[1], 'epoch', args[1], 'time', args[2], 'positions', args[3], 'ledger', args[4],
+    'mirrored', args[5])
   return {'applied'}
 end
 
 local function write_beat_read(keys)
-  return redis.call('HMGET', keys[1], 'epoch', 'time', 'positions', 'ledger')
+  return redis.call('HMGET', keys[1], 'epoch', 'time', 'positions', 'ledger', 'mirrored')
 end
 
 redis.register_function{function_name = 'rankd_beat', callback = write_beat}

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import zip_longest
 from time import monotonic
 
 from rankd.domain.board import Board
@@ -27,18 +25,13 @@ from rankd.redis.write.boards import shards_of
 
 BEAT_EVERY_S = 0.25
 AWAY_AFTER_S = 2.0  # without a beat that can be read, the projector's positions are unknown
-BEATS_MAX = 10_000  # waiting to become the floor
-FLOOR_AGE_MS_MIN = 1_000  # an idle board advances four times a second
 DIGESTS_AT_ONCE = 1_000
 ORDINAL = Ranking.ORDINAL
 _log = logging.getLogger("rankd")
 
 
 class Heartbeat:
-    """Reads the projector's heartbeat in a thread, to know its lag.
-
-    `floor` is the projector's positions of `stale_after_ms` ago: a shard behind them is stale.
-    """
+    """Reads the projector's heartbeat in a thread, to know its lag and what every shard has."""
 
     def __init__(self, client: Caller, stale_after_ms: int, now: Callable[[], int]) -> None:
         """Read the first beat at once."""
@@ -48,8 +41,7 @@ class Heartbeat:
         self._time_ms = 0
         self._positions: tuple[int, ...] = ()
         self._read_s = -AWAY_AFTER_S  # monotonic
-        self.floor: tuple[int, ...] = ()  # by partition
-        self._beats: deque[tuple[int, tuple[int, ...]]] = deque()  # read at (ms), positions
+        self.floor: dict[int, int] = {}  # sequences by partition that every shard has, without those at 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="rankd-heartbeat", daemon=True)
         self._read()
@@ -80,18 +72,13 @@ class Heartbeat:
             self._time_ms = 0 if beat is None else beat.time_ms
             self._positions = () if beat is None else beat.positions
             self._read_s = monotonic()
-            self._raise_floor(None if beat is None else beat.positions)
+            # A Redis that has lost writes has an older beat: the floor never falls.
+            mirrored = enumerate(() if beat is None else beat.mirrored)
+            self.floor = self.floor | {
+                number: max(self.floor.get(number, 0), least) for number, least in mirrored if least
+            }
         except RanksUnavailable as problem:
             _log.debug("no heartbeat: %s", problem)
-
-    def _raise_floor(self, positions: tuple[int, ...] | None) -> None:
-        now = self._now()
-        if positions is not None and len(self._beats) < BEATS_MAX:
-            self._beats.append((now, positions))
-        while self._beats and now - self._beats[0][0] > max(self._stale_after_ms, FLOOR_AGE_MS_MIN):
-            _, upto = self._beats.popleft()
-            # A Redis that has lost writes has an older beat: the floor never falls.
-            self.floor = tuple(map(max, zip_longest(self.floor, upto, fillvalue=0)))
 
 
 class Layout:

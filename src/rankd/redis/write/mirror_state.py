@@ -56,6 +56,14 @@ class MirrorState:
         """Return up to where a board's changes were sent; later changes are recorded."""
         return self._sent.get(board_id, self._follower.recorded_since)
 
+    def mirrored(self) -> Vector:
+        """Return the positions that every shard of every board has; () while some are unknown."""
+        boards = self._state.boards
+        if not self._boards.keys() >= boards.keys():
+            return ()
+        stored = {positions for board_id in boards for positions in self._boards[board_id].stored}
+        return tuple(map(min, zip(*(positions or () for positions in stored), strict=False)))
+
     def ask(self, board_ids: Iterable[str]) -> None:
         """Read the stored positions of unknown boards: one round trip per node."""
         shards = {

@@ -76,6 +76,11 @@ class MirrorSync:
         self._began_ms = 0
         self.complete_as_of: int | None = None  # start of the last `send` after which Redis had everything
 
+    @property
+    def mirrored(self) -> Vector:
+        """The positions that every shard of every board has, by Redis' answers; () while some are unknown."""
+        return self._known.mirrored()
+
     def send(self, changes: RecordedChanges, now_ms: int, idle_ms: int, *, is_all: bool = True) -> None:
         """Send changes; a board without changes is advanced once every `idle_ms`.
 

@@ -140,7 +140,9 @@ def test_of_many_bodies_that_go_on_a_few_are_read_in_a_turn(monkeypatch: pytest.
         begun: set[HttpConnection] = set()
 
         def counted(connection: HttpConnection, size: int) -> None:
-            if connection in begun:  # what comes first, on all connections at once, cannot be told from a request
+            if (
+                connection in begun
+            ):  # what comes first, on all connections at once, cannot be distinguished from a request
                 counter.note()
             begun.add(connection)
             read(connection, size)

@@ -76,7 +76,9 @@ def test_ndjson_has_an_object_for_each_player(arcade: Boards, tmp_path: Path) ->
     ]
 
 
-def test_the_window_and_the_scope_meant_are_exported(arcade: Boards, clock: ManualClock, tmp_path: Path) -> None:
+def test_the_window_and_the_scope_that_were_asked_for_are_exported(
+    arcade: Boards, clock: ManualClock, tmp_path: Path
+) -> None:
     clock.advance(WEEK_MS)
     report = export_standings(arcade, "arcade", tmp_path / "out.csv", window="weekly:previous", scope="country:BR")
     assert (report.window, report.scope, report.players) == ("weekly:2026-W19", "country:BR", 2)

@@ -95,7 +95,8 @@ class Forwarder:
         is_of_scores = request.call is not None and request.call.access is Access.SCORES
         if is_of_scores:
             request.identity = self._sender(request)
-            await self._service.admit(request.identity)  # ranks that lag here slow down those who send here
+            if delay_s := self._service.write_delay_s(request.identity):  # ranks lag here
+                await asyncio.sleep(delay_s)
         lost = "the worker that writes was lost, and this may have been written; send it again, with the same key"
         answer = await self._ask(request, scope, lost)
         if is_of_scores and answer.status == HTTPStatus.OK:

@@ -174,11 +174,9 @@ class Service:
         except ThreadNeeded:
             return await self.in_thread(work, cost)
 
-    async def admit(self, identity: Identity | None, events: int = 1) -> None:
-        """Delay or refuse a write while ranks are far behind the ledger."""
-        delay_s = self.backpressure.delay_s(_account(identity), events)
-        if delay_s:
-            await asyncio.sleep(delay_s)
+    def write_delay_s(self, identity: Identity | None, events: int = 1) -> float:
+        """Return how long a write has to wait while ranks are far behind the ledger; raise Behind to refuse it."""
+        return self.backpressure.delay_s(_account(identity), events)
 
     def count_events(self, identity: Identity | None, events: int) -> None:
         """Count events of a write that was admitted before their number was known."""

@@ -1,13 +1,13 @@
 """Resolve the names in a read to one instance of one board.
 
-Most reads name the same few instances, so a resolved name is cached until a window, a definition or the time changes
-its meaning.
+Most reads name the same few windows, so a resolved name is cached until a window, a definition or the time changes its
+meaning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import NamedTuple, TypedDict
 
 from rankd.clock import Clock
 from rankd.domain.board import Board, check_board_id
@@ -24,8 +24,7 @@ from rankd.projection.applier import Applier
 from rankd.reads.rank_source import RankSource, ReadSession, wait_ranked
 from rankd.settings import Settings
 
-CACHED_REFS_MAX = 10_000  # a full cache is emptied
-_Cached = TypeVar("_Cached")
+CACHED_WINDOWS_MAX = 10_000  # a full cache is emptied
 
 
 class ReadOptions(TypedDict, total=False):
@@ -48,24 +47,15 @@ class InstanceRef(NamedTuple):
     since: Mapping[int, int] | None = None  # the positions, by partition, that the answer must include
 
 
-class _CachedRef(NamedTuple):
-    """A resolved name; valid from `since` to `until` while its board and the state's generation are the same."""
-
-    generation: int
-    since: int
-    until: int
-    ref: InstanceRef
-
-
 class _NamedWindow(NamedTuple):
-    """A resolved window of a board; valid as `_CachedRef` is."""
+    """A resolved window; valid from `since` to `until` while its board and the state's generation are the same."""
 
     generation: int
     since: int
     until: int
     board: Board
     window: Window
-    instance: str
+    key: InstanceKey  # of the global scope
 
 
 class InstanceResolver:
@@ -92,8 +82,7 @@ class InstanceResolver:
         self._settings = settings
         self._is_due = is_due
         self._roll_over = roll_over
-        self._cached_refs: dict[tuple[object, ...], _CachedRef] = {}
-        self._windows: dict[tuple[object, ...], _NamedWindow] = {}
+        self._windows: dict[tuple[str, str | None], _NamedWindow] = {}  # by board and name
 
     def board(self, board: object) -> Board:
         """Return the current definition of a board."""
@@ -134,42 +123,28 @@ class InstanceResolver:
     ) -> InstanceRef:
         """Return the instance of a read, for callers that have rolled over and waited."""
         now = self._clock.now()
-        names = (board, window, scope, ranking)
         try:
-            cached = self._cached_refs.get(names)
+            named = self._windows.get((board, window))
         except TypeError:  # an argument is not text
-            cached = None
-        if cached is not None:
-            generation, since, until, (definition, where, key, counted, _, _) = cached
-            if (
-                since <= now < until
-                and generation == self._state.generation
-                and definition is self._applier.directory.boards.get(board)
-            ):
-                return InstanceRef(definition, where, key, counted, now)
-        return self._resolve_uncached(names, now)
-
-    def _resolve_uncached(self, names: tuple[str, str | None, str | None, str | None], now: int) -> InstanceRef:
-        board, window, scope, ranking = names
-        definition = self.board(board)
-        named = self._window_of(definition, window, now)
-        name = definition.check_scope(GLOBAL if scope is None else scope)
-        counted = definition.ranking if ranking is None else read_choice("ranking", ranking, Ranking)
-        ref = InstanceRef(definition, named.window, InstanceKey(definition.id, named.instance, name), counted, now)
-        _remember(self._cached_refs, names, _CachedRef(named.generation, named.since, named.until, ref))
-        return ref
-
-    def _window_of(self, board: Board, window: str | None, now: int) -> _NamedWindow:
-        """Resolve a window's name, once for all scopes: there may be millions."""
-        known = self._windows.get((board.id, window)) if window is None or isinstance(window, str) else None
-        generation = self._state.generation
+            named = None
         if (
-            known is not None
-            and known.since <= now < known.until
-            and known.generation == generation
-            and known.board is board
+            named is None
+            or not named.since <= now < named.until
+            or named.generation != self._state.generation
+            or named.board is not self._applier.directory.boards.get(board)
         ):
-            return known
+            named = self._resolve_window(self.board(board), window, now)
+        _, _, _, definition, where, key = named
+        # Keys of scopes are not cached: an attribute may have millions of values.
+        if scope is not None or not definition.with_global:
+            name = definition.check_scope(GLOBAL if scope is None else scope)
+            key = InstanceKey(key.board, key.window, name)
+        counted = definition.ranking if ranking is None else read_choice("ranking", ranking, Ranking)
+        return InstanceRef(definition, where, key, counted, now)
+
+    def _resolve_window(self, board: Board, window: str | None, now: int) -> _NamedWindow:
+        """Resolve a window's name, and remember it."""
+        generation = self._state.generation
         resolved = resolve_window(board, window, now)
         live = self._state.boards.get(board.id)
         if live is not None and resolved.instance in live.retired:  # whatever its retention is now
@@ -181,8 +156,11 @@ class InstanceResolver:
             span = resolved.window.span(current if current is not None else resolved.instance)
             since = since if span.start is None else max(since, span.start)
             until = until if span.end is None else min(until, span.end)
-        named = _NamedWindow(generation, since, until, board, resolved.window, resolved.instance)
-        _remember(self._windows, (board.id, window), named)
+        key = InstanceKey(board.id, resolved.instance)
+        named = _NamedWindow(generation, since, until, board, resolved.window, key)
+        if len(self._windows) >= CACHED_WINDOWS_MAX:
+            self._windows.clear()
+        self._windows[board.id, window] = named
         return named
 
     def resolve_cursor(self, board: str, instance: str, where: ReadOptions) -> InstanceRef:
@@ -209,12 +187,6 @@ class InstanceResolver:
     def _wait_for(self, at_least: object, board: str) -> None:
         if not wait_ranked(self._rank_source, parse_positions(at_least), board, self._settings.at_least_wait_ms):
             raise not_ranked(at_least)
-
-
-def _remember(cache: dict[tuple[object, ...], _Cached], names: tuple[object, ...], value: _Cached) -> None:
-    if len(cache) >= CACHED_REFS_MAX:
-        cache.clear()
-    cache[names] = value
 
 
 def check_since(session: ReadSession, since: Mapping[int, int]) -> None:

@@ -11,11 +11,13 @@ import pytest
 
 from rankd.api.auth import key_lookup
 from rankd.api.auth.key_lookup import REFRESHES_PER_S_MAX, UNKNOWN_REMEMBERED_MAX, KeyLookup
+from rankd.api.http.eager import run_eagerly
 from rankd.clock import SystemClock
 from rankd.errors import LedgerUnavailable, Overloaded
 from rankd.registry.credentials import KEY_PREFIX
 from rankd.registry.sqlite.credentials import SqliteCredentials
 
+from .event_loop import next_turn
 from .in_process import InProcess, in_process
 
 DEADLINE_S = 20.0
@@ -89,6 +91,22 @@ def test_floods_of_unknown_keys_share_a_bounded_number_of_look_ups_beside_the_ev
         assert len(lookup._unknown) == UNKNOWN_REMEMBERED_MAX
 
     looking_up(lambda: refreshed_by.append(threading.current_thread()), test)
+
+
+def test_a_request_that_has_no_task_yet_may_look_up_a_key() -> None:
+    answers: list[bool] = []
+
+    async def request(lookup: KeyLookup) -> None:
+        answers.append(await lookup.finds(b"digest", never))
+
+    async def test(lookup: KeyLookup) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: run_eagerly(request(lookup), loop))  # outside of any task
+        while not answers:
+            await next_turn()
+        assert answers == [False]
+
+    looking_up(lambda: None, test)
 
 
 def test_a_key_that_was_unknown_a_moment_ago_costs_no_look_up(monkeypatch: pytest.MonkeyPatch) -> None:

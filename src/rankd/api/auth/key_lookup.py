@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from rankd.api.http.eager import in_task
 from rankd.errors import LedgerUnavailable, Overloaded
 
 REFRESH_EVERY_S = 0.25  # how soon a revoked key is noticed
@@ -46,6 +47,7 @@ class KeyLookup:
         refreshed: asyncio.Future[bool] = self._loop.create_future()
         self._waiting.append(refreshed)
         self._wanted.set()
+        await in_task()  # wait_for needs one from Python 3.12 on
         is_read = False
         with suppress(TimeoutError):
             is_read = await asyncio.wait_for(refreshed, WAIT_S_MAX)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from rankd.api.calls import bodies
@@ -68,7 +70,8 @@ async def delete_board(service: Service, request: Request) -> Response:
 async def remove_player(service: Service, request: Request) -> Response:
     """Remove a player from a board."""
     board, player = request.arguments
-    await service.admit(request.identity)
+    if delay_s := service.write_delay_s(request.identity):
+        await asyncio.sleep(delay_s)
     sender = sender_of(service, request, request.identity)
     changed = await service.in_thread(lambda: service.boards.remove(board, player, sender=sender), request.cost)
     return json_response(encode(changed))

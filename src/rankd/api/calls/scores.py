@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
@@ -52,7 +53,8 @@ async def submit(service: Service, request: Request) -> Response:
 
     run = service.here_or_in_thread if len(body) <= LIGHT_BYTES_MAX else service.in_thread
     task = await run(prepare, request.cost)
-    await service.admit(request.identity)
+    if delay_s := service.write_delay_s(request.identity):
+        await asyncio.sleep(delay_s)
     if service.boards.remote is not None:
         return await _submit_remotely(service, service.boards.remote, request, task)
     answer = await service.commit(task)
@@ -141,7 +143,8 @@ async def submit_batch(service: Service, request: Request) -> Response:
     task = await run(prepare, request.cost)
     if not identity.is_service:
         service.count_scores(identity, request.address, task.events)
-    await service.admit(identity, task.events)
+    if delay_s := service.write_delay_s(identity, task.events):
+        await asyncio.sleep(delay_s)
     answer = await service.commit(task)
     if isinstance(answer, Accepted):
         service.wrote(task)

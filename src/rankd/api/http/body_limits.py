@@ -63,7 +63,7 @@ class HeldBody:
         self._budget = budget
         self._holder = holder
         self._held_bytes = 0
-        self.task = asyncio.current_task()
+        self.task = asyncio.current_task(timeouts.loop)  # which Python would look up by a system call
         now = timeouts.now()
         self.ends_at = now + timeouts.piece_s
         self.whole_ends_at = now + timeouts.piece_s * PIECES
@@ -104,7 +104,8 @@ class BodyTimeouts:
     def __init__(self, piece_ms: int, now: Callable[[], float] | None = None) -> None:
         """`piece_ms` is the time limit between two pieces of a body."""
         self.piece_s = piece_ms / 1_000
-        self.now = now or asyncio.get_running_loop().time
+        self.loop = asyncio.get_running_loop()
+        self.now = now or self.loop.time
         self.unfinished: set[HeldBody] = set()
 
     async def run(self) -> None:

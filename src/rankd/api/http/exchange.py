@@ -13,6 +13,7 @@ BODY_BUFFER_BYTES_MAX = 64 * 1024  # received and not yet read by the applicatio
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 _HEADER = b": "  # between name and value
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LENGTH = b"content-length"
 _CLOSE = b"connection: close"
 _CHUNKED = b"transfer-encoding: chunked"
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -171,7 +172,8 @@ class HttpExchange:
 
     def _head_bytes(self, status: int, headers: list[Header], length: int | None) -> bytes:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status, *map(_HEADER.join, headers)]
-        if status not in (204, 304) and b"content-length" not in dict(headers):
+        is_complete = bool(headers) and headers[-1][0] == _LENGTH  # where our application puts it
+        if not is_complete and status not in (204, 304) and _LENGTH not in dict(headers):
             if length is not None:
                 lines.append(b"content-length: %d" % length)
             elif self.scope["http_version"] == "1.1":

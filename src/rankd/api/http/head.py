@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from rankd.api.http.request import Header
+from rankd.api.http.request import ESCAPE, Header
 
 VERSIONS = ("1.1", "1.0")
 _HOST = re.compile(rb"[A-Za-z0-9.:_~%!$&'()*+,;=\[\]-]{0,255}")
@@ -17,6 +17,7 @@ SERVER_HEADERS = frozenset(
 
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 _UPGRADE = (b"connection", b"upgrade", b"http2-settings")
+_FRAGMENT = ord("#")
 
 
 class RefusedHead(Exception):
@@ -65,7 +66,7 @@ def check_protocol(line: bytes, method: bytes, target: bytes) -> None:
 def origin_form(target: bytes) -> bytes:
     """Return path and query of a request's target, which may be an absolute URL."""
     if target[:1] == b"/":
-        if b"#" in target:
+        if _FRAGMENT in target:
             raise RefusedHead(400, "the target of a request must have no fragment")
         return target
     if target == b"*":
@@ -89,7 +90,7 @@ def http_scope(
         "http_version": version,
         "method": method,
         "scheme": scheme,
-        "path": path.decode() if b"%" not in path else unquote_to_bytes(path).decode(errors="replace"),
+        "path": path.decode() if ESCAPE not in path else unquote_to_bytes(path).decode(errors="replace"),
         "raw_path": path,
         "query_string": query,
         "root_path": "",

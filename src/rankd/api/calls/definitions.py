@@ -81,7 +81,8 @@ async def reset_board(service: Service, request: Request) -> Response:
     """Empty a board's current instances."""
     check_media(request, ("application/json",))
     body = await service.body(request)
-    await service.admit(request.identity)
+    if delay_s := service.write_delay_s(request.identity):
+        await asyncio.sleep(delay_s)
     sender = sender_of(service, request, request.identity)
 
     def reset() -> Changed:

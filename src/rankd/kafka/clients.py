@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Any, NoReturn
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -18,6 +19,7 @@ from rankd.errors import KafkaUnavailable, KafkaUnusable
 
 ANSWER_WAIT_S = 10.0
 DELIVERY_WAIT_S = 30.0
+ROOM_WAIT_S = 0.1  # for the brokers to take records
 SETTINGS = {"client.id": "rankd", "log_level": "2", "socket.keepalive.enable": "true"}
 _PRODUCER = {"enable.idempotence": "true", "acks": "all", "linger.ms": "5", "compression.type": "lz4"}
 _CONSUMER = {"enable.auto.commit": "false", "auto.offset.reset": "error", "enable.partition.eof": "false"}
@@ -65,39 +67,83 @@ def raise_translated(error: object, what: str) -> NoReturn:
     raise KafkaUnavailable(f"{what}: Kafka does not answer ({text})")
 
 
+SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]  # key, value, headers
+Headers = list[tuple[str, bytes | str | None]]
+# The arguments of confluent-kafka's `produce`: topic, value, key, partition, no callbacks, no timestamp, headers.
+Record = tuple[str, bytes | str | None, bytes | None, int, None, None, int, Headers]
+ANY_PARTITION = -1  # chosen by the key
+
+
 class KafkaProducer:
-    """Sends records, and returns when the brokers have them; one thread at a time uses it."""
+    """Sends records, in order within each partition; one thread at a time uses it."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        """Nothing is sent before `send`."""
-        self._reason = Reason()
-        self._brokers = settings["bootstrap.servers"]
-        own: dict[str, Any] = {"message.timeout.ms": int(DELIVERY_WAIT_S * 1_000), "error_cb": self._reason}
-        self._producer = Producer({**SETTINGS, **_PRODUCER, **settings, **own})
+    def __init__(self, settings: Mapping[str, str], more: Mapping[str, str] | None = None) -> None:
+        """Nothing is sent before a record is enqueued; `more` are settings of librdkafka over ours."""
+        self.reason = Reason()
+        self._failed: list[KafkaError] = []
+        self.brokers = settings["bootstrap.servers"]
+        failed = self._failed
+        own: dict[str, Any] = {
+            "message.timeout.ms": int(DELIVERY_WAIT_S * 1_000),
+            "error_cb": self.reason,
+            "on_delivery": lambda error, _message: failed.append(error),
+            "delivery.report.only.error": True,
+        }
+        self.client = Producer({**SETTINGS, **_PRODUCER, **settings, **own, **(more or {})})
 
-    def send(
-        self, topic: str, records: Sequence[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]
-    ) -> None:
-        """Send (key, value, headers), and return when all are on stable storage; any failure is an error."""
-        failed: list[KafkaError] = []
+    def send(self, topic: str, records: Sequence[SentRecord]) -> None:
+        """Send records, and return when all are on stable storage; any failure is an error."""
+        self._failed.clear()  # of records that were sent before
+        deadline = monotonic() + DELIVERY_WAIT_S + ANSWER_WAIT_S
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                failed.append(error)
+        def check_deadline() -> None:
+            if monotonic() > deadline:
+                raise KafkaUnavailable(f"{topic}: Kafka at {self.brokers} does not confirm records")
 
+        self.enqueue(
+            [(topic, value, key, ANY_PARTITION, None, None, 0, [*headers]) for key, value, headers in records],
+            check_deadline,
+        )
+        while not self.is_flushed():
+            check_deadline()
+
+    def enqueue(self, records: Iterable[Record], waits: Callable[[], None]) -> None:
+        """Enqueue records; `waits` is called again and again while there is no room, and may raise."""
+        produce, poll = self.client.produce, self.client.poll
         try:
-            for key, value, headers in records:
-                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=delivered)
-                self._producer.poll(0)
-            left = self._producer.flush(DELIVERY_WAIT_S + ANSWER_WAIT_S)
-        except BufferError as problem:
-            raise KafkaUnavailable(f"{topic}: more records wait than may; try again") from problem
+            for record in records:
+                while True:
+                    try:
+                        produce(*record)
+                        break
+                    except BufferError:
+                        poll(ROOM_WAIT_S)
+                        self._check(record[0])
+                        waits()
+            poll(0)
         except KafkaException as problem:
-            self._reason.raise_for(problem, topic)
-        if failed:
-            self._reason.raise_for(KafkaException(failed[0]), topic)
-        if left:
-            raise KafkaUnavailable(f"{topic}: Kafka at {self._brokers} does not confirm records")
+            self.client.poll(0)  # calls `_reason`
+            self._check(record[0])
+            self.reason.raise_for(problem, record[0])
+        self._check(self.brokers)
+
+    def is_flushed(self, wait_s: float = ROOM_WAIT_S) -> bool:
+        """Wait until the brokers have all records; False when they have not in time."""
+        left = self.client.flush(wait_s)
+        self._check(self.brokers)
+        return left == 0
+
+    def drop(self) -> None:
+        """Drop what is not confirmed."""
+        self.client.purge()
+        self.client.poll(0)
+
+    def _check(self, what: str) -> None:
+        """Raise for records that were not delivered."""
+        if self._failed:
+            # When one fails, those behind it are dropped: their errors do not say why.
+            first = next((error for error in self._failed if error.code() in _LASTING), self._failed[0])
+            self.reason.raise_for(KafkaException(first), what)
 
 
 def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **more: str) -> Consumer:
@@ -106,7 +152,7 @@ def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **mor
     return Consumer({**SETTINGS, **_CONSUMER, **settings, **own, **more})
 
 
-def cluster_of(client: Consumer, reason: Reason) -> str:
+def cluster_of(client: Consumer | Producer, reason: Reason) -> str:
     """Return the id of the cluster that a client is connected to."""
     try:
         cluster = client.cluster_id(timeout=ANSWER_WAIT_S)
@@ -141,17 +187,20 @@ class KafkaAdmin:
         if not self.partitions(topic):
             raise KafkaUnusable(f"{self._brokers} does not have the topic {topic}; create it")
 
-    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic that is missing; where that is not allowed, the error says what to create."""
-        if self.partitions(topic):
-            return
+    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> int:
+        """Create a topic that is missing, and return how many partitions it has.
+
+        Where creating is not allowed, the error says what to create.
+        """
+        if existing := self.partitions(topic):
+            return existing
         new = NewTopic(topic, num_partitions=partitions, config=dict(config))
         try:
             self._admin.create_topics([new], request_timeout=ANSWER_WAIT_S)[topic].result(2 * ANSWER_WAIT_S)
         except KafkaException as problem:
             error = problem.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
+                return self.partitions(topic) or partitions
             if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
                 wanted = " ".join(f"--config {name}={value}" for name, value in config.items())
                 raise KafkaUnusable(
@@ -159,6 +208,7 @@ class KafkaAdmin:
                     f"kafka-topics.sh --create --topic {topic} --partitions {partitions} {wanted}".rstrip()
                 ) from None
             self._reason.raise_for(problem, topic)
+        return partitions
 
 
 class Backoff:

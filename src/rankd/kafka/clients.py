@@ -109,22 +109,23 @@ class KafkaProducer:
 
     def enqueue(self, records: Iterable[Record], waits: Callable[[], None]) -> None:
         """Enqueue records; `waits` is called again and again while there is no room, and may raise."""
-        produce, poll = self.client.produce, self.client.poll
+        produce, poll, topic = self.client.produce, self.client.poll, self.brokers
         try:
             for record in records:
+                topic = record[0]
                 while True:
                     try:
                         produce(*record)
                         break
                     except BufferError:
                         poll(ROOM_WAIT_S)
-                        self._check(record[0])
+                        self._check(topic)
                         waits()
             poll(0)
         except KafkaException as problem:
             self.client.poll(0)  # calls `_reason`
-            self._check(record[0])
-            self.reason.raise_for(problem, record[0])
+            self._check(topic)
+            self.reason.raise_for(problem, topic)
         self._check(self.brokers)
 
     def is_flushed(self, wait_s: float = ROOM_WAIT_S) -> bool:

@@ -7,9 +7,8 @@ Records are made by the hundred thousand a second, so that each is little more t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count, repeat
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 
 import msgspec
 
@@ -20,32 +19,9 @@ from rankd.ledger.event import NO_DETAIL, Context, Detail, EventKind, EventRun, 
 
 SCHEMA = 1  # of the values; a field may be added to it, none changes its meaning
 POSITION, EVENT_ID = "rankd-position", "rankd-event-id"  # headers
-PLAYERS_CACHED_MAX = 200_000  # a full cache is emptied
 FIRST = 0  # the partition of the ledger whose sequence names a control event
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encoder = msgspec.json.Encoder(order="deterministic")
 MetadataOf = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
-
-
-class _Player(NamedTuple):
-    """A player as a record's partition, as its key, and in its value."""
-
-    partition: int
-    key: bytes
-    json: str
-
-
-class _Players(dict[str, _Player]):
-    """Players by id."""
-
-    def __init__(self, partitions: int) -> None:
-        super().__init__()
-        self._partitions = partitions
-
-    def __missing__(self, player: str) -> _Player:
-        if len(self) >= PLAYERS_CACHED_MAX:
-            self.clear()
-        made = self[player] = _Player(partition_of(player, self._partitions), player.encode(), _json(player))
-        return made
 
 
 class EventRecords:
@@ -59,39 +35,34 @@ class EventRecords:
         self._partitions = partitions
         self._context_of = context_of
         self._metadata_of = metadata_of
-        self._players = _Players(partitions)
 
-    def of_players(self, event_run: EventRun) -> list[Record]:
-        """Return the records of scores or removals, in order."""
+    def of_players(self, event_run: EventRun) -> Iterator[Record]:
+        """Iterate over the records of scores or removals, in order."""
+        topic, ledger_partition, partitions = self._topic, event_run.partition, self._partitions
         context = self._context_of(event_run.context)
-        topic, head, ledger_partition = self._topic, _head(context) + ',"player":', event_run.partition
-        ids = count(event_id(ledger_partition, event_run.first))
-        players = map(self._players.__getitem__, event_run.players)
-        more = self._more(event_run)
-        if context.kind is not EventKind.SCORE:
-            texts = (f'{text},"at":{at}' for text, at in zip(more, event_run.at, strict=False))
-        elif isinstance(more, repeat):
-            texts = (f',"score":{score},"at":{at}' for score, at in zip(event_run.score, event_run.at, strict=True))
-        else:
-            texts = (
-                f',"score":{score},"at":{at}{text}'
-                for score, at, text in zip(event_run.score, event_run.at, more, strict=True)
-            )
-        return [
+        head = _head(context) + ',"player":'
+        texts = self._texts(event_run, is_score=context.kind is EventKind.SCORE)
+        names = _encoder.encode_lines(event_run.players).decode().split("\n")  # JSON has no line ends of its own
+        return (
             (
                 topic,
-                f"{head}{json}{text}}}",
-                key,
-                partition,
+                f"{head}{name}{text}}}",
+                player.encode(),
+                partition_of(player, partitions),
                 None,
                 None,
                 0,
                 [(POSITION, f"{ledger_partition}-{sequence}"), (EVENT_ID, str(number))],
             )
-            for sequence, number, (partition, key, json), text in zip(
-                count(event_run.first), ids, players, texts, strict=False
+            for sequence, number, player, name, text in zip(
+                count(event_run.first),
+                count(event_id(ledger_partition, event_run.first)),
+                event_run.players,
+                names,
+                texts,
+                strict=False,
             )
-        ]
+        )
 
     def of_control(self, event_run: EventRun) -> list[Record]:
         """Return the records of a control event: one for every partition of the topic, without a key."""
@@ -108,16 +79,25 @@ class EventRecords:
             (self._topic, value + "}", None, partition, None, None, 0, headers) for partition in range(self._partitions)
         ]
 
-    def _more(self, event_run: EventRun) -> Sequence[str] | repeat[str]:
-        """Return what else the value of each event has: tiebreak, attributes, metadata."""
-        details = event_run.detail
-        if details is None and not any(event_run.tiebreak):
-            return repeat("")
-        texts = [f',"tiebreak":{tiebreak}' if tiebreak else "" for tiebreak in event_run.tiebreak]
-        if details is None:
-            return texts
+    def _texts(self, event_run: EventRun, *, is_score: bool) -> Iterable[str]:
+        """Return what the value of each event has behind its player."""
+        if not is_score:
+            return (f',"at":{at}' for at in event_run.at)
+        scores = zip(event_run.score, event_run.at, strict=True)
+        if event_run.detail is None and not any(event_run.tiebreak):
+            return (f',"score":{score},"at":{at}' for score, at in scores)
+        return (
+            f',"score":{score},"at":{at}{more}' for (score, at), more in zip(scores, self._more(event_run), strict=True)
+        )
+
+    def _more(self, event_run: EventRun) -> list[str]:
+        """Return the fields that few events have: tiebreak, attributes, metadata."""
+        details: Sequence[Detail | None] = event_run.detail or [None] * len(event_run)
         attributes = {id(detail): _attributes(detail) for detail in {id(each): each for each in details}.values()}
-        texts = [text + attributes[id(detail)] for text, detail in zip(texts, details, strict=True)]
+        texts = [
+            f',"tiebreak":{tiebreak}{attributes[id(detail)]}' if tiebreak else attributes[id(detail)]
+            for tiebreak, detail in zip(event_run.tiebreak, details, strict=True)
+        ]
         with_metadata = [
             (event_run.partition, event_run.first + index)
             for index, detail in enumerate(details)
@@ -146,4 +126,4 @@ def _attributes(detail: Detail | None) -> str:
 
 
 def _json(value: object) -> str:
-    return _encode(value).decode()
+    return _encoder.encode(value).decode()

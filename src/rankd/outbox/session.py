@@ -8,7 +8,7 @@ what is in flight, and the next one begins at the stored position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol
 
@@ -150,7 +150,7 @@ class RelaySession:
         self._enqueue([(name, value, instance.encode(), partition, None, None, 0, [])])
         self._figures.notified += 1
 
-    def _enqueue(self, records: Sequence[Record]) -> None:
+    def _enqueue(self, records: Iterable[Record]) -> None:
         self._is_confirmed = False
         self._producer.enqueue(records, self._wait)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -47,20 +47,24 @@ class Outbox:
         )
 
     @property
+    def options(self) -> Iterable[tuple[str, object]]:
+        """Its section of a configuration."""
+        return msgspec.structs.asdict(self.config).items()
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """The configuration of a process."""
-        given = msgspec.structs.asdict(self.config)
-        return {f"RANKD_OUTBOX_{name.upper()}": str(value) for name, value in given.items()}
+        return {f"RANKD_OUTBOX_{name.upper()}": str(value) for name, value in self.options}
 
     @contextmanager
-    def relayed(self, installation: Installation, boards: Boards) -> Iterator[ConfiguredRelay]:
-        """Relay in a thread for the block."""
+    def relayed(self, installation: Installation, boards: Boards, *, waits: bool = True) -> Iterator[ConfiguredRelay]:
+        """Relay in a thread for the block, which waits until it has the lease."""
         stop, relay = threading.Event(), ConfiguredRelay(Config(outbox=self.config))
         with installation.open_tail(boards) as tail:
             thread = threading.Thread(target=relay.run, args=(boards, tail, stop, print))
             thread.start()
             try:
-                wait_until(lambda: relay.lag() is not None)  # the topics are there
+                wait_until(lambda: not waits or relay.lag() is not None)  # the topics are there
                 yield relay
             finally:
                 stop.set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.servers.kafka import KafkaBroker
@@ -133,6 +134,49 @@ def test_a_control_event_stands_between_the_same_events_in_every_partition(place
         assert all(value["score"] < 400 for value in found[1:reset])
         assert all(value["score"] >= 400 for value in found[reset + 1 :])
         assert len(found) > 2
+
+
+def test_a_record_that_is_refused_holds_up_those_behind_it_and_is_not_skipped(
+    place: RelayedBoards, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics, topic = place.outbox.topics, place.outbox.config.topic
+    assert topics.create("events", PARTITIONS, max_message_bytes="20000") == topic
+    submit(place.boards, 200)
+    chosen = Random(7)
+    noise = [{"noise": chosen.randbytes(500).hex()} for _ in range(100)]  # which does not shrink below the limit
+    place.boards.submit_many("tally", players=["p7"] * 100, scores=[*range(200, 300)], metadata=noise)
+    submit(place.boards, 800, 300)
+    with place.relayed() as relay:
+        wait_until(lambda: "raise the topic's max.message.bytes" in caplog.text)
+        topics.configure(topic, "max.message.bytes", "1000000")
+        wait_until(lambda: relay.lag() == 0)
+
+    scores = scores_by_player(once(place.outbox.events()))
+    assert scores["p7"] == sorted(scores["p7"])
+    assert sum(map(len, scores.values())) == 1_100
+
+
+def test_of_two_relays_one_works_and_the_other_takes_over(
+    tmp_path: Path, kafka: KafkaBroker, postgres_url: str
+) -> None:
+    migrate(postgres_url)
+    config = Config(ledger=LedgerConfig(url=postgres_url), ranks=RanksConfig(folder=str(tmp_path / "node")))
+    installation = installation_of(config)
+    with installation.open_boards() as boards:
+        place = RelayedBoards(installation, boards, kafka)
+        with ExitStack() as second:
+            with place.relayed() as one:
+                other = second.enter_context(place.outbox.relayed(installation, boards, waits=False))
+                submit(boards, 100)
+                wait_until(lambda: one.lag() == 0 and one.relayed() >= 100)
+                assert (other.lag(), other.relayed()) == (None, 0)
+            wait_until(lambda: other.lag() == 0)
+            submit(boards, 100, 100)
+            wait_until(lambda: other.lag() == 0 and other.relayed() == 100)
+
+    events = place.outbox.events()
+    assert events == once(events)
+    assert sum(map(len, scores_by_player(events).values())) == 200
 
 
 def test_notifications_have_the_newest_top_of_each_instance(place: RelayedBoards) -> None:

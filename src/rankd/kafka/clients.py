@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -123,21 +124,30 @@ class KafkaProducer:
                         waits()
             poll(0)
         except KafkaException as problem:
-            self.client.poll(0)  # calls `_reason`
-            self._check(topic)
-            self.reason.raise_for(problem, topic)
-        self._check(self.brokers)
+            self._raise(problem, topic)
+        self._check(topic)
 
     def is_flushed(self, wait_s: float = ROOM_WAIT_S) -> bool:
         """Wait until the brokers have all records; False when they have not in time."""
-        left = self.client.flush(wait_s)
+        try:
+            left = self.client.flush(wait_s)
+        except KafkaException as problem:
+            self._raise(problem, self.brokers)
         self._check(self.brokers)
         return left == 0
 
     def drop(self) -> None:
         """Drop what is not confirmed."""
-        self.client.purge()
-        self.client.poll(0)
+        with suppress(KafkaException):
+            self.client.purge()
+            self.client.poll(0)
+
+    def _raise(self, problem: KafkaException, what: str) -> NoReturn:
+        """Raise for a failed call; after a fatal error, the records that failed say why."""
+        with suppress(KafkaException):
+            self.client.poll(ROOM_WAIT_S)
+        self._check(what)
+        self.reason.raise_for(problem, what)
 
     def _check(self, what: str) -> None:
         """Raise for records that were not delivered."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-
-from confluent_kafka import KafkaException
 
 from rankd.boards import Boards
 from rankd.config.model import Config
@@ -66,8 +63,7 @@ class ConfiguredRelay:
                 figures=self.figures,
             ).run()
         finally:
-            with suppress(KafkaException):
-                producer.drop()
+            producer.drop()
 
     def _topics(self) -> tuple[OutboxTopic, OutboxTopic]:
         """Return both topics; those that are missing are created."""

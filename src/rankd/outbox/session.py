@@ -95,6 +95,7 @@ class RelaySession:
         self._sent = list(self._read)
         self._is_confirmed = True
         self._confirmed = _Confirmed(tuple(self._sent), monotonic())
+        self._unconfirmed_s = 0.0  # since when records wait for the brokers
         self._unsettled: _Confirmed | None = None  # whose notifications are not all confirmed
         self._storable = self._confirmed.positions
         self._stored_s = monotonic()
@@ -151,14 +152,15 @@ class RelaySession:
         self._figures.notified += 1
 
     def _enqueue(self, records: Iterable[Record]) -> None:
-        self._is_confirmed = False
+        if self._is_confirmed:
+            self._is_confirmed, self._unconfirmed_s = False, monotonic()
         self._producer.enqueue(records, self._wait)
 
     def _wait(self) -> None:
         """Go on waiting for the brokers, if this relay may."""
         self._check()
         now_s = monotonic()
-        if now_s - self._confirmed.at_s > UNCONFIRMED_S_MAX:
+        if now_s - self._unconfirmed_s > UNCONFIRMED_S_MAX:
             self._term.waits(f"Kafka at {self._producer.brokers} does not confirm records")
         if self._term.is_over:
             self._ends_by_s = self._ends_by_s or now_s + STOP_WAIT_S

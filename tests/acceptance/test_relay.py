@@ -140,20 +140,20 @@ def test_a_record_that_is_refused_holds_up_those_behind_it_and_is_not_skipped(
     place: RelayedBoards, caplog: pytest.LogCaptureFixture
 ) -> None:
     topics, topic = place.outbox.topics, place.outbox.config.topic
-    assert topics.create("events", PARTITIONS, max_message_bytes="20000") == topic
+    assert topics.create("events", PARTITIONS, max_message_bytes="500000") == topic
     submit(place.boards, 200)
     chosen = Random(7)
-    noise = [{"noise": chosen.randbytes(500).hex()} for _ in range(100)]  # which does not shrink below the limit
-    place.boards.submit_many("tally", players=["p7"] * 100, scores=[*range(200, 300)], metadata=noise)
-    submit(place.boards, 800, 300)
+    noise = [{"noise": chosen.randbytes(500).hex()} for _ in range(600)]  # which does not shrink below the limit
+    place.boards.submit_many("tally", players=["p7"] * 600, scores=[*range(200, 800)], metadata=noise)
+    place.boards.submit_many("tally", players=["p7"] * 20_000, scores=[*range(800, 20_800)])  # batches that would pass
     with place.relayed() as relay:
         wait_until(lambda: "raise the topic's max.message.bytes" in caplog.text)
-        topics.configure(topic, "max.message.bytes", "1000000")
+        topics.configure(topic, "max.message.bytes", "2000000")
         wait_until(lambda: relay.lag() == 0)
 
     scores = scores_by_player(once(place.outbox.events()))
     assert scores["p7"] == sorted(scores["p7"])
-    assert sum(map(len, scores.values())) == 1_100
+    assert sum(map(len, scores.values())) == 20_800
 
 
 def test_of_two_relays_one_works_and_the_other_takes_over(

@@ -21,6 +21,7 @@ from rankd.errors import KafkaUnavailable, KafkaUnusable
 ANSWER_WAIT_S = 10.0
 DELIVERY_WAIT_S = 30.0
 ROOM_WAIT_S = 0.1  # for the brokers to take records
+FAILURE_POLLS = 5  # after a fatal error, for the records that failed
 SETTINGS = {"client.id": "rankd", "log_level": "2", "socket.keepalive.enable": "true"}
 _PRODUCER = {"enable.idempotence": "true", "acks": "all", "linger.ms": "5", "compression.type": "lz4"}
 _CONSUMER = {"enable.auto.commit": "false", "auto.offset.reset": "error", "enable.partition.eof": "false"}
@@ -144,9 +145,10 @@ class KafkaProducer:
 
     def _raise(self, problem: KafkaException, what: str) -> NoReturn:
         """Raise for a failed call; after a fatal error, the records that failed say why."""
-        with suppress(KafkaException):
-            self.client.poll(ROOM_WAIT_S)
-        self._check(what)
+        for _ in range(FAILURE_POLLS):
+            with suppress(KafkaException):  # the fatal error once more
+                self.client.poll(ROOM_WAIT_S)
+            self._check(what)
         self.reason.raise_for(problem, what)
 
     def _check(self, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,11 @@ from rankd.node.open_embedded import embedded_of
 from rankd.outbox import notifications as module
 from rankd.outbox.notifications import INTERVAL_S, UNRANKED_S_MAX, TopNotifications
 
+from .lagging_boards import LaggingBoards
+
 NOON = 1_777_896_000_000  # 2026-05-04
 DAY_MS = 86_400_000
 Sent = tuple[str, dict[str, Any] | None]
-
-
-class LaggingBoards:
-    """Boards whose ranks may lag behind the ledger."""
-
-    def __init__(self, boards: Boards) -> None:
-        self.is_lagging = False
-        self._boards = boards
-        self.board, self.resolve, self.top_in = boards.board, boards.resolve, boards.top_in
-
-    def has_ranked(self, positions: Mapping[int, int], board: str | None = None) -> bool:
-        return not self.is_lagging and self._boards.has_ranked(positions, board)
 
 
 class RelayByHand:

@@ -30,7 +30,7 @@ PLAYERS = 30
 EVENTS, EVERY_S, EVERY_LONG_S = 40, 0.02, 0.1  # of the load: so many, so often
 ROUNDS_MAX, LOAD_S_MAX = 6_000, 1_500.0
 BACKLOG = 30_000  # of a folder, which nobody else can write meanwhile
-ALIVE_S = (0.0, 0.5)  # between the start of relaying and the kill
+ALIVE_S = (0.0, 1.2)  # between the start of relaying and the kill
 READY = "relaying to"
 WAIT_S = 120.0
 

@@ -131,3 +131,5 @@ class Relay:
                 backoff.pause(stop)
             finally:
                 self._figures.lag = None
+        if self._lease is not None:
+            self._lease.release()  # the connection of one that never got it

@@ -112,7 +112,6 @@ class TopNotifications:
         self._unread: dict[InstanceKey, None] = {}  # of them, those that events touched since they were read
         self._sent: OrderedDict[InstanceKey, _SentTop] = OrderedDict()  # the one that was sent longest ago is first
         self._warnings = ThrottledWarnings(_log)
-        self.count = 0  # sent
 
     @property
     def oldest_s(self) -> float | None:
@@ -216,7 +215,6 @@ class TopNotifications:
         sent.entries, sent.sent_s, sent.is_known = now, now_s, True
         self._sent.move_to_end(instance)
         del self._changed[instance]
-        self.count += 1
 
     def _forget(self, instance: InstanceKey) -> None:
         self._unread.pop(instance, None)

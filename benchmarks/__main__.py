@@ -29,6 +29,7 @@ from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
 from benchmarks.kafka_bench import kafka_rows
 from benchmarks.kafka_burst import kafka_burst_rows
+from benchmarks.kafka_relay import kafka_relay_rows
 from benchmarks.kinds_bench import KINDS, kind_rows
 from benchmarks.kinds_following import kind_following_rows
 from benchmarks.kinds_memory import kind_memory_rows
@@ -84,6 +85,7 @@ GROUPS = (
     "scaled_huge",
     "nodes",
     "kafka",
+    "kafka_relay",
     "kinds_following",
 )
 WRK_GROUPS = frozenset({"http", "live", "priority", "workers"})  # they need it as a client
@@ -216,6 +218,8 @@ def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterat
     if "kafka" in wanted and kafka_is_installed():
         yield from kafka_rows(scale)
         yield from kafka_burst_rows(scale)
+    if "kafka_relay" in wanted and kafka_is_installed():
+        yield from kafka_relay_rows(scale)
     if "kinds_following" in wanted and with_postgres:
         yield from kind_following_rows(scale, with_redis)
 
@@ -252,7 +256,7 @@ def main(given: Sequence[str]) -> int:
         print(HOW_TO_GET_POSTGRES, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2
-    if "kafka" in chosen and not kafka_is_installed():
+    if chosen & {"kafka", "kafka_relay"} and not kafka_is_installed():
         print(HOW_TO_GET_KAFKA, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2

@@ -25,7 +25,7 @@ COPY = "copy"  # of rows into a table of PostgreSQL, or out of it
 LONE = "lone"  # ourselves with one board in place of a family
 QUIET = "quiet"  # ourselves before midnight
 UNWATCHED = "unwatched"  # ourselves without live connections
-KAFKA = "kafka"  # a bare consumer of Kafka
+KAFKA = "kafka"  # a bare consumer or producer of Kafka
 ONE_WORKER = "one_worker"  # ourselves in one process
 PLAIN = "plain"  # a board of ours with windows and nothing else
 LIVE = "live"  # ourselves when the events came
@@ -62,6 +62,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 TARGETS = {
     "kafka_consume": Target(cost_max=1e9 / 60_000, entries=None),
+    "kafka_relay_sqlite": Target(ratio_min=0.6, rival=KAFKA, entries=None),
+    "kafka_relay_postgres": Target(ratio_min=0.4, rival=KAFKA, entries=None),
     "kafka_burst_p99": Target(ratio_min=0.5, rival=QUIET, entries=None),
     "updates": Target(ratio_min=6),
     "ranks": Target(ratio_min=8),

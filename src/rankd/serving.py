@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
@@ -44,14 +45,15 @@ from rankd.config.masking import masking, secrets_of
 from rankd.config.model import Config
 from rankd.errors import RankdError
 from rankd.intake.sources import SourceIntake
-from rankd.node.installation import OpenCredentials, installation_of
+from rankd.node.installation import Installation, OpenCredentials, installation_of
+from rankd.node.ledger_tail import LedgerTail
 from rankd.workers.run import WorkerRun
 from rankd.workers.supervisor import Supervisor
 from rankd.workers.worker import Worker
 
 SWITCH_INTERVAL_S = 0.0005  # a thread that returns from the disk gets the interpreter after this, not after 5 ms
 STOP_POLL_S = 0.01
-CONSUME_AGAIN_S = 10.0
+AGAIN_S = 10.0  # after consuming or relaying has failed
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach a server that listens on all of them
 YOUNG_OBJECTS_MAX = 10_000  # before they are scanned; a dozen requests that wait reach Python's default of 700
 M_MMAP_THRESHOLD = -3  # of mallopt
@@ -75,10 +77,29 @@ class TopicConsumer(Protocol):
         """Return how many records wait."""
 
 
-def serve(config: Config, background: Background | None = None, consuming: TopicConsumer | None = None) -> None:
+class EventRelay(Protocol):
+    """Forwards events to topics: rankd.outbox.running.ConfiguredRelay, whose driver is an extra."""
+
+    def run(self, boards: Boards, tail: LedgerTail, stop: threading.Event, warn: Callable[[str], None]) -> None:
+        """Relay until `stop` is set."""
+
+    def relayed(self) -> int:
+        """Return how many events were sent."""
+
+    def lag(self) -> int | None:
+        """Return how many events wait; None where another process relays."""
+
+
+def serve(
+    config: Config,
+    background: Background | None = None,
+    consuming: TopicConsumer | None = None,
+    relaying: EventRelay | None = None,
+) -> None:
     """Serve until a signal; raises what keeps the boards from opening.
 
-    `background` runs in its own thread once the boards are open, and returns when its event is set; `consuming` too.
+    `background` runs in its own thread once the boards are open, and returns when its event is set; `consuming` and
+    `relaying` too.
     """
     logs.set_up_logs(config.server.log_format, config.server.log_level, masking(secrets_of(config)))
     worker = None
@@ -89,7 +110,8 @@ def serve(config: Config, background: Background | None = None, consuming: Topic
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _keep_memory_small()
     is_writer = worker is None or worker.is_writer
-    run = _ServerRun(config, background if is_writer else None, consuming if is_writer else None, worker)
+    others = (background, consuming, relaying) if is_writer else (None, None, None)
+    run = _ServerRun(config, *others, worker)
     uvloop.run(run.run())
 
 
@@ -97,11 +119,17 @@ class _ServerRun:
     """One run of a server."""
 
     def __init__(
-        self, config: Config, background: Background | None, consuming: TopicConsumer | None, worker: Worker | None
+        self,
+        config: Config,
+        background: Background | None,
+        consuming: TopicConsumer | None,
+        relaying: EventRelay | None,
+        worker: Worker | None,
     ) -> None:
         self._config = config
         self._background = background
         self._consuming = consuming
+        self._relaying = relaying
         self._app = App(config)
         self._stop = asyncio.Event()
         sockets = () if worker is None else shared_sockets(worker.addresses)
@@ -136,14 +164,18 @@ class _ServerRun:
             installation.note_server(self._url(_ANY_ADDRESS.get(host, host)))
             with installation.open_credentials() as credentials:
                 _log_first_key(installation.first_key(credentials))
-                await self._serve_boards(loop, boards, credentials)
+                await self._serve_boards(loop, installation, boards, credentials)
         finally:
             _log.info("closing the boards")
             await loop.run_in_executor(None, boards.close)
             _log.info("stopped")
 
     async def _serve_boards(
-        self, loop: asyncio.AbstractEventLoop, boards: Boards, credentials: OpenCredentials
+        self,
+        loop: asyncio.AbstractEventLoop,
+        installation: Installation,
+        boards: Boards,
+        credentials: OpenCredentials,
     ) -> None:
         config, clock = self._config, SystemClock()
         workers = self._workers
@@ -176,7 +208,11 @@ class _ServerRun:
         if self._background is not None:
             running.append(loop.run_in_executor(None, self._background, boards, stopping))
         if self._consuming is not None:
-            running.append(loop.run_in_executor(None, _consume, self._consuming, boards, stopping))
+            consume = partial(self._consuming.run, boards.sources, stopping, _log.warning)
+            running.append(loop.run_in_executor(None, _run_again, "the consumer", consume, stopping))
+        if self._relaying is not None:
+            relay = partial(_relay, self._relaying, installation, boards, stopping)
+            running.append(loop.run_in_executor(None, _run_again, "the relay", relay, stopping))
         try:
             await self._stop.wait()
             await self._drain(loop, service)
@@ -224,20 +260,27 @@ class _ServerRun:
             rate_refusals=lambda: {**self._app.rates.refusals, "lag_max_ms": service.backpressure.refusals},
             consumed=lambda: {} if self._consuming is None else self._consuming.counts(),
             consume_lag=lambda: None if self._consuming is None else self._consuming.lag(),
+            relayed=lambda: None if self._relaying is None else self._relaying.relayed(),
+            relay_lag=lambda: None if self._relaying is None else self._relaying.lag(),
         )
 
 
-def _consume(consuming: TopicConsumer, boards: Boards, stopping: threading.Event) -> None:
-    """Consume; brokers that refuse this configuration are asked again, since reads and other writes go on."""
+def _relay(relaying: EventRelay, installation: Installation, boards: Boards, stopping: threading.Event) -> None:
+    with installation.open_tail(boards) as tail:
+        relaying.run(boards, tail, stopping, _log.warning)
+
+
+def _run_again(what: str, run: Callable[[], None], stopping: threading.Event) -> None:
+    """Run until a stop; brokers that refuse this configuration are asked again, since reads and other writes go on."""
     while not stopping.is_set():
         try:
-            consuming.run(boards.sources, stopping, _log.warning)
+            run()
         except RankdError as problem:
-            _log.error("the consumer has stopped, and tries again: %s", problem)
-            stopping.wait(CONSUME_AGAIN_S)
+            _log.error("%s has stopped, and tries again: %s", what, problem)
+            stopping.wait(AGAIN_S)
         except Exception:
-            _log.exception("the consumer has failed, and tries again")
-            stopping.wait(CONSUME_AGAIN_S)
+            _log.exception("%s has failed, and tries again", what)
+            stopping.wait(AGAIN_S)
 
 
 def _define(boards: Boards, config: Config) -> None:

@@ -23,11 +23,13 @@ from tests.servers.topics import Topics
 from tests.servers.waiting import wait_until
 
 import rankd
-from rankd.config.model import Config, ConsumeConfig, KafkaConfig
+from rankd.config.model import Config, ConsumeConfig, KafkaConfig, LedgerConfig, OutboxConfig
 from rankd.consume.running import ConfiguredConsumer
 from rankd.errors import KafkaUnavailable, KafkaUnusable
 from rankd.kafka.address import client_settings
 from rankd.kafka.clients import KafkaAdmin, KafkaProducer
+from rankd.node.installation import installation_of
+from rankd.outbox.running import ConfiguredRelay
 
 PASSWORD, OTHER_PASSWORD = "correct-horse", "battery-staple"
 ANSWER_WAIT_S = 5.0
@@ -123,6 +125,23 @@ def test_an_unknown_authority_is_named(secured: SecuredBroker) -> None:
 def test_a_user_without_rights_learns_what_to_create(secured: SecuredBroker) -> None:
     with pytest.raises(KafkaUnusable, match=r"may not create it: .*--topic missing --partitions 3 .*retention.ms=1000"):
         KafkaAdmin(secured.settings("stranger", OTHER_PASSWORD)).ensure_topic("missing", 3, {"retention.ms": "1000"})
+
+
+def test_a_relay_without_rights_ends_with_what_to_create(secured: SecuredBroker, tmp_path: Path) -> None:
+    trusted = secured.authority.certificate
+    url = f"kafka://stranger:{OTHER_PASSWORD}@127.0.0.1:{secured.port}?tls=true&ca={trusted}"
+    ledger = LedgerConfig(url=f"sqlite:{tmp_path / 'data'}")
+    config = Config(ledger=ledger, outbox=OutboxConfig(url=url, topic="events", partitions=4))
+    installation, stop = installation_of(config), threading.Event()
+
+    with (
+        installation.open_boards() as boards,
+        installation.open_tail(boards) as tail,
+        pytest.raises(KafkaUnusable, match=r"--create --topic events --partitions 4 .*retention.ms=86400000") as why,
+    ):
+        ConfiguredRelay(config).run(boards, tail, stop, print)
+
+    assert OTHER_PASSWORD not in str(why.value)
 
 
 def test_a_client_without_tls_gets_no_further(secured: SecuredBroker) -> None:

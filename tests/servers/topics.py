@@ -9,6 +9,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 WAIT_S = 60.0
@@ -36,6 +38,12 @@ class Topics:
         new = NewTopic(topic, partitions, config={key.replace("_", "."): value for key, value in config.items()})
         self._admin.create_topics([new])[topic].result(WAIT_S)
         return topic
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self._admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(WAIT_S)

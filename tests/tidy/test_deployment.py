@@ -26,6 +26,7 @@ DEPLOY = ROOT / "deploy"
 COMPOSES = {
     "compose.yaml": {"migrate": 1, "serve": 2},
     "compose.redis.yaml": {"migrate": 1, "project": 2, "serve": 2},
+    "compose.kafka.yaml": {"serve": 1},
 }
 KUBERNETES = DEPLOY / "kubernetes"
 BASE = KUBERNETES / "base"
@@ -88,7 +89,7 @@ def image_problems(image: str, where: str) -> Iterator[str]:
         yield f"{where}: {image} is not this version, {VERSION}"
 
 
-# compose.yaml and compose.redis.yaml
+# compose.yaml and its variants
 
 
 def compose_problems(file: Document, least_by_role: dict[str, int]) -> Iterator[str]:
@@ -140,6 +141,15 @@ def test_whoever_ranks_has_a_volume_of_its_own(name: str, role: str) -> None:
     volumes = [tuple(one["volumes"]) for one in services.values() if one.get("command", [""])[0] == role]
 
     assert len(set(volumes)) == len(volumes) == 2
+
+
+def test_the_server_beside_kafka_has_a_configuration_that_is_read() -> None:
+    config = load_config(DEPLOY / "rankd.kafka.toml", {})
+    host, _, port = config.outbox.url.removeprefix("kafka://").partition(":")
+    broker = compose("compose.kafka.yaml")["services"][host]
+
+    assert broker["environment"]["KAFKA_ADVERTISED_LISTENERS"] == f"BROKER://{host}:{port}"
+    assert config.ledger.url == "sqlite:/var/lib/rankd/data"
 
 
 def example_environment() -> dict[str, str]:
@@ -289,7 +299,7 @@ def test_the_image_is_made_of_named_versions_and_runs_as_nobody_in_particular() 
 def test_every_file_of_the_deployment_can_be_read() -> None:
     read = [path for path in files_ending(".yaml", ".yml", under="deploy") if documents_in(path)]
 
-    assert len(read) == 12, [shown(path) for path in read]
+    assert len(read) == 13, [shown(path) for path in read]
 
 
 def in_compose(change: Callable[[Document], object]) -> list[str]:

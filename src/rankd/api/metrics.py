@@ -147,6 +147,8 @@ class Sources:
     rate_refusals: Callable[[], Mapping[str, int]]  # by the limit's setting
     consumed: Callable[[], Mapping[str, int]] = dict  # records of topics, by what became of them
     consume_lag: Callable[[], int | None] = lambda: None  # records of topics that wait; None where none are consumed
+    relayed: Callable[[], int | None] = lambda: None  # events sent to a topic; None where none are relayed
+    relay_lag: Callable[[], int | None] = lambda: None  # events that wait to be; None where another process relays
 
 
 class Metrics(Collector):
@@ -187,6 +189,7 @@ class Metrics(Collector):
             ("rankd_boards", "Boards defined", sources.boards),
             ("rankd_process_resident_bytes", "Bytes of memory the process has", resident_bytes),
             ("rankd_consume_lag_records", "Records of topics that wait to be appended", sources.consume_lag),
+            ("rankd_relay_lag_events", "Events of the ledger that Kafka has not confirmed", sources.relay_lag),
             ("rankd_replay_events", "Events replayed at the start", sources.replay_events),
             ("rankd_replay_seconds", "Seconds the start took", sources.replay_seconds),
         ):
@@ -196,6 +199,7 @@ class Metrics(Collector):
         yield self._work_waiting
         yield self._rate_refusals
         yield self._consumed
+        yield self._relayed
 
     def _figures(self) -> list[Metric]:
         figures = self._sources.figures()
@@ -239,6 +243,11 @@ class Metrics(Collector):
         for outcome, count in counts.items():
             family.add_metric([outcome], count)
         return [family] if counts else []
+
+    def _relayed(self) -> list[Metric]:
+        value = self._sources.relayed()
+        text = "Events of the ledger that Kafka has confirmed"
+        return [] if value is None else [CounterMetricFamily("rankd_relayed_events", text, value=value)]
 
 
 class Scrapes:

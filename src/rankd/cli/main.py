@@ -10,7 +10,19 @@ import typer
 from typer.core import TyperGroup
 
 from rankd import __version__
-from rankd.cli import bench, boards, configuration, consuming, roles, scores, serve, tokens, transferring, upkeep
+from rankd.cli import (
+    bench,
+    boards,
+    configuration,
+    consuming,
+    relaying,
+    roles,
+    scores,
+    serve,
+    tokens,
+    transferring,
+    upkeep,
+)
 from rankd.cli.exits import ExitCode, code_of, complain
 from rankd.cli.options import BOARDS_PANEL, SERVER_PANEL, UPKEEP_PANEL, examples
 from rankd.errors import RankdError
@@ -111,6 +123,7 @@ app.add_typer(consuming.app)
 app.add_typer(
     consuming.dlq, name="dlq", help="List, replay and drop records that were refused.", rich_help_panel=UPKEEP_PANEL
 )
+app.add_typer(relaying.app)
 app.add_typer(bench.app)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from rankd.cli.consuming import consuming_of
 from rankd.cli.options import SERVER_PANEL, ConfigFile, Data, examples
+from rankd.cli.relaying import relay_of
 from rankd.cli.target import Target, in_use
 from rankd.config.model import Config, LedgerConfig
 from rankd.errors import FolderLocked
@@ -49,8 +50,9 @@ def serve(
 
     loaded = _config(data, config, host, port, workers)
     consuming = None if loaded.consume.url == "none" else consuming_of(loaded)
+    relaying = None if loaded.outbox.url == "none" else relay_of(loaded)
     try:
-        serve_until_stopped(loaded, consuming=consuming)
+        serve_until_stopped(loaded, consuming=consuming, relaying=relaying)
     except FolderLocked as problem:
         raise in_use(loaded, problem) from None
 

@@ -50,12 +50,12 @@ POSTGRES = ("postgresql", "postgres")
 KAFKA = "kafka"
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 # Planned, and not in this version.
-_LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": ("kafka",), "consume": ()}
+_LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": (), "consume": ()}
 _SUPPORTED = {
     "ledger": "sqlite:<folder>, such as sqlite:rankd-data, or postgresql://…",
     "registry": "nothing: profiles live beside the ledger; postgresql://… where the ledger is there too",
     "ranks": "engine:, or where the ledger is PostgreSQL also redis://… or redis+cluster://…",
-    "outbox": "none",
+    "outbox": "none, or kafka://…",
     "consume": "none, or kafka://…",
 }
 
@@ -220,7 +220,7 @@ def _check_urls(config: Config, where: Where) -> None:
         if config.ranks.url != ENGINE:
             _refuse("ranks", where("ranks.url"), config.ranks.url)
     if config.outbox.url != "none":
-        _refuse("outbox", where("outbox.url"), config.outbox.url)
+        _check_outbox(config, where)
     if config.consume.url != "none":
         if _scheme(config.consume.url) != KAFKA:
             _refuse("consume", where("consume.url"), config.consume.url)
@@ -229,6 +229,18 @@ def _check_urls(config: Config, where: Where) -> None:
     for name in ("ca", "cert", "key"):
         if getattr(config.kafka, name):
             _check_file(where(f"kafka.{name}"), getattr(config.kafka, name))
+
+
+def _check_outbox(config: Config, where: Where) -> None:
+    outbox = config.outbox
+    if _scheme(outbox.url) != KAFKA:
+        _refuse("outbox", where("outbox.url"), outbox.url)
+    if outbox.topic == outbox.notifications_topic:
+        raise InvalidValue(where("outbox.notifications_topic"), "must be another topic than outbox.topic")
+    if config.consume.url != "none" and outbox.topic in config.consume.topics:
+        raise InvalidValue(
+            where("outbox.topic"), f"{outbox.topic} is in consume.topics: each score would come again, for ever"
+        )
 
 
 def is_shared(config: Config) -> bool:

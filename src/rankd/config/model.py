@@ -82,9 +82,15 @@ class ProjectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class OutboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[outbox]`: where events are forwarded to."""
+    """`[outbox]`: topics that get every event, and what stands at the top, from `rankd relay` or from a server."""
 
     url: str = "none"
+    topic: str = "score-events"
+    partitions: int = 6  # if rankd makes the topic
+    retention_ms: int = 86_400_000
+    notifications_topic: str = "leaderboard-notifications"
+    notifications_partitions: int = 3
+    notifications_retention_ms: int = 3_600_000
 
 
 class KafkaConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

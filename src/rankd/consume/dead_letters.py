@@ -14,7 +14,7 @@ import msgspec
 from confluent_kafka import Message
 
 from rankd.errors import KafkaUnusable, RankdError
-from rankd.kafka.clients import KafkaAdmin, KafkaProducer, Record
+from rankd.kafka.clients import KafkaAdmin, KafkaProducer, SentRecord
 
 PARTITIONS = 1  # a queue has one order
 TOPIC, PARTITION, OFFSET = "rankd-topic", "rankd-partition", "rankd-offset"  # headers
@@ -52,16 +52,25 @@ class DeadLetters:
         """The topic is created if it is missing."""
         self.topic = topic
         KafkaAdmin(settings).ensure_topic(topic, PARTITIONS, {"retention.ms": str(retention_ms)})
-        self._producer = KafkaProducer(settings)
+        self._settings = settings
+        self._producer: KafkaProducer | None = None
         self.sent = 0
 
     def send(self, refusals: Sequence[Refusal]) -> None:
         """Send records, and return when they are on stable storage; those that are too large for the topic are cut."""
         letters = [(refusal.message.key(), refusal.message.value(), _headers(refusal)) for refusal in refusals]
-        for index in self._producer.send(self.topic, letters):
-            letter = letters[index]  # or another one of its batch was too large
-            if self._producer.send(self.topic, [letter]) and self._producer.send(self.topic, [_cut(letter)]):
-                raise KafkaUnusable(f"{self.topic}: takes no record of {2 * CUT_BYTES} bytes; raise max.message.bytes")
+        producer = self._producer = self._producer or KafkaProducer(self._settings)
+        try:
+            for index in producer.send(self.topic, letters):
+                letter = letters[index]  # or another one of its batch was too large
+                if producer.send(self.topic, [letter]) and producer.send(self.topic, [_cut(letter)]):
+                    raise KafkaUnusable(
+                        f"{self.topic}: takes no record of {2 * CUT_BYTES} bytes; raise max.message.bytes"
+                    )
+        except RankdError:
+            self._producer = None  # one that has failed may have ended for good
+            producer.drop()
+            raise
         self.sent += len(refusals)
 
 
@@ -93,7 +102,7 @@ def _headers(refusal: Refusal) -> list[tuple[str, bytes]]:
     return [*{**origin, **sent, **reason}.items()]
 
 
-def _cut(letter: Record) -> Record:
+def _cut(letter: SentRecord) -> SentRecord:
     """Return a letter with the beginning of its key and value, and of its headers those that say where it stood."""
     key, value, headers = letter
     size = {VALUE_BYTES: str(len(value or b"")).encode()}

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -19,8 +21,10 @@ from rankd.errors import KafkaUnavailable, KafkaUnusable
 
 ANSWER_WAIT_S = 10.0
 DELIVERY_WAIT_S = 30.0
-SETTINGS = {"client.id": "rankd", "log_level": "2", "socket.keepalive.enable": "true"}
+ROOM_WAIT_S = 0.1  # for the brokers to take records
+FAILURE_POLLS = 5  # after a fatal error, for the records that failed
 RECORD_BYTES_MAX = 64 * 1024 * 1024  # sent; a topic's max.message.bytes is lower, and refuses first
+SETTINGS = {"client.id": "rankd", "log_level": "2", "socket.keepalive.enable": "true"}
 _PRODUCER = {"enable.idempotence": "true", "acks": "all", "linger.ms": "5", "compression.type": "lz4"}
 _CONSUMER = {"enable.auto.commit": "false", "auto.offset.reset": "error", "enable.partition.eof": "false"}
 # What no retry mends: the administrator of the brokers, or of this configuration, has to act.
@@ -36,7 +40,6 @@ _LASTING = {
     KafkaError._UNKNOWN_PARTITION: "does not have the partition; was the topic created with fewer?",
     KafkaError.MSG_SIZE_TOO_LARGE: "refuses a record of that size; raise the topic's max.message.bytes",
 }
-Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]  # key, value, headers
 _log = logging.getLogger("rankd")
 
 
@@ -68,78 +71,124 @@ def raise_translated(error: object, what: str) -> NoReturn:
     raise KafkaUnavailable(f"{what}: Kafka does not answer ({text})")
 
 
+SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]  # key, value, headers
+Headers = list[tuple[str, bytes | str | None]]
+OnFailure = Callable[[KafkaError | None, Message], None]
+# The arguments of confluent-kafka's `produce`: topic, value, key, partition, callback, none, no timestamp, headers.
+Record = tuple[str, bytes | str | None, bytes | None, int, OnFailure | None, None, int, Headers]
+ANY_PARTITION = -1  # chosen by the key
+
+
 class KafkaProducer:
-    """Sends records, and returns when the brokers have them; one thread at a time uses it."""
+    """Sends records, in order within each partition; one thread at a time uses it."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        """Nothing is sent before `send`."""
-        self._settings = settings
-        self._brokers = settings["bootstrap.servers"]
-        self._producer: Producer | None = None
-        self._reason = Reason()
+    def __init__(self, settings: Mapping[str, str], more: Mapping[str, str] | None = None) -> None:
+        """Nothing is sent before a record is enqueued; `more` are settings of librdkafka over ours."""
+        self.reason = Reason()
+        self._failed: list[KafkaError] = []
+        self.brokers = settings["bootstrap.servers"]
+        failed = self._failed
+        own: dict[str, Any] = {
+            "message.timeout.ms": int(DELIVERY_WAIT_S * 1_000),
+            "message.max.bytes": RECORD_BYTES_MAX,
+            "error_cb": self.reason,
+            "on_delivery": lambda error, _message: failed.append(error),
+            "delivery.report.only.error": True,
+        }
+        self.client = Producer({**SETTINGS, **_PRODUCER, **settings, **own, **(more or {})})
 
-    def send(self, topic: str, records: Sequence[Record]) -> list[int]:
+    def send(self, topic: str, records: Sequence[SentRecord]) -> list[int]:
         """Send records, and return when all are on stable storage; any failure is an error.
 
         Records that are too large for the topic, and what was sent in a batch with one, are not on it: their indexes
         are returned.
         """
-        failed: list[KafkaError] = []
+        self._failed.clear()  # of records that were sent before
         too_large: list[int] = []
+        deadline = monotonic() + DELIVERY_WAIT_S + ANSWER_WAIT_S
 
-        def note(index: int, error: KafkaError | None) -> None:
+        def note(index: int, error: KafkaError | None, _message: Message) -> None:
             if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 too_large.append(index)
             elif error is not None:
-                failed.append(error)
+                self._failed.append(error)
 
-        producer = self._producer = self._producer or self._connect()
-        try:
-            for index, (key, value, headers) in enumerate(records):
-                delivered = partial(_delivered, note, index)
-                try:
-                    producer.produce(topic, value, key, headers=list(headers), on_delivery=delivered)
-                except KafkaException as problem:  # larger than RECORD_BYTES_MAX
-                    note(index, problem.args[0])
-                producer.poll(0)
-            left = producer.flush(DELIVERY_WAIT_S + ANSWER_WAIT_S)
-        except BufferError as problem:
-            raise KafkaUnavailable(f"{topic}: more records wait than may; try again") from problem
-        except KafkaException as problem:
-            self._fail(producer, problem, topic)
-        except SystemError as problem:  # the client raises a fatal error while it calls `delivered`
-            if not isinstance(problem.__cause__, KafkaException):
-                raise
-            self._fail(producer, problem.__cause__, topic)
-        if failed:
-            self._fail(producer, KafkaException(failed[0]), topic)
-        if left:
-            raise KafkaUnavailable(f"{topic}: Kafka at {self._brokers} does not confirm records")
+        def check_deadline() -> None:
+            if monotonic() > deadline:
+                raise KafkaUnavailable(f"{topic}: Kafka at {self.brokers} does not confirm records")
+
+        self.enqueue(
+            [
+                (topic, value, key, ANY_PARTITION, partial(note, index), None, 0, [*headers])
+                for index, (key, value, headers) in enumerate(records)
+            ],
+            check_deadline,
+        )
+        while not self.is_flushed(topic):
+            check_deadline()
         return sorted(too_large)
 
-    def _connect(self) -> Producer:
-        self._reason = Reason()
-        own: dict[str, Any] = {
-            "message.timeout.ms": int(DELIVERY_WAIT_S * 1_000),
-            "message.max.bytes": RECORD_BYTES_MAX,
-            "error_cb": self._reason,
-        }
-        return Producer({**SETTINGS, **_PRODUCER, **self._settings, **own})
-
-    def _fail(self, producer: Producer, problem: KafkaException, topic: str) -> NoReturn:
-        """Raise rankd's error. A fatal error ends an idempotent producer, so the next `send` makes another."""
-        self._producer = None
+    def enqueue(self, records: Iterable[Record], waits: Callable[[], None]) -> None:
+        """Enqueue records; `waits` is called again and again while there is no room, and may raise."""
+        produce, poll, topic = self.client.produce, self.client.poll, self.brokers
         try:
-            producer.poll(0)  # calls `_reason`, or raises the fatal error
-        except KafkaException as fatal:
-            problem = fatal
-        self._reason.raise_for(problem, topic)
+            for record in records:
+                topic = record[0]
+                while True:
+                    try:
+                        produce(*record)
+                        break
+                    except BufferError:
+                        poll(ROOM_WAIT_S)
+                        self._check(topic)
+                        waits()
+            poll(0)
+        except (KafkaException, SystemError) as problem:
+            self._raise(_kafka_problem(problem), topic)
+        self._check(topic)
+
+    def is_flushed(self, what: str = "", wait_s: float = ROOM_WAIT_S) -> bool:
+        """Wait until the brokers have all records; False when they have not in time. `what` is named in an error."""
+        what = what or self.brokers
+        try:
+            left = self.client.flush(wait_s)
+        except (KafkaException, SystemError) as problem:
+            self._raise(_kafka_problem(problem), what)
+        self._check(what)
+        return left == 0
+
+    def drop(self) -> None:
+        """Drop what is not confirmed."""
+        with suppress(KafkaException, SystemError):
+            self.client.purge()
+            self.client.poll(0)
+
+    def _raise(self, problem: KafkaException, what: str) -> NoReturn:
+        """Raise for a failed call; after a fatal error, the records that failed may say why."""
+        for _ in range(FAILURE_POLLS):
+            if self._failed:
+                break
+            with suppress(KafkaException, SystemError):  # the fatal error once more
+                self.client.poll(ROOM_WAIT_S)
+        self._raise_cause([*self._failed, *problem.args], what)
+
+    def _check(self, what: str) -> None:
+        """Raise for records that were not delivered."""
+        if self._failed:
+            self._raise_cause(self._failed, what)
+
+    def _raise_cause(self, errors: Sequence[KafkaError], what: str) -> NoReturn:
+        """Raise for the first error that says why: when one record fails, those behind it are dropped."""
+        first = next((error for error in errors if error.code() in _LASTING), errors[0])
+        self.reason.raise_for(KafkaException(first), what)
 
 
-def _delivered(
-    note: Callable[[int, KafkaError | None], None], index: int, error: KafkaError | None, _message: Message
-) -> None:
-    note(index, error)
+def _kafka_problem(problem: Exception) -> KafkaException:
+    """Return Kafka's error: a fatal one that is raised while failures are reported becomes a SystemError's cause."""
+    found = problem if isinstance(problem, KafkaException) else problem.__cause__
+    if not isinstance(found, KafkaException):
+        raise problem
+    return found
 
 
 def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **more: str) -> Consumer:
@@ -148,7 +197,7 @@ def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **mor
     return Consumer({**SETTINGS, **_CONSUMER, **settings, **own, **more})
 
 
-def cluster_of(client: Consumer, reason: Reason) -> str:
+def cluster_of(client: Consumer | Producer, reason: Reason) -> str:
     """Return the id of the cluster that a client is connected to."""
     try:
         cluster = client.cluster_id(timeout=ANSWER_WAIT_S)
@@ -183,17 +232,20 @@ class KafkaAdmin:
         if not self.partitions(topic):
             raise KafkaUnusable(f"{self._brokers} does not have the topic {topic}; create it")
 
-    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic that is missing; where that is not allowed, the error says what to create."""
-        if self.partitions(topic):
-            return
+    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> int:
+        """Create a topic that is missing, and return how many partitions it has.
+
+        Where creating is not allowed, the error says what to create.
+        """
+        if existing := self.partitions(topic):
+            return existing
         new = NewTopic(topic, num_partitions=partitions, config=dict(config))
         try:
             self._admin.create_topics([new], request_timeout=ANSWER_WAIT_S)[topic].result(2 * ANSWER_WAIT_S)
         except KafkaException as problem:
             error = problem.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
+                return self.partitions(topic) or partitions
             if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
                 wanted = " ".join(f"--config {name}={value}" for name, value in config.items())
                 raise KafkaUnusable(
@@ -201,6 +253,7 @@ class KafkaAdmin:
                     f"kafka-topics.sh --create --topic {topic} --partitions {partitions} {wanted}".rstrip()
                 ) from None
             self._reason.raise_for(problem, topic)
+        return partitions
 
 
 class Backoff:

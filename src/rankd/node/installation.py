@@ -5,6 +5,8 @@ The server and the command line use the `Installation` protocol and need not kno
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -19,7 +21,8 @@ from rankd.domain.board_selection import BoardSelection
 from rankd.errors import InvalidValue, Refused
 from rankd.folder import note_server
 from rankd.intake.sources import SourceIntake
-from rankd.node.open_embedded import open_boards
+from rankd.node.ledger_tail import LedgerTail
+from rankd.node.open_embedded import embedded_of, open_boards
 from rankd.registry.credentials import Credentials
 from rankd.registry.sqlite.credentials import SqliteCredentials, first_admin_key
 
@@ -49,6 +52,10 @@ class Installation(Protocol):
 
     def open_intake(self) -> AbstractContextManager[SourceIntake]:
         """Open the intake alone, for what comes from topics."""
+        ...
+
+    def open_tail(self, boards: Boards) -> AbstractContextManager[LedgerTail]:
+        """Open the ledger beside its open boards, to forward events."""
         ...
 
     def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
@@ -91,6 +98,11 @@ class EmbeddedInstallation:
         """Open the folder, which ranks what is appended."""
         with self.open_boards() as boards:
             yield boards.sources
+
+    @contextmanager
+    def open_tail(self, boards: Boards) -> Iterator[LedgerTail]:
+        """Read the ledger that the boards have open."""
+        yield LedgerTail(embedded_of(boards).ledger, None)
 
     def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
         """Open the credentials of the folder."""
@@ -135,6 +147,10 @@ class ReplicaInstallation:
         """Refuse: the process that writes has it."""
         raise Refused("this process only reads; the one that writes the folder consumes")
 
+    def open_tail(self, _boards: Boards) -> AbstractContextManager[LedgerTail]:
+        """Refuse: the process that writes has it."""
+        raise Refused("this process only reads; the one that writes the folder relays")
+
     def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
         """Open the credentials of the folder, as any process may."""
         return SqliteCredentials(self._folder, SystemClock())
@@ -169,6 +185,19 @@ class _OnPostgres:
             lag_max_ms=config.limits.lag_max_ms,
             **settings,
         )
+
+    @contextmanager
+    def open_tail(self, _boards: Boards) -> Iterator[LedgerTail]:
+        """Open the ledger once more: where a reader has come to is its own."""
+        from rankd.ledger.postgres.lease import RELAYS, Lease  # noqa: PLC0415 - its driver is an extra
+        from rankd.ledger.postgres.ledger import PostgresLedger  # noqa: PLC0415
+
+        ledger = PostgresLedger(self._config.ledger.url)
+        try:
+            holder = f"{socket.gethostname()}:{os.getpid()}"
+            yield LedgerTail(ledger, Lease(self._config.ledger.url, holder, RELAYS))
+        finally:
+            ledger.close()
 
     def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
         """Open the credentials, which all processes share."""

@@ -56,6 +56,11 @@ class RankingBackend:
         self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
 
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, for tools that read it."""
+        return self._ledger
+
     def watch_commits(self, committed: Callable[[], None]) -> None:
         """Set the function that is called whenever the ranks advance, in the committing thread."""
         self._ranks.moved = committed

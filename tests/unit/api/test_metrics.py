@@ -44,6 +44,10 @@ SOURCES = Sources(
     replay_events=lambda: 7,
     replay_seconds=lambda: 0.25,
     rate_refusals=lambda: {"player_writes_per_s": 5, "address_reads_per_s": 0},
+    consumed=lambda: {"appended": 12, "refused": 1},
+    consume_lag=lambda: 4,
+    relayed=lambda: 90,
+    relay_lag=lambda: 6,
 )
 
 UNKNOWN_AT_FIRST = {"rankd_snapshot_position", "rankd_followed_timestamp_seconds", "rankd_lease", "rankd_lag_seconds"}
@@ -202,6 +206,20 @@ def test_routes_that_nobody_asked_take_no_room(routes: Routes, commits: Commits)
     found = families(routes, commits)
     assert {sample.labels["route"] for sample in found["rankd_request_seconds"].samples} == {"/v1/boards/{board}"}
     assert len(found["rankd_requests"].samples) == 1
+
+
+def test_what_passes_through_kafka_is_counted_where_it_is_used(routes: Routes, commits: Commits) -> None:
+    used = families(routes, commits)
+    unused = replace(SOURCES, consumed=dict, consume_lag=none, relayed=none, relay_lag=none)
+
+    assert samples(used["rankd_consumed_records"])["rankd_consumed_records_total", ("appended",)] == 12
+    assert samples(used["rankd_relayed_events"])["rankd_relayed_events_total", ()] == 90
+    assert value(used, "rankd_relay_lag_events") == 6
+    assert not [name for name in families(routes, commits, unused) if "relay" in name or "consume" in name]
+
+
+def none() -> None:
+    """Nothing of it in this process."""
 
 
 def test_bounds_ascend() -> None:

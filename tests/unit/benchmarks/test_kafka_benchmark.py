@@ -1,4 +1,4 @@
-"""The figure of consuming cannot rot: it runs here at a tiny size, with a real broker, and counts must agree."""
+"""The figures of Kafka cannot rot: they run here at a tiny size, with a real broker, and counts must agree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.figures import KAFKA, QUIET, RANKD
 from tests.servers.fixtures_kafka import needs_kafka
+from tests.servers.fixtures_postgres import needs_postgres
 from tests.unit.benchmarks.smoke import rows_of, smoke_report
 
 pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
@@ -19,3 +20,13 @@ def test_consuming_is_measured_beside_a_bare_consumer_and_in_a_burst(tmp_path: P
     for name, rival in (("kafka_consume", KAFKA), ("kafka_burst_p99", QUIET)):
         assert rows[name]["samples"][RANKD][0] > 0
         assert rows[name]["checksums"][RANKD] == rows[name]["checksums"][rival]
+
+
+def test_relaying_is_measured_beside_a_bare_producer(tmp_path: Path) -> None:
+    needs_kafka()
+    needs_postgres()
+    rows = rows_of(smoke_report("kafka_relay", tmp_path))
+
+    for name in ("kafka_relay_sqlite", "kafka_relay_postgres"):
+        assert rows[name]["samples"][KAFKA][0] > 0
+        assert rows[name]["checksums"][RANKD] == rows[name]["checksums"][KAFKA]

@@ -147,11 +147,18 @@ def test_all_origins_are_all() -> None:
         ("ledger_url", "sqlite:///var/lib/rankd", "without slashes of a host: sqlite:/var/lib/rankd"),
         ("registry_url", "postgresql://db", "does not know the address 'postgresql://db'; what works is nothing"),
         ("ranks_url", "redis+cluster://r", "must be engine: where the ledger is SQLite"),
-        ("outbox_url", "kafka://k", "this version of rankd has no kafka; what works is none"),
+        ("outbox_url", "amqp://k", "does not know the address 'amqp://k'; what works is none, or kafka://"),
     ],
 )
 def test_what_this_version_does_not_have_is_said(name: str, url: str, said: str) -> None:
     assert said in refusal(**{name: url})
+
+
+def test_events_are_not_relayed_to_where_they_come_from() -> None:
+    brokers = {"outbox_url": "kafka://k", "consume_url": "kafka://k"}
+
+    assert "would come again" in refusal(**brokers, consume_topics="a,score-events")
+    assert "must be another topic" in refusal(**brokers, consume_topics="a", outbox_notifications_topic="score-events")
 
 
 def test_a_ledger_in_postgresql_goes_with_ranks_in_redis_or_in_each_server() -> None:

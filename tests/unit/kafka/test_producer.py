@@ -7,14 +7,14 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.topics import Topics
 
 from rankd.errors import KafkaUnavailable
-from rankd.kafka.clients import KafkaProducer, Record
+from rankd.kafka.clients import KafkaProducer, SentRecord
 
 
 def test_records_that_are_too_large_for_the_topic_are_named(kafka: KafkaBroker) -> None:
     topics = Topics(kafka.address)
     topic = topics.create("small", max_message_bytes="1000")
     producer = KafkaProducer({"bootstrap.servers": kafka.address, "compression.type": "none"})
-    records: list[Record] = [(b"ann", b"x", []), (b"bob", b"x" * 5_000, []), (b"cid", b"x", [])]
+    records: list[SentRecord] = [(b"ann", b"x", []), (b"bob", b"x" * 5_000, []), (b"cid", b"x", [])]
 
     refused = producer.send(topic, records)
 

@@ -1,4 +1,4 @@
-"""The lease for work of which only one process may do: ranking into Redis, and the timed work of nodes.
+"""The lease for work of which only one process may do: ranking into Redis, the timed work of nodes, relaying.
 
 The lease is an advisory lock of PostgreSQL, held by a connection, so it ends with its process. A thread keeps the
 connection busy, and PostgreSQL ends a connection that is idle for `LOST_AFTER_MS`: a process that is cut off or paused
@@ -17,9 +17,9 @@ from psycopg.conninfo import make_conninfo
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.postgres.connections import PostgresConnection, connected, with_limits
 
-PROJECTORS, NODES = "ranks", "nodes"
-_LOCKS = {PROJECTORS: 0x72616E6B64, NODES: 0x72616E6B65}  # "rankd", and the next
-_PROGRAMS = {PROJECTORS: "rankd project", NODES: "rankd serve"}
+PROJECTORS, NODES, RELAYS = "ranks", "nodes", "relays"
+_LOCKS = {PROJECTORS: 0x72616E6B64, NODES: 0x72616E6B65, RELAYS: 0x72616E6B66}  # "rankd", and the next
+_PROGRAMS = {PROJECTORS: "rankd project", NODES: "rankd serve", RELAYS: "rankd relay"}
 LOST_AFTER_MS = 4_000
 KEEP_EVERY_S = 1.0
 ANSWER_WAIT_S = 4.0  # without an answer for so long, PostgreSQL has ended the connection
@@ -34,7 +34,7 @@ class Lease:
     """A lease; used by one thread at a time, kept alive by its own."""
 
     def __init__(self, url: str, holder: str, name: str = PROJECTORS) -> None:
-        """`holder` is shown to operators; projectors and nodes have different leases."""
+        """`holder` is shown to operators; projectors, nodes and relays have different leases."""
         self._name = name
         self._url = url
         self._holder = holder

@@ -1,0 +1,1 @@
+"""Events and standings for other systems, through topics of Kafka."""

@@ -33,7 +33,9 @@ BASE = KUBERNETES / "base"
 WORKLOADS_OF = {
     "nodes": {"migrate": "Job", "serve": "StatefulSet"},
     "redis": {"migrate": "Job", "project": "StatefulSet", "serve": "Deployment"},
+    "kafka": {"migrate": "Job", "serve": "StatefulSet", "consume": "Deployment"},
 }
+BUILT_ON = {"nodes": "base", "redis": "base", "kafka": "nodes"}
 composes = pytest.mark.parametrize("name", COMPOSES)
 overlays = pytest.mark.parametrize("overlay", WORKLOADS_OF)
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -64,9 +66,10 @@ def compose(name: str) -> Document:
 
 
 def manifests(overlay: str) -> list[Document]:
-    """Return what an overlay applies, with what all of them have in common."""
-    folders = (BASE, KUBERNETES / overlay)
-    return [one for folder in folders for path in sorted(folder.glob("*.yaml")) for one in documents_in(path)]
+    """Return what an overlay applies, with what it is built on."""
+    below = manifests(BUILT_ON[overlay]) if overlay in BUILT_ON else []
+    paths = sorted((KUBERNETES / overlay).glob("*.yaml"))
+    return [*below, *(one for path in paths for one in documents_in(path))]
 
 
 def settings_of(named: dict[str, Any], where: str) -> Iterator[str]:
@@ -269,14 +272,16 @@ def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist(overlay: s
 
 @overlays
 def test_what_is_applied_is_everything_but_the_example_of_a_secret(overlay: str) -> None:
-    applied = {}
-    for folder in (BASE, KUBERNETES / overlay):
-        (kustomization,) = documents_in(folder / "kustomization.yaml")
-        there = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
-        assert set(kustomization["resources"]) - {"../base"} == there
-        applied = kustomization
-    assert "../base" in applied["resources"]
-    assert [image["newTag"] for image in applied["images"]] == [VERSION]
+    folder = KUBERNETES / overlay
+    (kustomization,) = documents_in(folder / "kustomization.yaml")
+    there = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+    assert set(kustomization["resources"]) == there | {f"../{BUILT_ON[overlay]}"}
+    assert [image["newTag"] for image in kustomization["images"]] == [VERSION]
+
+
+def test_the_common_part_is_applied_whole() -> None:
+    (kustomization,) = documents_in(BASE / "kustomization.yaml")
+    assert set(kustomization["resources"]) == {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"}
 
 
 # The image, and the rules themselves
@@ -299,7 +304,7 @@ def test_the_image_is_made_of_named_versions_and_runs_as_nobody_in_particular() 
 def test_every_file_of_the_deployment_can_be_read() -> None:
     read = [path for path in files_ending(".yaml", ".yml", under="deploy") if documents_in(path)]
 
-    assert len(read) == 13, [shown(path) for path in read]
+    assert len(read) == 16, [shown(path) for path in read]
 
 
 def in_compose(change: Callable[[Document], object]) -> list[str]:

@@ -34,7 +34,9 @@ class TurnLock {
   static constexpr std::chrono::milliseconds kKeptLong{1};
 
   bool try_lock_shared() {
-    if (!was_read_.load(std::memory_order_relaxed)) was_read_.store(true, std::memory_order_relaxed);
+    if (!was_read_.load(std::memory_order_relaxed) && applier_.load(std::memory_order_relaxed) != this_thread()) {
+      was_read_.store(true, std::memory_order_relaxed);
+    }
     return try_lock_aside();
   }
 
@@ -101,12 +103,14 @@ class TurnLock {
     lock();
   }
 
-  // Since the last `forget_readers`: whether there were readers, and whether one waited far longer than a turn.
+  // Since the last `forget_readers`: whether there were readers, and whether one waited far longer than a turn. The thread
+  // that applies batches calls it before each; what it reads between two of them delays nobody, and does not count.
   bool was_read() const { return was_read_.load(std::memory_order_relaxed); }
   bool has_kept_long() const { return kept_long_.load(std::memory_order_relaxed); }
   void forget_readers() {
     was_read_.store(false, std::memory_order_relaxed);
     kept_long_.store(false, std::memory_order_relaxed);
+    applier_.store(this_thread(), std::memory_order_relaxed);
   }
 
   uint32_t readers_waiting() const { return waiting_.load(); }
@@ -169,6 +173,11 @@ class TurnLock {
     return int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
   }
 
+  static const void* this_thread() {
+    static thread_local char address;
+    return &address;
+  }
+
   static void raise(std::atomic<int64_t>& longest, std::chrono::nanoseconds wait) {
     int64_t before = longest.load(std::memory_order_relaxed);
     while (before < wait.count() && !longest.compare_exchange_weak(before, wait.count(), std::memory_order_relaxed)) {
@@ -180,6 +189,7 @@ class TurnLock {
   std::atomic<bool> writer_waits_{false};
   std::atomic<bool> was_read_{false};
   std::atomic<bool> kept_long_{false};
+  std::atomic<const void*> applier_{nullptr};
   Clock::time_point since_;
   std::atomic<clockid_t> writer_clock_{CLOCK_MONOTONIC};
   std::atomic<int64_t> waiting_since_{0};

@@ -177,6 +177,21 @@ TEST("the lock knows whether it was read, and whether a reader was kept out for 
   CHECK(!lock.has_kept_long());
 }
 
+TEST("what the thread that applies batches reads between them does not count") {
+  TurnLock lock;
+  lock.forget_readers();
+  lock.lock_shared();
+  lock.unlock_shared();
+  CHECK(!lock.was_read());
+  Threads threads;
+  threads.start([&] {
+    lock.lock_shared();
+    lock.unlock_shared();
+  });
+  threads.join();
+  CHECK(lock.was_read());
+}
+
 TEST("whoever reads and has time does not count as a reader, however long it is kept out") {
   TurnLock lock;
   lock.lock_aside();

@@ -5,11 +5,13 @@ The rules of the domain check the decoded numbers: their errors name the field a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from rankd.api.http.request import not_json
+from rankd.domain.fields import nearest
 from rankd.errors import InvalidValue, RankdError
 from rankd.shortening import shorten
 
@@ -83,24 +85,26 @@ def decode(decoder: msgspec.json.Decoder[Body] | msgspec.msgpack.Decoder[Body], 
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as problem:
-        raise unfit(problem) from None
+        raise unfit(problem, getattr(decoder.type, "__struct_fields__", ())) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise not_json(f"cannot be read: {problem}") from None
     except RecursionError:
         raise not_json(DEPTH) from None
 
 
-def unfit(problem: msgspec.ValidationError) -> RankdError:
+def unfit(problem: msgspec.ValidationError, known: Collection[str] = ()) -> RankdError:
     """Translate an error of msgspec, such as `Expected `str`, got `int` - at `$.player``.
 
-    An unknown name comes first in the message, as it was sent, before its path.
+    An unknown name comes first in the message, as it was sent, before its path; `known` are those of the whole body.
     """
     text = str(problem)
     begin = text.rfind(_AT, max(0, len(text) - _PLACE_CHARACTERS_MAX))
     message, path = (text, "") if begin < 0 else (text[:begin], text[begin + len(_AT) :].rstrip("`").lstrip("."))
     if message.startswith("Object contains unknown field"):
         name = shorten(message.removeprefix("Object contains unknown field `").removesuffix("`"))
-        return InvalidValue(f"{path}.{name}" if path else name, "is not known here")
+        if path:
+            return InvalidValue(f"{path}.{name}", "is not known here; leave it out")
+        return InvalidValue(name, f"is not known here; {nearest(name, known)}")
     if message.startswith("Object missing required field"):
         name = message.split("`")[1]
         return InvalidValue(f"{path}.{name}" if path else name, "is missing; send it")

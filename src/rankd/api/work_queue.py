@@ -51,6 +51,7 @@ class WorkQueue:
             return await done
         finally:
             self._waiting.pop(done, None)
+            del done, work  # an error holds this frame, which must not hold the error, nor a body
 
     def stop(self) -> None:
         """Refuse waiting work, finish running work and end the threads; blocks, so not for the event loop."""
@@ -65,15 +66,17 @@ class WorkQueue:
             work = self._waiting.pop(done)
             if not done.done():  # a cancelled caller leaves the queue only when its task runs again
                 self.running += 1
-                self._pool.submit(self._do, work, done)
+                self._pool.submit(self._do, [(work, done)])
 
-    def _do(self, work: Work, done: asyncio.Future[Any]) -> None:
+    def _do(self, asked: list[tuple[Work, asyncio.Future[Any]]]) -> None:
+        work, done = asked.pop()  # the pool keeps its arguments
         result, error = None, None
         try:
             result = work()
         except BaseException as problem:  # the caller must get it
             error = problem
         self._loop.call_soon_threadsafe(self._finish, done, result, error)
+        del work, done, error  # as in `run`
 
     def _finish(self, done: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
         self.running -= 1

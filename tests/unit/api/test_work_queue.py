@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -167,5 +169,35 @@ def test_the_end_waits_for_what_has_begun_and_refuses_what_waits() -> None:
         await stopping
         assert await asked[0] == 0
         assert gate.done == [0]
+
+    queueing(test)
+
+
+class Body:
+    """What a caller's work reads."""
+
+
+def test_an_error_leaves_no_cycle_that_holds_what_was_worked_on() -> None:
+    """Else bodies that were refused stay in memory until Python's collector comes by."""
+
+    async def refused(work_queue: WorkQueue) -> weakref.ref[Body]:
+        body = Body()
+
+        def work() -> None:
+            raise ValueError(f"{body} is refused")
+
+        with pytest.raises(ValueError, match="refused") as raised:
+            await work_queue.run(work)
+        del raised
+        return weakref.ref(body)
+
+    async def test(work_queue: WorkQueue, _gate: Gate) -> None:
+        gc.disable()
+        try:
+            body = await asyncio.ensure_future(refused(work_queue))
+            await turns()
+            assert body() is None
+        finally:
+            gc.enable()
 
     queueing(test)

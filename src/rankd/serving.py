@@ -55,7 +55,7 @@ SWITCH_INTERVAL_S = 0.0005  # a thread that returns from the disk gets the inter
 STOP_POLL_S = 0.01
 AGAIN_S = 10.0  # after consuming or relaying has failed
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach a server that listens on all of them
-FULL_COLLECTION_AFTER = 100  # collections of younger objects; three bursts of requests reach Python's default of 10
+YOUNG_OBJECTS_MAX = 10_000  # before they are scanned; a dozen requests that wait reach Python's default of 700
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")
@@ -300,11 +300,12 @@ def keep_collections_short() -> None:
     """Exclude the objects that exist when the server is ready, code and boards, from garbage collection.
 
     Scanning them takes some 100 ms for a thousand boards, in which no request is answered. Frozen objects are still
-    freed when nothing refers to them.
+    freed when nothing refers to them. Younger objects are scanned rarely: those of a request are freed without it, and
+    requests that wait would be scanned again and again.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
 
 
 def _log_first_key(path: Path | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rankd.serving import FULL_COLLECTION_AFTER, keep_collections_short
+from rankd.serving import YOUNG_OBJECTS_MAX, keep_collections_short
 
 
 @pytest.fixture(autouse=True)
@@ -23,4 +23,4 @@ def test_what_is_there_when_the_server_is_ready_is_in_no_garbage_collection() ->
     keep_collections_short()
 
     assert len(gc.get_objects()) < loaded / 100
-    assert gc.get_threshold()[2] == FULL_COLLECTION_AFTER
+    assert gc.get_threshold()[0] == YOUNG_OBJECTS_MAX

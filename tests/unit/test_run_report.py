@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.servers.processes import killed_at_the_end
@@ -44,12 +45,12 @@ PLUGINS = ("tests.run_report", "xdist", "pytest_timeout", "no:cacheprovider")
 LIMITS = ("timeout=1", "faulthandler_timeout=3", "faulthandler_exit_on_timeout=true")
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def started(folder: Path, *arguments: str, output: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
     (folder / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, str(folder / "test_it.py"), "--numprocesses=1"]
     command += [*(f"-p{plugin}" for plugin in PLUGINS), *arguments]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +89,14 @@ def test_no_process_outlives_the_run(run: tuple[str, Path]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_names_what_was_under_way(tmp_path: Path, number: signal.Signals) -> None:
-    with killed_at_the_end(started(tmp_path, "-k", "test_hangs")) as running:
-        wait_until((tmp_path / "hangs").exists)
+    output = tmp_path / "output"
+    with (
+        output.open("w") as file,
+        killed_at_the_end(started(tmp_path, "-k", "test_hangs", "--verbose", output=file)) as running,
+    ):
+        # The worker runs the test before the process that we interrupt has heard that it began.
+        wait_until(lambda: "test_it.py::test_hangs" in output.read_text())
         running.send_signal(number)
-        said, _ = running.communicate(timeout=ENDS_S)
+        running.wait(timeout=ENDS_S)
 
-    assert "UNDER WAY test_it.py::test_hangs (" in said
+    assert "UNDER WAY test_it.py::test_hangs (" in output.read_text()

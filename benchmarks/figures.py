@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from rankd.operations.transfer.importing import BATCH_EVENTS
+
 RANKD = "rankd"
 REDIS = "redis"
 SORTED = "sortedcontainers"
@@ -268,7 +270,7 @@ class Scale:
     http_sustained_s: int = 60
     workers_visible_calls: int = 1_000
     priority_calls_per_s: int = 300
-    priority_import_events: int = 10_000
+    priority_import_events: int = BATCH_EVENTS
     priority_s: int = 20
     live_players: int = 100_000
     live_clients: int = LIVE_CLIENTS

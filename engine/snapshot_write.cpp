@@ -36,9 +36,10 @@ void append(std::string& payload, Number number) {
   payload.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// A save's short hold of the lock. It lets a waiting writer go first, then spins for the moment between two of the
-// writer's turns, since a wake-up takes longer than a turn. If the moment does not come, for example because the writer
-// is preempted, it waits like a reader.
+// A save's short hold of the lock. It lets a waiting writer go first and spins for the moment between two of the writer's
+// turns, since a wake-up takes longer than a turn. If that does not come, it looks again every now and then: between two
+// batches the lock is free for milliseconds. Only in the end does it wait like a reader, whom the writer lets in: on a
+// busy machine that keeps the writer waiting until this thread gets a processor.
 class Slice {
  public:
   Slice(const Engine& engine, const Saving& saving) {
@@ -46,7 +47,7 @@ class Slice {
     const auto began = Clock::now();
     auto now = began;
     while (now - began < kMomentWaitMax && (lock.has_waiting_writer() || !lock.try_lock_aside())) {
-      if (now - began > kWatched) std::this_thread::yield();
+      if (now - began > kWatched) std::this_thread::sleep_for(kBetweenLooks);
       now = Clock::now();
     }
     if (now - began >= kMomentWaitMax) lock.lock_aside();
@@ -65,8 +66,9 @@ class Slice {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kHeldMost{20};
-  static constexpr std::chrono::microseconds kWatched{200};
-  static constexpr std::chrono::milliseconds kMomentWaitMax{2};
+  static constexpr std::chrono::microseconds kWatched{100};
+  static constexpr std::chrono::microseconds kBetweenLooks{100};
+  static constexpr std::chrono::milliseconds kMomentWaitMax{50};
   static constexpr uint32_t kStepsPerLook = 16;
 
   std::shared_lock<TurnLock> held_;
@@ -125,6 +127,9 @@ class SnapshotWriter {
       }
     }
     buffer_.clear();
+    // Step by step: hundreds of megabytes that the disk takes at once would keep every commit waiting. What is no file
+    // on a disk refuses it, and whoever opened the file syncs it at the end.
+    ::fdatasync(file_);
   }
 
   void write_positions() {

@@ -29,7 +29,7 @@ from rankd.errors import Closed, LedgerUnavailable
 
 THREAD_END_S_MAX = 10
 SMALL_EVENTS_MAX = 100
-BESIDE_SMALL_EVENTS_MAX = 5_000  # of a commit of large tasks after one of small ones, unless a single one has more
+BESIDE_SMALL_EVENTS_MAX = 2_000  # of a commit of large tasks after one of small ones, unless a single one has more
 _log = logging.getLogger("rankd")
 
 

@@ -34,7 +34,7 @@ from rankd.operations.transfer.resuming import ImportProgress, ProgressFile
 from rankd.operations.transfer.rows import RowReader, attribute_rows, batches_of
 from rankd.reads.answers import Page
 
-BATCH_EVENTS = 10_000  # the largest batch a server takes
+BATCH_EVENTS = 2_000  # one commit, which the scores of others wait for
 BATCH_EVENTS_MAX = 1_000_000
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # half of a server's limit, since attributes and metadata are estimated
 EVENT_BYTES = 512  # of one event as JSON, without attributes and metadata

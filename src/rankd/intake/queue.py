@@ -8,8 +8,8 @@ to the first that arrived meanwhile. So a single caller never switches threads. 
 thread: when it is first in the queue, the queue's own thread leads.
 
 Small tasks do not wait behind many large ones: after a commit of a large task, those that are small go first and share
-a commit of their own, and then it is the turn of large ones, a few thousand events of them. Neither overtakes a task
-that is committed alone.
+a commit of their own, and then it is the turn of large ones, two thousand events of them. Neither overtakes a task that
+is committed alone.
 
 A caller may be interrupted at any moment, by Ctrl-C. It then withdraws its task or, if it was the leader, ends its
 group with an error and hands over the lead, so that no caller waits for a dead thread.
@@ -29,7 +29,8 @@ from rankd.errors import Closed, LedgerUnavailable
 
 THREAD_END_S_MAX = 10
 SMALL_EVENTS_MAX = 100
-BESIDE_SMALL_EVENTS_MAX = 2_000  # of a commit of large tasks after one of small ones, unless a single one has more
+BESIDE_SMALL_S = 1.0  # for so long after a small task, others like it are expected,
+BESIDE_SMALL_EVENTS_MAX = 2_000  # and commits of large tasks have at most so many events, unless a single one has more
 _log = logging.getLogger("rankd")
 
 
@@ -86,6 +87,7 @@ class GroupCommit(Generic[TaskType]):
         self._waiting: deque[TaskType] = deque()
         self._leader: TaskType | None = None
         self._follows_small = False  # the next commit follows one of small tasks
+        self._small_s = -BESIDE_SMALL_S  # when the last small task was committed, by the monotonic clock
         self._thread: threading.Thread | None = None  # leads for tasks that were enqueued; started with the first
         self._thread_wake = _held_lock()
         self._is_closed = False
@@ -181,10 +183,12 @@ class GroupCommit(Generic[TaskType]):
     def _take(self, leader: TaskType) -> None:
         with self._lock:
             group = leader._group = [self._waiting.popleft()]
-            if not self._waiting or leader.alone:
+            if leader.alone:
                 return
             events, is_small, events_max = leader.events, _is_small(leader), self._events_max
-            if self._follows_small and not is_small:
+            if is_small:
+                self._small_s = time.monotonic()
+            elif time.monotonic() - self._small_s < BESIDE_SMALL_S:
                 events_max = min(events_max, BESIDE_SMALL_EVENTS_MAX)
             while self._waiting:
                 following = self._waiting[0]

@@ -134,13 +134,19 @@ def test_a_large_task_does_not_wait_for_ever_behind_small_ones() -> None:
     assert turns[-1] <= 4
 
 
-def test_commits_of_large_tasks_beside_small_ones_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("beside_small_s", "groups"), [(60.0, [[0], [1, 2], [3, 4], [5, 6]]), (0.0, [[0], [1, 2, 3, 4], [5, 6]])]
+)
+def test_commits_of_large_tasks_beside_small_ones_are_short(
+    monkeypatch: pytest.MonkeyPatch, beside_small_s: float, groups: list[list[int]]
+) -> None:
     monkeypatch.setattr(queue, "BESIDE_SMALL_EVENTS_MAX", 2_000)
+    monkeypatch.setattr(queue, "BESIDE_SMALL_S", beside_small_s)
     committing = Committing()
     large = [Numbered(number, 1_000) for number in range(1, 7)]
     gathered(committing, [Numbered(0), *large], events_max=4_000)
 
-    assert committing.groups == [[0], [1, 2], [3, 4, 5, 6]]
+    assert committing.groups == groups
 
 
 def test_no_task_overtakes_one_that_wants_to_be_alone() -> None:

@@ -48,7 +48,9 @@ async def submit(service: Service, request: Request) -> Response:
 
     def prepare() -> ScoreTask:
         submission = Submission(service, request, body)
-        (sent,) = submission.checked([bodies.decode_object(_score, body)])
+        sent = bodies.decode_object(_score, body)
+        submission.check(sent)
+        submission.check_signature()
         return service.boards.prepare_score(sent, submission.sender())
 
     run = service.here_or_in_thread if len(body) <= LIGHT_BYTES_MAX else service.in_thread
@@ -209,24 +211,24 @@ class Submission:
         self.signing: str | None = None  # the only one required by the boards so far
 
     def checked(self, events: Iterable[bodies.Score]) -> Iterator[bodies.Score]:
-        """Yield events after checking each; after the last one, check the signature of the body.
-
-        With a player's own token, `player` may be left out.
-        """
-        is_service = self._identity.is_service
+        """Yield events after checking each; after the last one, check the signature of the body."""
         for index, event in enumerate(events):
-            if event.board not in self._keys:
-                self._note_key(event.board)
-            if self.signing is not None and event.player is None and self._keys[event.board] is not None:
-                raise InvalidValue(
-                    f"events[{index}].player" if self._is_batch else "player",
-                    f"must be given on {event.board}, whose submissions are signed: "
-                    "write the player into the body, then sign it",
-                )
-            if not is_service:
-                _check_player(self._service, self._identity, event, index)
+            self.check(event, index)
             yield event
-        self._check_signature()
+        self.check_signature()
+
+    def check(self, event: bodies.Score, index: int = 0) -> None:
+        """Check that the sender may submit an event; with a player's own token, `player` may be left out."""
+        if event.board not in self._keys:
+            self._note_key(event.board)
+        if self.signing is not None and event.player is None and self._keys[event.board] is not None:
+            raise InvalidValue(
+                f"events[{index}].player" if self._is_batch else "player",
+                f"must be given on {event.board}, whose submissions are signed: "
+                "write the player into the body, then sign it",
+            )
+        if self._identity.player is not None:
+            _check_player(self._service, self._identity, event, index)
 
     def sender(self) -> Sender:
         """Return the sender, with the signing key of the events checked so far."""
@@ -245,7 +247,8 @@ class Submission:
             )
         self.signing = signing
 
-    def _check_signature(self) -> None:
+    def check_signature(self) -> None:
+        """Check the signature of the body, where the boards of the events checked so far require one."""
         if self.signing is not None:
             headers = self._request.headers
             self._service.signatures.check(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
-from rankd.domain.text import check_name, check_text, is_name
+from rankd.domain.text import NAME_BYTES_MAX, check_name, check_text, is_name, is_plain
 from rankd.errors import InvalidValue, ScopeUnknown
 from rankd.shortening import list_names, quote
 
@@ -32,11 +33,20 @@ def check_attributes(value: object, field: str = "attributes") -> dict[str, str]
         raise InvalidValue(field, f"must be at most {ATTRIBUTES_MAX}; got {len(value)}")
     attributes = {}
     for name, sent in value.items():
-        check_attribute_name(field, name)
-        if sent is not None:
+        if not is_plain(name, NAME_BYTES_MAX) or not _is_attribute_name(name):
+            check_attribute_name(field, name)
+        if is_plain(sent, SCOPE_VALUE_BYTES_MAX):
+            attributes[name] = sent
+        elif sent is not None:
             text = str(sent) if type(sent) is int and sent.bit_length() <= 64 else sent
             attributes[name] = check_text(f"{field}.{name}", text, SCOPE_VALUE_BYTES_MAX)
     return attributes
+
+
+@lru_cache(maxsize=1_000)
+def _is_attribute_name(name: str) -> bool:
+    """Return whether a short text is an attribute's name: events bring the same few again and again."""
+    return name != GLOBAL and is_name(name)
 
 
 def scopes_of(attributes: Mapping[str, str], declared: Sequence[str], with_global: bool) -> list[str]:

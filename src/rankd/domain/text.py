@@ -6,11 +6,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import TypeGuard
 
 from rankd.errors import InvalidValue
 from rankd.shortening import quote
 
 NAME_RULE = "1 to 64 of a-z, 0-9, '_', '.' and '-', beginning with a letter or a digit"
+NAME_BYTES_MAX = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 # C0, DEL and C1; and the lone surrogates, which are no characters and have no UTF-8.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -27,8 +29,7 @@ _JOINERS = "\u200c\u200d"
 
 def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, lines: bool = False) -> str:
     """Return the text unchanged, or refuse it; `lines` allows tabs and line feeds."""
-    # Most text is plain ASCII: a fast test spares it the whole check.
-    if type(value) is str and bytes_min <= len(value) <= bytes_max and value.isascii() and value.isprintable():
+    if is_plain(value, bytes_max, bytes_min):
         return value
     if not isinstance(value, str):
         raise InvalidValue(field, f"must be text; got {type(value).__name__}")
@@ -44,6 +45,11 @@ def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, li
     if not bytes_min <= size <= bytes_max:
         raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {size}")
     return value
+
+
+def is_plain(value: object, bytes_max: int, bytes_min: int = 1) -> TypeGuard[str]:
+    """Return whether the value is text that needs no further check: most is, and printable ASCII is found out fast."""
+    return type(value) is str and bytes_min <= len(value) <= bytes_max and value.isascii() and value.isprintable()
 
 
 def check_url(field: str, value: object, bytes_max: int) -> str:

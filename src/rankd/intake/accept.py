@@ -41,9 +41,11 @@ class Acceptance:
         self.boards = [board, *fed]
         self.valid_from, self.valid_until = valid
         # The attributes that the reached boards use, sorted.
-        self.attributes = sorted(
-            {name for reached in self.boards for name in reached.scopes}
-            | {reached.team.attribute for reached in self.boards if reached.team is not None}
+        self.attributes = tuple(
+            sorted(
+                {name for reached in self.boards for name in reached.scopes}
+                | {reached.team.attribute for reached in self.boards if reached.team is not None}
+            )
         )
         self._attribute_names = frozenset(self.attributes)
         self.has_details = bool(self.attributes)  # whether a detail is stored with each event

@@ -286,13 +286,16 @@ class Commit:
         has_metadata: bool,
     ) -> Detail | None:
         """Return the detail of events with these attributes, which the boards in `taking` take."""
-        attributes = {name: given[name] for name in acceptance.attributes if name in given} if given else {}
-        if not attributes and not has_metadata:
+        if not given and not has_metadata:
             return None
-        key = (acceptance.board.id, has_metadata, taking, *attributes.values(), *attributes)
+        names = acceptance.attributes
+        key = (acceptance.board.id, has_metadata, taking, names, *(map(given.get, names) if given else ()))
         known = self._acceptances.details
         detail = known.get(key) or self._made_details.get(key)
         if detail is None:
+            attributes = {name: given[name] for name in names if name in given} if given else {}
+            if not attributes and not has_metadata:
+                return None
             self._has_unseen_value = False
             left_out = self._left_out(acceptance, attributes, taking) if attributes else {}
             detail = self._made_details[key] = Detail(attributes, {}, left_out, has_metadata)

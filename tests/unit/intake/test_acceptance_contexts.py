@@ -102,7 +102,7 @@ def test_scores_reach_the_open_boards_that_are_fed_and_other_kinds_do_not() -> N
     assert accepting.at(now).boards["xp"].utc_offset_s == 9 * 3_600
     assert list(accepting.at(now, kind=EventKind.RESET).boards) == ["arcade"]
     acceptance = accepting.acceptances.at(accepting.boards["arcade"], "local", EventKind.SCORE, now)
-    assert acceptance.attributes == ["country"]
+    assert acceptance.attributes == ("country",)
 
 
 def test_a_changed_definition_is_noticed_once_the_cache_is_empty() -> None:

@@ -64,9 +64,6 @@ def test_no_file_names_a_package_registry() -> None:
     assert not list(found(REGISTRY, texts())), "where packages come from is set up outside of the project"
 
 
-SHARED_NAMES = {"Place"}  # the answer of a read; and in consume/, which nobody imports, a partition of a topic
-
-
 def test_a_public_type_name_means_one_thing() -> None:
     """Classes, aliases and type variables: a name may be defined again only by the same words."""
     meanings: dict[str, dict[str, str]] = {}
@@ -76,7 +73,7 @@ def test_a_public_type_name_means_one_thing() -> None:
                 meanings.setdefault(name, {})[shown(path)] = meaning
     double = {name: sorted(found) for name, found in meanings.items() if len(set(found.values())) > 1}
 
-    assert {name: paths for name, paths in double.items() if name not in SHARED_NAMES} == {}
+    assert double == {}
 
 
 def type_names(node: ast.stmt, path: str) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
     consumer group → assigned partitions → continue where the ledger says → records → RecordAppender
 
 The ledger has the offsets, not Kafka. An append names the offsets it begins at, so that of two processes that believe
-to own a partition one is refused, and reads its place again. What is wrong with a record makes it a dead letter; what
+to own a partition one is refused, and reads its partition again. What is wrong with a record makes it a dead letter; what
 is wrong with the ledger or with Kafka is tried again.
 """
 
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from rankd.consume.appending import ConsumerFigures, Intake, Place, RecordAppender
+from rankd.consume.appending import ConsumerFigures, Intake, RecordAppender, SourcePartition
 from rankd.consume.dead_letters import DeadLetters
 from rankd.errors import Behind, KafkaUnusable, Unavailable
 from rankd.kafka.clients import ANSWER_WAIT_S, Backoff, Reason, cluster_of, open_consumer, raise_translated
@@ -51,7 +51,7 @@ class ScoreConsumer:
         self._appender = RecordAppender(intake, dead_letters, group, self.figures)
         self._reason = Reason()
         self._consumer: Consumer = open_consumer(settings, group, self._reason, **_GROUP)
-        self._assigned: list[Place] | None = None  # and not placed yet
+        self._assigned: list[SourcePartition] | None = None  # and not placed yet
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._warnings = ThrottledWarnings(_log)
 
@@ -63,14 +63,14 @@ class ScoreConsumer:
             while not stop.is_set():
                 try:
                     if self._assigned is not None:
-                        self._place(self._assigned)
+                        self._begin_at(self._assigned)
                         waiting = []
                     waiting = waiting or self._read()
                     self._append(waiting)
                     waiting = []
                     self._backoff.reset()
                 except SourceMoved as moved:
-                    _log.info("%s; reading its place again", moved)
+                    _log.info("%s; reading its partition again", moved)
                     self._assigned = [*self._appender.next]
                 except Behind as problem:  # the records stay in Kafka
                     self._warnings.warn("the consumer waits: %s", problem)
@@ -94,18 +94,20 @@ class ScoreConsumer:
         self._appender.next.clear()
         self.figures.lag.clear()
 
-    def _place(self, places: Sequence[Place]) -> None:
+    def _begin_at(self, topic_partitions: Sequence[SourcePartition]) -> None:
         """Continue where the ledger says."""
-        self._appender.begin(cluster_of(self._consumer, self._reason), places)
+        self._appender.begin(cluster_of(self._consumer, self._reason), topic_partitions)
         self._continue({})
         self._assigned = None
 
-    def _continue(self, behind: Mapping[Place, int]) -> None:
+    def _continue(self, behind: Mapping[SourcePartition, int]) -> None:
         """Read on from where the ledger says; from another offset where records are gone."""
         self._consumer.assign(
             [
-                TopicPartition(*place, behind.get(place, OFFSET_BEGINNING if offset == NOT_READ else offset))
-                for place, offset in self._appender.next.items()
+                TopicPartition(
+                    *topic_partition, behind.get(topic_partition, OFFSET_BEGINNING if offset == NOT_READ else offset)
+                )
+                for topic_partition, offset in self._appender.next.items()
             ]
         )
 
@@ -130,13 +132,13 @@ class ScoreConsumer:
                 raise_translated(error, "consume.url")
         return records
 
-    def _go_on_behind_gap(self, place: Place) -> None:
+    def _go_on_behind_gap(self, topic_partition: SourcePartition) -> None:
         """Continue behind records that Kafka has deleted; refuse a topic that ends before what was read of it."""
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WAIT_S)
-        wanted = self._appender.next.get(place, NOT_READ)
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(*topic_partition), timeout=ANSWER_WAIT_S)
+        wanted = self._appender.next.get(topic_partition, NOT_READ)
         if wanted > high:
             raise KafkaUnusable(
-                f"{place[0]}, partition {place[1]} ends at {high}, and it was read up to {wanted}: was the topic "
+                f"{topic_partition[0]}, partition {topic_partition[1]} ends at {high}, and it was read up to {wanted}: was the topic "
                 "created anew? Give `consume.group` another name to read it from its beginning"
             )
         if wanted != NOT_READ and low > wanted:
@@ -144,17 +146,17 @@ class ScoreConsumer:
             _log.error(
                 "%d records of %s, partition %d were deleted before they were read: the topic's retention is too short",
                 low - wanted,
-                *place,
+                *topic_partition,
             )
-        self._continue({place: low})
+        self._continue({topic_partition: low})
 
     def _append(self, messages: Sequence[Message]) -> None:
-        by_place: dict[Place, list[Message]] = {}
+        by_partition: dict[SourcePartition, list[Message]] = {}
         for message in messages:
-            by_place.setdefault((message.topic() or "", message.partition() or 0), []).append(message)
-        for place, records in by_place.items():
-            if place in self._appender.next:  # else it was revoked
-                self._appender.append(place, records)
-        for place, offset in self._appender.next.items():
-            _, high = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
-            self.figures.lag[place] = max(0, high - max(offset, 0))
+            by_partition.setdefault((message.topic() or "", message.partition() or 0), []).append(message)
+        for topic_partition, records in by_partition.items():
+            if topic_partition in self._appender.next:  # else it was revoked
+                self._appender.append(topic_partition, records)
+        for topic_partition, offset in self._appender.next.items():
+            _, high = self._consumer.get_watermark_offsets(TopicPartition(*topic_partition), cached=True)
+            self.figures.lag[topic_partition] = max(0, high - max(offset, 0))

@@ -3,8 +3,8 @@
     consumer group → assigned partitions → continue where the ledger says → records → RecordAppender
 
 The ledger has the offsets, not Kafka. An append names the offsets it begins at, so that of two processes that believe
-to own a partition one is refused, and reads its partition again. What is wrong with a record makes it a dead letter; what
-is wrong with the ledger or with Kafka is tried again.
+to own a partition one is refused, and reads on where the other is. What is wrong with a record makes it a dead letter;
+what is wrong with the ledger or with Kafka is tried again.
 """
 
 from __future__ import annotations
@@ -137,8 +137,9 @@ class ScoreConsumer:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(*topic_partition), timeout=ANSWER_WAIT_S)
         wanted = self._appender.next.get(topic_partition, NOT_READ)
         if wanted > high:
+            topic, partition = topic_partition
             raise KafkaUnusable(
-                f"{topic_partition[0]}, partition {topic_partition[1]} ends at {high}, and it was read up to {wanted}: was the topic "
+                f"{topic}, partition {partition} ends at {high}, and it was read up to {wanted}: was the topic "
                 "created anew? Give `consume.group` another name to read it from its beginning"
             )
         if wanted != NOT_READ and low > wanted:

@@ -27,12 +27,12 @@ def folder_on_disk() -> Iterator[Path]:
 def file_system_of(path: Path) -> str:
     """Return the kind of file system a path is on, such as ext4."""
     real = path.resolve()
-    found = ("unknown", Path("/"))
+    mount = ("unknown", Path("/"))
     for line in MOUNTS.read_text().splitlines():
         _, point, kind, *_ = line.split(" ")
-        if real.is_relative_to(point) and len(Path(point).parts) >= len(found[1].parts):
-            found = (kind, Path(point))
-    return found[0]
+        if real.is_relative_to(point) and len(Path(point).parts) >= len(mount[1].parts):
+            mount = (kind, Path(point))
+    return mount[0]
 
 
 def bytes_below(folder: Path) -> int:

@@ -62,25 +62,25 @@ def embedded_huge_rows(scale: Scale) -> Iterator[Row]:
         open_rounds=min(scale.rounds, scale.load_rounds_max),
         judged=not scale.smoke,
     )
-    found = run_isolated(__name__, asked, HugeFolderFigures)
-    growth = Series({RANKD: found.ns_per_event, SMALLER: found.ns_per_event_smaller})
+    figures = run_isolated(__name__, asked, HugeFolderFigures)
+    growth = Series({RANKD: figures.ns_per_event, SMALLER: figures.ns_per_event_smaller})
     yield growth.row(
         "embedded_growth",
         asked.players,
         "ns_per_event",
         {
-            "joining_events_per_second": asked.players / found.joining_s,
-            "resident_bytes": float(found.resident_bytes),
-            "peak_bytes": float(found.peak_bytes),
-            **found.shares,
+            "joining_events_per_second": asked.players / figures.joining_s,
+            "resident_bytes": float(figures.resident_bytes),
+            "peak_bytes": float(figures.peak_bytes),
+            **figures.shares,
         },
         f"smaller: the same with {asked.players_smaller:,} players",
         judged=asked.judged,
     )
-    opened = Series({RANKD: found.open_s})
+    opened = Series({RANKD: figures.open_s})
     note = "from a snapshot of five windows, nothing to replay"
-    yield opened.row("embedded_open", asked.players, "seconds", found.open_shares, note, judged=asked.judged)
-    yield from found.disk
+    yield opened.row("embedded_open", asked.players, "seconds", figures.open_shares, note, judged=asked.judged)
+    yield from figures.disk
 
 
 def _measured(asked: HugeFolder) -> HugeFolderFigures:

@@ -137,8 +137,8 @@ class Embedded:
         """Sum up scores and competition ranks of some players in every window."""
         total = 0
         for window in WINDOWS:
-            found = self.boards.ranks(BOARD, players, window=window, ranking="competition")
-            total += sum(entry.rank + entry.score for entry in found.entries)
+            page = self.boards.ranks(BOARD, players, window=window, ranking="competition")
+            total += sum(entry.rank + entry.score for entry in page.entries)
         return total
 
     def score_sum(self, after: int) -> int:

@@ -185,7 +185,11 @@ class _Subject:
             starts = workload.numbers(len(values))
             numbers = (starts[:, None] + np.arange(BOARD_PLAYERS)) % asked.players
             scores = workload.scores(numbers.size)
-            attributes = [one for value in values for one in [{ATTRIBUTE: f"{value:07d}"}] * BOARD_PLAYERS]
+            attributes = [
+                player_attributes
+                for value in values
+                for player_attributes in [{ATTRIBUTE: f"{value:07d}"}] * BOARD_PLAYERS
+            ]
             players = player_ids(numbers.ravel())
             boards.submit_many(FAMILY, players=players, scores=scores.tolist(), attributes=attributes)
             if first == 0:
@@ -207,12 +211,12 @@ class _Subject:
     def tops(self) -> tuple[list[float], list[float], list[float], int]:
         """Return what tops of one value, of any and of a lone board cost by turns, and their checksum."""
         rng = random.Random(SEED)
-        one, several, lone = [], [], []
+        single, several, lone = [], [], []
         calls = self._asked.calls
         for _ in range(self._asked.rounds):
             some = [self._scope(rng) for _ in range(calls)]
             with without_garbage_collection():
-                one.append(self._top_ns(FAMILY, some[:1] * calls))
+                single.append(self._top_ns(FAMILY, some[:1] * calls))
                 several.append(self._top_ns(FAMILY, some))
                 lone.append(self._top_ns(ALONE, [None] * calls))
         sums = {
@@ -221,7 +225,7 @@ class _Subject:
         }
         if len(sums) != 1:
             raise RuntimeError("a value and a lone board of the same scores answer differently")
-        return one, several, lone, sums.pop()
+        return single, several, lone, sums.pop()
 
     def _top_ns(self, board: str, scopes: Sequence[str | None]) -> float:
         began_ns = time.perf_counter_ns()
@@ -235,10 +239,10 @@ class _Subject:
         try:
             work()
         finally:
-            found = {"submit": submits.end(), "read": reads.end()}
+            costs_by_kind = {"submit": submits.end(), "read": reads.end()}
         return {
             f"{kind}_{what}": cost
-            for kind, costs in found.items()
+            for kind, costs in costs_by_kind.items()
             for what, cost in zip(("longest", "p999"), costs, strict=True)
         }
 

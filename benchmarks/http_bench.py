@@ -65,9 +65,9 @@ class HttpStand:
         """Let one contender answer for a while; what it costs goes to the rows of these names, per so many events."""
         server = {RANKD: self.server, PLAIN: self.server, BARE_OWN: self.bare_own}.get(side, self.bare)
         began_ns = server.processor_ns()
-        found = self.wrk.ask(question, server.url, connections, self.scale.http_turn_s, with_key=with_key)
+        result = self.wrk.ask(question, server.url, connections, self.scale.http_turn_s, with_key=with_key)
         processor_ns = server.processor_ns() - began_ns
-        problem = found.problem()
+        problem = result.problem()
         if problem is not None:
             print(f"FAILED: {side}, {question}: {problem}", file=sys.stderr, flush=True)
         for name in names:
@@ -75,11 +75,11 @@ class HttpStand:
             if problem is not None:
                 row.failures.append(f"{side}: {problem}")
                 continue
-            row.series.add(side, found.ns_per_request / per)
-            row.p99_us.setdefault(side, []).append(found.p99_us)
-            row.processor_ns.setdefault(side, []).append(processor_ns / found.requests / per)
+            row.series.add(side, result.ns_per_request / per)
+            row.p99_us.setdefault(side, []).append(result.p99_us)
+            row.processor_ns.setdefault(side, []).append(processor_ns / result.requests / per)
         if server is self.server and question.startswith(("submit", "batch")):
-            self.acknowledged += _fine(found) * per
+            self.acknowledged += _fine(result) * per
 
     def read_round(self) -> None:
         """Everybody once; the bare handler before those who are held against it."""
@@ -216,5 +216,5 @@ def _library_again(data: Path, instances: list[str], players: list[str], events_
         return library_places(boards, instances, players)
 
 
-def _fine(found: WrkResult) -> int:
-    return found.requests - found.status
+def _fine(result: WrkResult) -> int:
+    return result.requests - result.status

@@ -50,7 +50,7 @@ def library_reads(boards: rankd.Boards, players: Sequence[str]) -> dict[str, int
         "around": [boards.around(BOARD, player) for player in players],
         "top": [boards.top(BOARD)],
     }
-    return {read: digest(map(msgspec.to_builtins, found)) for read, found in answers.items()}
+    return {read: digest(map(msgspec.to_builtins, results)) for read, results in answers.items()}
 
 
 def http_reads(client: httpx.Client, players: Sequence[str]) -> dict[str, int]:
@@ -86,8 +86,8 @@ def _ranks(client: httpx.Client, board: str, window: str, players: Sequence[str]
 
 def position(client: httpx.Client) -> int:
     """Return how many events the ledger holds."""
-    found = _answer(client.get(f"/v1/boards/{BOARD}/top", params={"limit": 1}))
-    return int(str(found["position"]).rpartition("-")[2])
+    page = _answer(client.get(f"/v1/boards/{BOARD}/top", params={"limit": 1}))
+    return int(str(page["position"]).rpartition("-")[2])
 
 
 def library_places(boards: rankd.Boards, instances: Iterable[str], players: Sequence[str]) -> int:
@@ -111,12 +111,12 @@ _PASSING = frozenset({"as_of", "position", "stale", "next"})
 
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _lasting(one) for name, one in value.items() if name not in _PASSING and one is not None}
-    return [_lasting(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _lasting(item) for name, item in value.items() if name not in _PASSING and item is not None}
+    return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
     if response.status_code != 200:
         raise RuntimeError(f"the server answers {response.status_code}: {response.text[:300]}")
-    found: dict[str, Any] = response.json()
-    return found
+    body: dict[str, Any] = response.json()
+    return body

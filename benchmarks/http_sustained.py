@@ -42,8 +42,8 @@ def sustained_rows(scale: Scale, server: HttpServer, token: str) -> Iterator[Row
         by_kind = {name: getattr(latencies, f"{percent}_ms") or 0.0 for name, latencies in kinds.items()}
         series = Series({RANKD: [max(by_kind.values()) * 1e6]})
         further = {**{f"{name}_{percent}_ms": ms for name, ms in by_kind.items()}, **extra}
-        name, said = f"http_sustained_{percent}", "; ".join([note, *report.warnings])
-        row = series.row(name, scale.http_players, f"ns_{percent}", further, said, judged=not scale.smoke)
+        name, text = f"http_sustained_{percent}", "; ".join([note, *report.warnings])
+        row = series.row(name, scale.http_players, f"ns_{percent}", further, text, judged=not scale.smoke)
         row.failures = failures
         yield row
 

@@ -124,8 +124,8 @@ class WrkResult(msgspec.Struct, frozen=True):
             "timed out": self.timeout,
             "answered with an error": self.status,
         }
-        said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-        return said or (None if self.requests else "nothing was answered")
+        problems = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        return problems or (None if self.requests else "nothing was answered")
 
 
 def wrk_is_installed() -> bool:
@@ -157,10 +157,10 @@ class Wrk:
             timeout=seconds + 60,
             check=False,
         )
-        found = _FOUND.search(done.stdout)
-        if done.returncode != 0 or found is None:
+        report = _FOUND.search(done.stdout)
+        if done.returncode != 0 or report is None:
             raise WrkError(f"wrk ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
-        return msgspec.json.decode(found[1], type=WrkResult)
+        return msgspec.json.decode(report[1], type=WrkResult)
 
     def script(self, question: str, seed: int, *, with_key: bool = False) -> str:
         """Return the script of a question; writes always carry the key, reads when they are asked to."""

@@ -64,7 +64,7 @@ def huge_rows(scale: Scale) -> Iterator[Row]:
         rank_players=scale.rank_players,
         rank_batch_players=scale.rank_batch_players,
     )
-    found = run_isolated(__name__, asked, HugeFigures)
+    figures = run_isolated(__name__, asked, HugeFigures)
 
     def row(name: str, unit: str, samples: list[float], extra: dict[str, float] | None = None) -> Row:
         return Series({RANKD: samples}).row(name, asked.players, unit, extra, judged=not scale.smoke)
@@ -72,26 +72,26 @@ def huge_rows(scale: Scale) -> Iterator[Row]:
     yield row(
         "huge_peak",
         "bytes",
-        [float(found.peak_bytes)],
+        [float(figures.peak_bytes)],
         {
-            "resident_after_build_bytes": float(found.resident_bytes),
-            "accounted_bytes_per_player": found.accounted_bytes / asked.players,
+            "resident_after_build_bytes": float(figures.resident_bytes),
+            "accounted_bytes_per_player": figures.accounted_bytes / asked.players,
         },
     )
-    yield row("huge_build", "seconds", [found.build_s], {"apply_only_s": found.apply_only_s})
+    yield row("huge_build", "seconds", [figures.build_s], {"apply_only_s": figures.apply_only_s})
     yield row(
         "huge_rank_p99",
         "ns_p99",
-        [found.rank_p99_ns],
-        {"p50_ns": found.rank_p50_ns, "p99_9_ns": found.rank_p99_9_ns},
+        [figures.rank_p99_ns],
+        {"p50_ns": figures.rank_p50_ns, "p99_9_ns": figures.rank_p99_9_ns},
     )
-    yield row("build", "ns_per_entry", [found.apply_only_s * 1e9 / asked.players])
-    yield row("updates", "ns_per_update", found.ns_per_update)
-    yield row("ranks", "ns_per_rank", found.ns_per_rank)
-    yield row("rank_call", "ns_per_call", found.ns_per_rank_call)
-    yield row("around_call", "ns_per_call", found.ns_per_around_call)
-    yield row("top100_call", "ns_per_call", found.ns_per_top100_call)
-    yield row("memory_first_board", "bytes_per_player", [found.accounted_bytes / asked.players])
+    yield row("build", "ns_per_entry", [figures.apply_only_s * 1e9 / asked.players])
+    yield row("updates", "ns_per_update", figures.ns_per_update)
+    yield row("ranks", "ns_per_rank", figures.ns_per_rank)
+    yield row("rank_call", "ns_per_call", figures.ns_per_rank_call)
+    yield row("around_call", "ns_per_call", figures.ns_per_around_call)
+    yield row("top100_call", "ns_per_call", figures.ns_per_top100_call)
+    yield row("memory_first_board", "bytes_per_player", [figures.accounted_bytes / asked.players])
 
 
 def _measured(asked: HugeBoard) -> HugeFigures:

@@ -48,8 +48,8 @@ def kind_memory_rows(scale: Scale) -> Iterator[Row]:
         series = Series()
         series.add(RANKD, max(0.0, (grown[RANKD].resident_bytes - grown[PLAIN].resident_bytes) / players))
         extra = {
-            f"{side}_{what}_per_player": getattr(found, what) / players
-            for side, found in grown.items()
+            f"{side}_{what}_per_player": getattr(memory, what) / players
+            for side, memory in grown.items()
             for what in ("resident_bytes", "engine_bytes")
         }
         note = "a player's share of what the process grew by, less that of a plain board with as many windows"

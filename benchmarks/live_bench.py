@@ -80,7 +80,7 @@ class Stand:
         self.token = token
 
     def asked(self, **more: object) -> Asked:
-        found = {
+        fields = {
             "port": int(self.server.url.rpartition(":")[2]),
             "server_process": self.server.process.pid,
             "clients": self.scale.live_clients,
@@ -89,7 +89,7 @@ class Stand:
             "board": BOARD,
             **more,
         }
-        return msgspec.convert(found, Asked)
+        return msgspec.convert(fields, Asked)
 
 
 def live_rows(scale: Scale) -> Iterator[Row]:
@@ -118,16 +118,16 @@ def _memory_row(stand: Stand, bare: Stand) -> Row:
     series = Series()
     extra = {}
     scale = stand.scale
-    for side, one, asked in (
+    for side, side_stand, asked in (
         (BARE, bare, bare.asked(task="idle", path="/stream", topics=[], is_bare=True)),
         (RANKD, stand, stand.asked(task="idle")),
     ):
         with connected(msgspec.structs.replace(asked, clients=min(100, scale.live_clients))) as few:
             few.result()  # what the first connections bring with them is not theirs
-        before = one.server.resident_bytes()
+        before = side_stand.server.resident_bytes()
         with connected(asked) as clients:
-            _until_steady(one.server.resident_bytes)
-            after = one.server.resident_bytes()
+            _until_steady(side_stand.server.resident_bytes)
+            after = side_stand.server.resident_bytes()
             clients.result()
         series.add(side, (after - before) / scale.live_clients)
         extra[f"{side}_resident_bytes"] = float(after)
@@ -156,12 +156,12 @@ def _message_row(stand: Stand, bare: Stand) -> Row:
     )
     with connected(sent) as clients:
         theirs = clients.result()
-    for side, found in ((RANKD, ours), (BARE, theirs)):
-        series.add(side, found.server_ns / found.messages)
-        extra[f"{side}_until_last_client_ms"] = median(found.until_last_ms)
-        extra[f"{side}_client_processor_ns"] = found.client_ns / found.messages
-        if found.late:
-            failures.append(f"{side}: {found.late} changes did not reach a client")
+    for side, figures in ((RANKD, ours), (BARE, theirs)):
+        series.add(side, figures.server_ns / figures.messages)
+        extra[f"{side}_until_last_client_ms"] = median(figures.until_last_ms)
+        extra[f"{side}_client_processor_ns"] = figures.client_ns / figures.messages
+        if figures.late:
+            failures.append(f"{side}: {figures.late} changes did not reach a client")
     extra["message_bytes"] = float(ours.message_bytes)
     note = f"{scale.live_changes} changes, one after the other; the server's processor time for each of them and client"
     row = series.row("live_message", scale.live_clients, "ns_per_client", extra, note, judged=not scale.smoke)
@@ -173,39 +173,39 @@ def _score_rows(stand: Stand) -> Iterator[Row]:
     scale = stand.scale
     asked = stand.asked(task="scores", scores_per_s=scale.live_scores_per_s, seconds=scale.live_scores_s)
     with connected(asked) as clients:
-        found = clients.result()
-    if found.delays is None:
+        report = clients.result()
+    if report.delays is None:
         raise RuntimeError("no score was sent")
-    failures = [] if not found.late else [f"{found.late} clients did not hear of the last score"]
-    rate = found.scores / found.seconds
+    failures = [] if not report.late else [f"{report.late} clients did not hear of the last score"]
+    rate = report.scores / report.seconds
     if rate < 0.95 * scale.live_scores_per_s and not scale.smoke:
         failures.append(f"{rate:.0f} scores/s in place of {scale.live_scores_per_s}")
     shares = {
         "scores_per_s": rate,
-        "messages_per_client": found.messages / found.clients,
-        "message_bytes": float(found.message_bytes),
-        "server_cores": found.server_ns / found.seconds / CORE_NS,
-        "client_cores": found.client_ns / found.seconds / CORE_NS,
+        "messages_per_client": report.messages / report.clients,
+        "message_bytes": float(report.message_bytes),
+        "server_cores": report.server_ns / report.seconds / CORE_NS,
+        "client_cores": report.client_ns / report.seconds / CORE_NS,
     }
-    said = (
+    setting = (
         f"{scale.live_clients:,} streams of {TOPIC}, {scale.live_scores_per_s:,} scores/s for {scale.live_scores_s:g} s"
     )
-    spread = {f"{name}_ms": value for name, value in msgspec.to_builtins(found.delays).items()}
+    spread = {f"{name}_ms": value for name, value in msgspec.to_builtins(report.delays).items()}
     rows = [
-        Series({RANKD: [found.delays.worst_client_p99 * 1e6]}).row(
+        Series({RANKD: [report.delays.worst_client_p99 * 1e6]}).row(
             "live_delay_p99",
             scale.live_clients,
             "ns_p99",
             {**spread, **shares},
-            f"{said}: from a score's answer until a message holds it, of the client that fares worst",
+            f"{setting}: from a score's answer until a message holds it, of the client that fares worst",
             judged=not scale.smoke,
         ),
-        Series({RANKD: [found.server_ns / found.seconds]}).row(
+        Series({RANKD: [report.server_ns / report.seconds]}).row(
             "live_processor",
             scale.live_clients,
             "ns_per_second",
             shares,
-            f"{said}: the server's processor time",
+            f"{setting}: the server's processor time",
             judged=not scale.smoke,
         ),
     ]
@@ -224,11 +224,11 @@ def _submit_row(stand: Stand, folder: Path, data: Path) -> Row:
     def turn(side: str) -> None:
         if not scale.smoke:
             os.sync()
-        found = wrk.ask("submit", url, SUBMIT_CONNECTIONS, scale.live_turn_s)
-        if problem := found.problem():
+        result = wrk.ask("submit", url, SUBMIT_CONNECTIONS, scale.live_turn_s)
+        if problem := result.problem():
             failures.append(f"{side}: {problem}")
         else:
-            series.add(side, found.ns_per_request)
+            series.add(side, result.ns_per_request)
 
     for _ in range(min(scale.rounds, scale.live_rounds_max)):
         turn(UNWATCHED)

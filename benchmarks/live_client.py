@@ -154,12 +154,12 @@ class Crowd:
         places = asyncio.Semaphore(CONNECTING_MAX)
         loop = asyncio.get_running_loop()
 
-        async def one() -> None:
+        async def connect_client() -> None:
             async with places:
                 _, client = await loop.create_connection(lambda: Client(self), "127.0.0.1", self.asked.port)
                 self.clients.append(client)
 
-        await asyncio.gather(*(one() for _ in range(self.asked.clients)))
+        await asyncio.gather(*(connect_client() for _ in range(self.asked.clients)))
         deadline = time.monotonic() + ARRIVAL_WAIT_S
         while not all(client.times for client in self.clients):
             if time.monotonic() > deadline or any(client.is_lost for client in self.clients):

@@ -35,9 +35,9 @@ def delays(acknowledged: Sequence[tuple[int, float]], clients: Sequence[MessageT
         # The first message that holds each score.
         first = np.searchsorted(np.asarray(seen), positions, side="left")
         arrived = first < len(seen)
-        found = (np.asarray(times)[first[arrived]] - answered[arrived]).clip(0.0)
-        worst = max(worst, float(np.percentile(found, 99))) if len(found) else worst
-        sums.append(found)
+        delays_s = (np.asarray(times)[first[arrived]] - answered[arrived]).clip(0.0)
+        worst = max(worst, float(np.percentile(delays_s, 99))) if len(delays_s) else worst
+        sums.append(delays_s)
     every = np.concatenate(sums)
     p50, p95, p99 = (float(value) * 1_000 for value in np.percentile(every, (50, 95, 99)))
     return Delays(round(p50, 3), round(p95, 3), round(p99, 3), round(float(every.max()) * 1_000, 3), worst * 1_000)

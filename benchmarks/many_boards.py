@@ -73,12 +73,12 @@ def _rows_of(scale: Scale, boards: int) -> Iterator[Row]:
                 waits_ms[side].append(longest_ms)
                 rolled_s[side].append(roll_over_s)
     note = f"smaller: the same with {scale.many_boards_smaller} boards"
-    for name, found in series.items():
+    for name, row_series in series.items():
         extra = {}
         if name == MIDNIGHT:
             extra = {f"longest_wait_ms_{side}": median(waits) for side, waits in waits_ms.items()}
             extra |= {f"roll_over_s_{side}": median(spent) for side, spent in rolled_s.items()}
-        yield found.row(name, boards, UNIT, extra, note, judged=not scale.smoke)
+        yield row_series.row(name, boards, UNIT, extra, note, judged=not scale.smoke)
 
 
 def _opened(stack: ExitStack, folder: Path, number: int) -> Subject:

@@ -80,9 +80,9 @@ def draw(costs: Costs, out: Path) -> None:
 
 def _panel(axes: Any, costs: Costs, name: str, title: str, unit: str) -> None:
     for contender, style in STYLES.items():
-        if found := costs.get((name, contender)):
-            entries = sorted(found)
-            axes.plot(entries, [found[count] for count in entries], markersize=4, linewidth=1.6, **style)
+        if points := costs.get((name, contender)):
+            entries = sorted(points)
+            axes.plot(entries, [points[count] for count in entries], markersize=4, linewidth=1.6, **style)
     axes.set_xscale("log")
     if name.startswith("memory"):
         axes.set_ylim(bottom=0)
@@ -92,7 +92,7 @@ def _panel(axes: Any, costs: Costs, name: str, title: str, unit: str) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda cost, _: f"{cost:,.0f}"))
     axes.set_title(title)
     axes.set_ylabel(unit)
-    shown = {count for (row, _), found in costs.items() if row == name for count in found}
+    shown = {count for (row, _), points in costs.items() if row == name for count in points}
     ticks = {count: text for count, text in TICKS.items() if count in shown}
     if ticks:
         axes.set_xticks(list(ticks), list(ticks.values()))

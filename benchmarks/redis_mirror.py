@@ -185,7 +185,7 @@ class Stand:
         """The rival's commands: for every event of a batch a ZADD a window of what is kept when all are applied."""
         pipelines = []
         for batch in batches:
-            kept = [one for one in self._engine.scores(KEYS[0], batch.players) if one is not None]
+            kept = [standing for standing in self._engine.scores(KEYS[0], batch.players) if standing is not None]
             parts = [
                 _command(["ZADD", window, number, player])
                 for number, player in zip(self._numbers(kept), batch.players, strict=True)
@@ -216,7 +216,7 @@ class Stand:
         )
 
     def _numbers(self, kept: Sequence[Kept]) -> list[str]:
-        scores, ties = [one.score for one in kept], [one.tie for one in kept]
+        scores, ties = [standing.score for standing in kept], [standing.tie for standing in kept]
         return self._form.encode_packed(scores, ties) if self._form.is_packed else [str(-score) for score in scores]
 
     def _check(self, series: Series) -> None:
@@ -237,7 +237,7 @@ class Stand:
             )
             numbers = self._plain.zmscore(ours, [a + b for a, b in zip(prefixes, members, strict=True)])
             decoded = [self._form.decode(number, prefix) for number, prefix in zip(numbers, prefixes, strict=True)]
-            sums[RANKD] -= sum(one.score for one in decoded)
+            sums[RANKD] -= sum(standing.score for standing in decoded)
             sums[REDIS] += sum(theirs)
         for side, total in sums.items():
             series.checksums[side] = total
@@ -250,4 +250,6 @@ def _settled(sent: PendingWrite) -> None:
 
 
 def _command(arguments: Sequence[str]) -> bytes:
-    return "".join([f"*{len(arguments)}\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in arguments)]).encode("ascii")
+    return "".join(
+        [f"*{len(arguments)}\r\n", *(f"${len(argument)}\r\n{argument}\r\n" for argument in arguments)]
+    ).encode("ascii")

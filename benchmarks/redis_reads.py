@@ -146,8 +146,8 @@ def _redis_rank(stand: Stand) -> Call:
 
 
 def _around(stand: Stand) -> Call:
-    def total(found: Any) -> int:
-        return sum(entry.score for entry in [*found.above, found.player, *found.below])
+    def total(group: Any) -> int:
+        return sum(entry.score for entry in [*group.above, group.player, *group.below])
 
     return Call(lambda player: stand.reader.around(stand.key, player, AROUND, AROUND), total)
 

@@ -41,8 +41,8 @@ def redis_version() -> str | None:
     if not redis_is_installed():
         return None
     shown = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"v=(\S+)", shown)
-    return found.group(1) if found else None
+    match = re.search(r"v=(\S+)", shown)
+    return match.group(1) if match else None
 
 
 @dataclass(slots=True)
@@ -69,10 +69,10 @@ class RedisServer:
 
     def logged_load_s(self) -> float:
         """What the server itself says its load took, without process start and our polling."""
-        found = re.findall(r"DB loaded from disk: ([0-9.]+) seconds", (self.directory / "redis.log").read_text())
-        if not found:
+        durations = re.findall(r"DB loaded from disk: ([0-9.]+) seconds", (self.directory / "redis.log").read_text())
+        if not durations:
             raise RedisError("the server's log does not say that it loaded a dump")
-        return float(found[-1])
+        return float(durations[-1])
 
 
 @contextmanager

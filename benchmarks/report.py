@@ -150,8 +150,8 @@ def extras(rows: Sequence[Row]) -> str:
     for row in rows:
         further = ", ".join(f"{name} {_number(value)}" for name, value in row.extra.items())
         if further or row.note:
-            said = "; ".join(filter(None, (row.note, further)))
-            lines.append(f"  {row.name} at {size_text(row.entries)}: {said}")
+            details = "; ".join(filter(None, (row.note, further)))
+            lines.append(f"  {row.name} at {size_text(row.entries)}: {details}")
     return "\n".join(lines)
 
 
@@ -237,14 +237,14 @@ def _machine() -> dict[str, str]:
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version(), "redis-server": redis_version()}
+    versions: dict[str, str | None] = {"python": platform.python_version(), "redis-server": redis_version()}
     for package in PACKAGES:
         try:
-            found[f"{package}-py" if package == "redis" else package] = version(package)
+            versions[f"{package}-py" if package == "redis" else package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    found["commit"] = _commit()
-    return found
+            versions[package] = None
+    versions["commit"] = _commit()
+    return versions
 
 
 def _commit() -> str | None:

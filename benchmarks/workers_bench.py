@@ -64,10 +64,10 @@ def worker_rows(scale: Scale) -> Iterator[Row]:
             answers = sum(library_reads(boards, players).values())
         shutil.copytree(data, alone)
         workers = stack.enter_context(running_workers(data, WORKERS))
-        one = stack.enter_context(running_rankd(alone))
+        lone = stack.enter_context(running_rankd(alone))
         sides = {
             RANKD: Side(workers.serving.url, [*map(workers.process, range(WORKERS))]),
-            ONE_WORKER: Side(one.url, [one.process.pid]),
+            ONE_WORKER: Side(lone.url, [lone.process.pid]),
         }
         wrks = {
             RANKD: Wrk(folder / "several", scale.http_players, workers.serving.admin_key, 1, scale.http_answers_max),
@@ -103,14 +103,14 @@ def _turns(scale: Scale, question: str, sides: dict[str, Side], wrks: dict[str, 
     for _ in range(min(scale.rounds, scale.http_rounds_max)):
         for side, server in sides.items():
             began, processor_s, processor_ns = time.monotonic(), _children_s(), server.processor_ns()
-            found = wrks[side].ask(question, server.url, CONNECTIONS, scale.http_turn_s)
+            result = wrks[side].ask(question, server.url, CONNECTIONS, scale.http_turn_s)
             share = (_children_s() - processor_s) / (time.monotonic() - began)
-            turns.extra[f"{side}_processor_ns_per_request"] = (server.processor_ns() - processor_ns) / found.requests
-            turns.series.add(side, found.ns_per_request)
-            turns.extra[f"{side}_requests_per_second"] = 1e9 / found.ns_per_request
-            turns.extra[f"{side}_p99_us"] = found.p99_us
+            turns.extra[f"{side}_processor_ns_per_request"] = (server.processor_ns() - processor_ns) / result.requests
+            turns.series.add(side, result.ns_per_request)
+            turns.extra[f"{side}_requests_per_second"] = 1e9 / result.ns_per_request
+            turns.extra[f"{side}_p99_us"] = result.p99_us
             turns.extra[f"{side}_generator_share"] = share
-            if (problem := found.problem()) is not None:
+            if (problem := result.problem()) is not None:
                 turns.failures.append(f"{side}: {problem}")
             if question == "page" and not scale.smoke and share > GENERATOR_SHARE_MAX:
                 turns.failures.append(f"{side}: the client took {share:.2f} of a processor")
@@ -123,8 +123,8 @@ def _children_s() -> float:
 
 
 def _row(scale: Scale, name: str, turns: Turns, note: str) -> Row:
-    said = f"{note}; {WORKERS} workers beside one"
-    row = turns.series.row(name, scale.http_players, "ns_per_request", turns.extra, said, judged=not scale.smoke)
+    text = f"{note}; {WORKERS} workers beside one"
+    row = turns.series.row(name, scale.http_players, "ns_per_request", turns.extra, text, judged=not scale.smoke)
     row.failures = turns.failures
     return row
 

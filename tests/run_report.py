@@ -78,12 +78,12 @@ def error_lines(report: pytest.TestReport) -> list[str]:
 
 def children() -> dict[int, str]:
     """Return the command of each process that we have started, or inherited from a worker that was killed."""
-    found = {}
+    commands = {}
     for task in Path("/proc/self/task").glob("*/children"):
         for pid in task.read_text().split():
             with suppress(OSError):
-                found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
-    return found
+                commands[int(pid)] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    return commands
 
 
 @pytest.hookimpl(trylast=True)

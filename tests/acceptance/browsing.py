@@ -107,9 +107,9 @@ class Browsing:
             self.problems += [f"policy: {refused}" for refused in page.evaluate("window.refused ?? []")]
         for context in self._contexts:
             context.close()
-        found = [problem for problem in self.problems if expected is None or expected not in problem]
+        problems = [problem for problem in self.problems if expected is None or expected not in problem]
         self.pages, self._contexts, self.problems = [], [], []
-        assert not found
+        assert not problems
 
 
 def put(server: Serving, path: str, body: dict[str, Any]) -> None:
@@ -122,7 +122,9 @@ def send(server: Serving, board: str, scores: dict[str, int], **attributes: str)
     """Send scores, all at once."""
     events = [{"board": board, "player": player, "score": score} for player, score in scores.items()]
     with server.client(server.admin_key) as admin:
-        answer = admin.post("/v1/scores/batch", json={"events": [{**one, "attributes": attributes} for one in events]})
+        answer = admin.post(
+            "/v1/scores/batch", json={"events": [{**event, "attributes": attributes} for event in events]}
+        )
         assert answer.status_code == 200, answer.text
 
 
@@ -141,9 +143,9 @@ def rows(page: Page) -> list[tuple[str, str, str]]:
 
 def standings(server: Serving, board: str, limit: int = 10, **query: Any) -> list[tuple[str, str, str]]:
     """Return the same from the API, as an English browser would write it."""
-    found = httpx.get(f"{server.url}/v1/boards/{board}/top", params={"limit": limit, **query}).raise_for_status().json()
+    page = httpx.get(f"{server.url}/v1/boards/{board}/top", params={"limit": limit, **query}).raise_for_status().json()
     decimals = httpx.get(f"{server.url}/v1/boards/{board}").json()["decimals"]
-    return [(f"{one['rank']:,}", one["player"], written(one["score"], decimals)) for one in found["entries"]]
+    return [(f"{entry['rank']:,}", entry["player"], written(entry["score"], decimals)) for entry in page["entries"]]
 
 
 def shows(page: Page, server: Serving, board: str, **query: Any) -> None:

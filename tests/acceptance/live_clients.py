@@ -82,9 +82,9 @@ class EventStream:
         while True:
             while b"\n\n" in self._text:
                 event, _, self._text = self._text.partition(b"\n\n")
-                found = self._event(event.decode())
-                if found is not None:
-                    return found
+                parsed = self._event(event.decode())
+                if parsed is not None:
+                    return parsed
             if self.is_over or not self._read(max(0.0, deadline - time.monotonic())):
                 return None
 

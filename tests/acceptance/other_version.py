@@ -55,8 +55,8 @@ def make_version(
 
 
 def _raise(file: Path, name: str, by: int) -> None:
-    def raised(found: re.Match[str]) -> str:
-        return f"{name} = {int(found[1]) + by}"
+    def raised(match: re.Match[str]) -> str:
+        return f"{name} = {int(match[1]) + by}"
 
     changed, count = re.subn(rf"(?m)^{name} = (\d+)", raised, file.read_text())
     assert count == 1, f"{file.name} has no line {name} = …"

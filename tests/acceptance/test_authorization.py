@@ -72,8 +72,8 @@ class Stage(NamedTuple):
 
 
 def token_of(player: str, **claims: object) -> str:
-    said = {"sub": player, "iss": "game", "aud": "rankd", "exp": int(time.time()) + 600, **claims}
-    return jwt.encode(said, SECRET, "HS256")
+    payload = {"sub": player, "iss": "game", "aud": "rankd", "exp": int(time.time()) + 600, **claims}
+    return jwt.encode(payload, SECRET, "HS256")
 
 
 def stage(server: Serving) -> Stage:

@@ -63,9 +63,9 @@ def is_stale(client: httpx.Client) -> bool:
 
 
 def figure(client: httpx.Client, pattern: re.Pattern[str]) -> float:
-    found = pattern.search(client.get("/metrics").text)
-    assert found is not None
-    return float(found[1])
+    match = pattern.search(client.get("/metrics").text)
+    assert match is not None
+    return float(match[1])
 
 
 def has_beaten(installation: Installation) -> bool:
@@ -214,8 +214,8 @@ def test_a_rebuild_and_a_verification_end_under_load(installation: Installation)
     """Nobody pauses the load; the rebuild is slower than it, and asks for a moment without writes."""
     installation.project()
     serving = [installation.start_serving(free_port()) for _ in range(2)]
-    for one in serving:
-        one.wait_until_ready()
+    for server in serving:
+        server.wait_until_ready()
     with serving[0].client(installation.admin) as client:
         for board, definition in BOARDS.items():
             assert client.put(f"/v1/boards/{board}", json=definition).status_code == 200

@@ -67,16 +67,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "rankd", "serve", *data, "--port", str(port)]
-    said = folder / "said.txt"
-    with said.open("wb") as output:
+    log = folder / "said.txt"
+    with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_until_ready(url, lambda: process.poll() is None or pytest.fail(said.read_text()))
+        wait_until_ready(url, lambda: process.poll() is None or pytest.fail(log.read_text()))
         yield Served(url, token, player_token, secret)
     finally:
         process.terminate()
-        assert process.wait(WAIT_S) == 0, said.read_text()
+        assert process.wait(WAIT_S) == 0, log.read_text()
 
 
 class Waited:
@@ -119,8 +119,8 @@ def board() -> str:
 def without(value: Any) -> Any:
     """Return plain values without what differs between one ledger and another."""
     if isinstance(value, dict):
-        return {name: without(one) for name, one in value.items() if name not in MOVING}
-    return [without(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: without(item) for name, item in value.items() if name not in MOVING}
+    return [without(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -145,7 +145,7 @@ def scenario(boards: Any, board: str, now: int) -> Iterator[Any]:
         lambda: boards.define(other, {"keep": "best", "order": "sideways"}),
         lambda: boards.define(other, {"ties": "value", "score_min": 0, "score_max": 100, "global": True}),
         lambda: boards.definition(board),
-        lambda: [one for one in boards.list() if one.startswith(f"{board}")],
+        lambda: [name for name in boards.list() if name.startswith(f"{board}")],
         lambda: [boards.list(board.upper()), list(boards.definitions(board))],
         lambda: boards.set_player("alice", name="Alice", country="BR", attributes={"guild": "red"}),
         lambda: boards.set_player("a/b %41?#+", name="Zoë"),
@@ -219,8 +219,8 @@ def test_the_same_calls_have_the_same_answers_as_in_the_library(client: Any, boa
         of_library = list(scenario(boards, board, now))
     of_client = list(scenario(client, board, now))
 
-    for expected, found in zip(of_library, of_client, strict=True):
-        assert found == expected
+    for expected, answer in zip(of_library, of_client, strict=True):
+        assert answer == expected
 
 
 def test_events_of_several_boards_count_together(client: Any, board: str) -> None:
@@ -366,12 +366,12 @@ def lossy(served: Served, proxy: LosingProxy) -> Iterator[Client]:
 def test_a_score_whose_answer_is_lost_counts_once(client: Any, lossy: Client, proxy: LosingProxy, board: str) -> None:
     client.define(board, keep="sum")
     proxy.to_lose = 2
-    one = lossy.submit(board, "alice", 100)
+    single = lossy.submit(board, "alice", 100)
     proxy.to_lose = 1
     many = lossy.submit_many(board, [("alice", 10), ("alice", 1)])
 
     assert [answer.split(b"\r\n")[0].split()[1] for answer in proxy.lost] == [b"200"] * 3
-    assert (one.rank, one.score, one.repeated) == (1, 100, True)
+    assert (single.rank, single.score, single.repeated) == (1, 100, True)
     assert (many.count, many.repeated) == (2, True)
     assert client.rank(board, "alice").score == 111
 

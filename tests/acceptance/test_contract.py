@@ -135,14 +135,14 @@ class Findings:
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, int]] = Counter()
         self.found: dict[tuple[str, ...], str] = {}
-        self._codes = {one.code: one.status for one in codes()}
+        self._codes = {error_code.code: error_code.status for error_code in codes()}
 
     def statuses(self) -> Counter[int]:
         """Return how often each status came."""
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for (_, status), count in self.answers.items():
-            found[status] += count
-        return found
+            counts[status] += count
+        return counts
 
     def take(self, recorder: ScenarioRecorder) -> None:
         """Look at one scenario."""

@@ -84,7 +84,7 @@ def answers(admin: httpx.Client) -> dict[str, httpx.Response]:
 
 def send(client: httpx.Client, call: Call, headers: dict[str, Any] | None = None) -> httpx.Response:
     example = EXAMPLES[call.name]
-    path = re.sub(r"\{(\w+)\}", lambda found: quote(str(example.path[found[1]]), safe=""), call.path)
+    path = re.sub(r"\{(\w+)\}", lambda match: quote(str(example.path[match[1]]), safe=""), call.path)
     return client.request(call.method, path, params=example.query, json=example.body, headers=headers)
 
 
@@ -149,7 +149,7 @@ def test_the_type_of_every_problem_is_an_anchor_of_the_page(anybody: httpx.Clien
     names = Anchors(anybody.get(page).text).names
 
     assert anchor == problem["code"] == "board_unknown"
-    assert {one.code for one in codes()} <= names
+    assert {error_code.code for error_code in codes()} <= names
 
 
 @pytest.mark.parametrize("call", GUARDED, ids=lambda call: call.name)

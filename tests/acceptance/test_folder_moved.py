@@ -89,12 +89,12 @@ class Playing:
             assert self._answered.wait_for(condition, wait_s), self._server.log.read_text()[-3_000:]
 
 
-def refuse_second(folder: Path, *, code: int = LOCKED, said: str = "is in use by") -> None:
+def refuse_second(folder: Path, *, code: int = LOCKED, reason: str = "is in use by") -> None:
     """See that a second server does not start."""
     command = [sys.executable, "-m", "rankd", "serve", "--data", str(folder), "--port", "0"]
     ended = subprocess.run(command, capture_output=True, timeout=ENDS_S, check=False, text=True)
     assert ended.returncode == code, ended.stderr
-    assert said in ended.stderr
+    assert reason in ended.stderr
 
 
 def kept(server: Serving) -> set[int]:
@@ -158,7 +158,7 @@ def test_a_lock_that_is_a_link_is_refused(server: Serving, folder: Path, tmp_pat
     (folder / "lock").unlink()
     (folder / "lock").symlink_to(tmp_path / "somewhere")
 
-    refuse_second(folder, code=3, said="is a symbolic link; put the file itself there")
+    refuse_second(folder, code=3, reason="is a symbolic link; put the file itself there")
     assert not (tmp_path / "somewhere").exists()
 
 
@@ -262,7 +262,7 @@ def test_a_log_that_was_left_behind_is_not_given_to_a_new_ledger(server: Serving
         playing.wait(lambda: len(playing.acknowledged) > 10)
         (folder / "ledger.db").rename(folder / "ledger.old")
         server.stop(signal.SIGKILL)  # before it may have noticed
-    refuse_second(folder, code=5, said="is missing, and its log is there: put it back")
+    refuse_second(folder, code=5, reason="is missing, and its log is there: put it back")
 
     (folder / "ledger.old").replace(folder / "ledger.db")
     with serving(folder) as again:

@@ -111,7 +111,7 @@ def test_ids_that_only_lists_of_friends_name_are_nowhere_public(tmp_path: Path) 
             assert owner.get("/v1/players/owner/friends").json()["players"] == listed
             assert anybody.get("/v1/players?search=unknown").json()["players"] == [{"player": "unknown-9"}]
             assert anybody.get("/v1/players?search=owner").json()["players"] == []
-            assert [anybody.get(f"/v1/players/{one}").status_code for one in ("unknown-1", "owner")] == [404, 404]
+            assert [anybody.get(f"/v1/players/{player}").status_code for player in ("unknown-1", "owner")] == [404, 404]
             group = owner.get("/v1/boards/arcade/players/owner/friends").json()
             assert [entry["player"] for entry in group["entries"]] == ["unknown-9"]
 

@@ -226,7 +226,7 @@ def test_a_command_names_the_wrong_password_nowhere(secured: SecuredBroker, tmp_
 
     with rankd.open(tmp_path / "data") as boards:
         boards.define("tally")
-    said = lines("consume")
+    output = lines("consume")
 
-    assert "refuses the credentials" in said
-    assert "wrong-password" not in said + lines("config", "show")
+    assert "refuses the credentials" in output
+    assert "wrong-password" not in output + lines("config", "show")

@@ -71,25 +71,25 @@ def filled(folder: Path, scores: int = 3) -> None:
 def test_the_example_of_the_contract_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "example.py").write_text(EXAMPLE)
-    said = runpy.run_path("example.py")
+    names = runpy.run_path("example.py")
 
-    assert said["said"][:4] == (1, None, 976, True)
-    assert said["many"].count == 2
-    assert (said["top"].total, said["top"].scope, said["top"].window[:7]) == (1, "country:BR", "weekly:")
-    assert (said["alice"].rank, said["alice"].total, said["alice"].percentile) == (1, 3, pytest.approx(200 / 3))
-    assert [one.player for one in said["around"].below] == ["bob", "carol"]
-    assert (said["second"].entries, said["second"].total) == ([], 3)
-    assert [one.player for one in said["ranks"].entries] == ["alice", "bob"]
-    assert [(one.rank, one.global_rank, one.player) for one in said["friends"].entries] == [
+    assert names["said"][:4] == (1, None, 976, True)
+    assert names["many"].count == 2
+    assert (names["top"].total, names["top"].scope, names["top"].window[:7]) == (1, "country:BR", "weekly:")
+    assert (names["alice"].rank, names["alice"].total, names["alice"].percentile) == (1, 3, pytest.approx(200 / 3))
+    assert [entry.player for entry in names["around"].below] == ["bob", "carol"]
+    assert (names["second"].entries, names["second"].total) == ([], 3)
+    assert [entry.player for entry in names["ranks"].entries] == ["alice", "bob"]
+    assert [(entry.rank, entry.global_rank, entry.player) for entry in names["friends"].entries] == [
         (1, 1, "alice"),
         (2, 2, "bob"),
     ]
-    assert (said["place"].rank, said["place"].total) == (3, 3)
-    assert sum(bucket.count for bucket in said["spread"].buckets) == 3
-    assert said["removed"].changed
-    assert said["emptied"].position > said["removed"].position
-    assert (said["report"].events, said["daily"].total) == (6, 0)
-    assert said["version"] == rankd.__version__
+    assert (names["place"].rank, names["place"].total) == (3, 3)
+    assert sum(bucket.count for bucket in names["spread"].buckets) == 3
+    assert names["removed"].changed
+    assert names["emptied"].position > names["removed"].position
+    assert (names["report"].events, names["daily"].total) == (6, 0)
+    assert names["version"] == rankd.__version__
     assert {"ledger.db", "snapshots", "lock", "witness"} <= {path.name for path in (tmp_path / "data").iterdir()}
 
 
@@ -98,9 +98,9 @@ def test_ranks_come_in_request_order_and_each_once(tmp_path: Path) -> None:
         boards.define("arcade")
         boards.submit_many("arcade", players=["a", "b", "c"], scores=array("q", [1, 2, 3]))
         ranks = boards.ranks("arcade", ["a", "zed", "c", "a", "zed"])
-        assert ([one.player for one in ranks.entries], ranks.missing) == (["a", "c"], ["zed"])
+        assert ([entry.player for entry in ranks.entries], ranks.missing) == (["a", "c"], ["zed"])
         boards.set_friends("a", ["c", "zed"])
-        assert [one.player for one in boards.friends_of("arcade", "a").entries] == ["c", "a"]
+        assert [entry.player for entry in boards.friends_of("arcade", "a").entries] == ["c", "a"]
         assert boards.rank("arcade", "zed") is None
         assert boards.around("arcade", "zed") is None
 
@@ -113,13 +113,13 @@ def test_pages_follow_each_other_by_their_cursor(tmp_path: Path) -> None:
         cursor = None
         for _ in range(10):
             page = boards.top("arcade", 10, cursor=cursor)
-            seen += [one.player for one in page.entries]
+            seen += [entry.player for entry in page.entries]
             boards.submit("arcade", "newcomer", 100)
             cursor = page.next
             if cursor is None:
                 break
         assert [player for player in seen if player != "newcomer"] == [
-            one.player for one in boards.top("arcade", 100).entries if one.player != "newcomer"
+            entry.player for entry in boards.top("arcade", 100).entries if entry.player != "newcomer"
         ]
         first = boards.top("arcade", 10)
         with pytest.raises(InvalidValue, match="cursor"):

@@ -85,7 +85,7 @@ def test_what_may_change_changes_and_keeps_the_scores(boards: Boards, change: di
     boards.define("arcade", windows=["daily"])
     boards.submit("arcade", "alice", 20)
     assert boards.define("arcade", {"windows": ["daily"], **change}).changed
-    assert [(one.player, one.score) for one in boards.top("arcade").entries] == [("alice", 20)]
+    assert [(entry.player, entry.score) for entry in boards.top("arcade").entries] == [("alice", 20)]
     boards.verify()
 
 
@@ -128,7 +128,7 @@ def test_new_bounds_are_for_later_scores(boards: Boards) -> None:
         boards.submit("arcade", "alice", 51)
     boards.submit("arcade", "bob", 40)
     boards.submit("arcade", "bob", 40)
-    assert {one.player: one.score for one in boards.top("arcade").entries} == {"alice": 100, "bob": 50}
+    assert {entry.player: entry.score for entry in boards.top("arcade").entries} == {"alice": 100, "bob": 50}
     boards.verify()
 
 
@@ -184,7 +184,7 @@ def test_a_deleted_board_is_gone_and_starts_empty_when_it_is_defined_anew(
     boards.verify()
     boards.close()
     with rankd.open(tmp_path, clock=clock) as again:
-        assert [(one.player, one.score) for one in again.top("arcade").entries] == [("alice", 7)]
+        assert [(entry.player, entry.score) for entry in again.top("arcade").entries] == [("alice", 7)]
         again.verify()
 
 

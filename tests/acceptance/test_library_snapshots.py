@@ -75,9 +75,9 @@ def test_the_newest_snapshots_are_kept_and_an_older_one_helps_out(tmp_path: Path
         for number in range(4):
             boards.submit("arcade", "alice", number)
             boards.snapshot()
-    found = sorted((tmp_path / "snapshots").iterdir())
-    assert [int(path.name) for path in found] == [4, 5]
-    (found[-1] / "state.rankd").write_bytes(b"")
+    snapshots = sorted((tmp_path / "snapshots").iterdir())
+    assert [int(path.name) for path in snapshots] == [4, 5]
+    (snapshots[-1] / "state.rankd").write_bytes(b"")
     with rankd.open(tmp_path, clock=ManualClock(NOON)) as boards:
         assert (boards.started.snapshot, boards.started.replayed) == (4, 1)
         assert kept(boards) == {"alice": 3}
@@ -130,7 +130,7 @@ def test_a_snapshot_holds_everything_that_is_remembered(tmp_path: Path) -> None:
         boards.submit("arcade", "alice", -20)
         boards.remove("guilds", "bob")
         assert kept(boards) == {"alice": 7}
-        assert [(one.player, one.score) for one in boards.top("guilds").entries] == [("reds", 7)]
+        assert [(entry.player, entry.score) for entry in boards.top("guilds").entries] == [("reds", 7)]
         boards.submit("arcade", "late", 1, at=NOON, imported=True)
         assert boards.top("arcade", window="daily:2026-05-04").total == 1
         boards.verify()

@@ -123,26 +123,26 @@ def test_web_sockets_are_counted_by_address(limited: Serving) -> None:
 
 def test_credentials_that_do_not_hold_are_counted_by_address(limited: Serving) -> None:
     with limited.client("rk_made_up") as guessing:
-        found = [answer.status_code for answer in asked(guessing, "/v1/boards", "192.0.2.33")]
+        statuses = [answer.status_code for answer in asked(guessing, "/v1/boards", "192.0.2.33")]
 
-    assert found[0] == 401
-    assert set(found) == {401, 429}
+    assert statuses[0] == 401
+    assert set(statuses) == {401, 429}
 
 
 def test_what_is_refused_for_want_of_a_credential_is_counted_by_address(limited: Serving) -> None:
     with limited.client() as anybody:
-        found = [answer.status_code for answer in asked(anybody, "/v1/players/p/friends", "192.0.2.34")]
+        statuses = [answer.status_code for answer in asked(anybody, "/v1/players/p/friends", "192.0.2.34")]
 
-    assert found[0] == 401
-    assert set(found) == {401, 429}
+    assert statuses[0] == 401
+    assert set(statuses) == {401, 429}
 
 
 def test_handshakes_at_a_wrong_path_are_counted_by_address(limited: Serving) -> None:
     address = ("X-Forwarded-For", "192.0.2.36")
-    found = [handshake(limited, address, path="/v1/other") for _ in range(4 * PER_S)]
+    statuses = [handshake(limited, address, path="/v1/other") for _ in range(4 * PER_S)]
 
-    assert found[0] == 404
-    assert set(found) == {404, 429}
+    assert statuses[0] == 404
+    assert set(statuses) == {404, 429}
 
 
 def test_a_ticket_is_kept_by_whoever_is_refused_for_asking_too_often(limited: Serving) -> None:
@@ -197,12 +197,12 @@ def test_topics_subscribed_on_a_web_socket_are_counted(limited: Serving) -> None
     try:
         for number in range(2 * PER_S):
             link.subscribe(f"player:arcade:p{number}")
-        found = [link.next() for _ in range(2 * PER_S)]
-        refused = [event.data for event in found if event is not None and event.type == "error"]
+        events = [link.next() for _ in range(2 * PER_S)]
+        refused = [event.data for event in events if event is not None and event.type == "error"]
 
         assert refused
         assert (refused[0]["status"], refused[0]["code"]) == (429, "rate_exceeded")
-        assert next(event.type for event in found if event) == "snapshot"
+        assert next(event.type for event in events if event) == "snapshot"
     finally:
         link.close()
 
@@ -213,7 +213,7 @@ def test_a_player_who_comes_with_tickets_is_counted_as_the_player(limited: Servi
 
     with limited.client(token) as alice:
         tickets = [given_ticket(alice) for _ in range(2 * PER_S)]
-    links = [socket_from(limited, f"192.0.2.{40 + n}", f"?ticket={one}") for n, one in enumerate(tickets)]
+    links = [socket_from(limited, f"192.0.2.{40 + n}", f"?ticket={ticket}") for n, ticket in enumerate(tickets)]
     try:
         wait_for(lambda: any(link.connection.close_code == 1013 for link in links))
     finally:

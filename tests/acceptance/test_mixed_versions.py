@@ -139,7 +139,7 @@ def test_an_upgrade_and_the_way_back_lose_nothing_and_count_nothing_twice(instal
     finally:
         load.close()
     assert load.repeats > 0 < load.reads
-    assert all(said.startswith(str(UNAVAILABLE)) and "newer" not in said for said in load.answers), load.answers
+    assert all(answer.startswith(str(UNAVAILABLE)) and "newer" not in answer for answer in load.answers), load.answers
 
 
 def submit(installation: Installation, serving: Serving, board: str, player: str, score: int) -> httpx.Response:
@@ -297,7 +297,7 @@ def test_a_folder_that_a_newer_version_has_used_is_ranked_without_its_snapshots(
 
     run("boards.define('arcade'); boards.submit('arcade', 'alice', 1); boards.snapshot()", newer)
     assert list((folder / "snapshots").iterdir())
-    found = run(
+    output = run(
         "print(boards.started.snapshot, boards.rank('arcade', 'alice').rank); boards.verify()", dict(os.environ)
     )
-    assert found.split() == ["None", "1"]
+    assert output.split() == ["None", "1"]

@@ -76,9 +76,9 @@ def page(client: httpx.Client, board: str, **where: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def shown(found: dict[str, Any]) -> tuple[Any, ...]:
+def shown(body: dict[str, Any]) -> tuple[Any, ...]:
     """Return what a page shows, without when."""
-    return found["total"], found["entries"]
+    return body["total"], body["entries"]
 
 
 # Scores
@@ -105,8 +105,8 @@ def test_who_prefers_to_wait_gets_the_rank_as_everybody_does(a: httpx.Client, bo
 def test_a_read_waits_for_what_the_other_node_has_acknowledged(a: httpx.Client, b: httpx.Client, board: str) -> None:
     for score in range(1, 30):
         position = submit(a, board, "alice", score)["position"]
-        found = b.get(f"/v1/boards/{board}/players/alice", params={"at_least": position}).json()
-        assert (found["score"], found["stale"]) == (score, False)
+        standing = b.get(f"/v1/boards/{board}/players/alice", params={"at_least": position}).json()
+        assert (standing["score"], standing["stale"]) == (score, False)
 
 
 def test_a_position_that_no_ledger_has_is_waited_for_in_vain(b: httpx.Client, board: str) -> None:
@@ -124,15 +124,15 @@ def test_a_key_that_is_sent_to_both_nodes_at_once_counts_once(a: httpx.Client, b
         return dict(answer.json())
 
     with ThreadPoolExecutor(8) as threads:
-        sent = [(threads.submit(send, a, one), threads.submit(send, b, one)) for one in range(KEYS_AT_ONCE)]
-        answers = [(one.result(WAIT_S), other.result(WAIT_S)) for one, other in sent]
+        sent = [(threads.submit(send, a, number), threads.submit(send, b, number)) for number in range(KEYS_AT_ONCE)]
+        answers = [(first_call.result(WAIT_S), second_call.result(WAIT_S)) for first_call, second_call in sent]
 
-    for one, other in answers:
-        assert one["position"] == other["position"]
-        assert {one["repeated"], other["repeated"]} == {True, False}
-        assert None not in (one["rank"], other["rank"])
-    found = page(b, "keyed", at_least=answers[-1][0]["position"])
-    assert [entry["score"] for entry in found["entries"]] == [10 * KEYS_AT_ONCE // 4] * 4
+    for first_answer, second_answer in answers:
+        assert first_answer["position"] == second_answer["position"]
+        assert {first_answer["repeated"], second_answer["repeated"]} == {True, False}
+        assert None not in (first_answer["rank"], second_answer["rank"])
+    board_page = page(b, "keyed", at_least=answers[-1][0]["position"])
+    assert [entry["score"] for entry in board_page["entries"]] == [10 * KEYS_AT_ONCE // 4] * 4
 
 
 def test_another_body_under_a_key_of_the_other_node_is_refused(a: httpx.Client, b: httpx.Client, board: str) -> None:
@@ -153,8 +153,8 @@ def test_a_board_is_defined_on_one_node_and_written_on_the_other_at_once(
         name = define(a, f"fresh-{keyed}-{number}".lower(), keep="sum")
         sent = {"board": name, "player": "alice", "score": 1}
         headers = {"Idempotency-Key": f"fresh-{number}"} if keyed else {}
-        one = b.post("/v1/scores", json=sent, headers=headers)
-        assert (one.status_code, one.json().get("rank")) == (200, 1), one.text
+        single = b.post("/v1/scores", json=sent, headers=headers)
+        assert (single.status_code, single.json().get("rank")) == (200, 1), single.text
         name = define(a, f"many-{keyed}-{number}".lower(), keep="sum")
         many = b.post("/v1/scores/batch", json={"events": [{**sent, "board": name}]})
         assert (many.status_code, many.json().get("count")) == (200, 1), many.text
@@ -216,14 +216,14 @@ def test_two_nodes_define_the_same_board_at_once(a: httpx.Client, b: httpx.Clien
         for number in range(10):
             path = f"/v1/boards/twice-{number}"
             same = [threads.submit(client.put, path, json={"keep": "sum"}) for client in (a, b)]
-            assert [one.result(WAIT_S).status_code for one in same] == [200, 200]
-            assert sorted(one.result(WAIT_S).json()["changed"] for one in same) == [False, True]
+            assert [request.result(WAIT_S).status_code for request in same] == [200, 200]
+            assert sorted(request.result(WAIT_S).json()["changed"] for request in same) == [False, True]
 
             path = f"/v1/boards/either-{number}"
             either = [
                 threads.submit(client.put, path, json={"keep": keep}) for client, keep in ((a, "sum"), (b, "best"))
             ]
-            assert sorted(one.result(WAIT_S).status_code for one in either) == [200, 409]
+            assert sorted(request.result(WAIT_S).status_code for request in either) == [200, 409]
             assert a.get(path).json()["keep"] == b.get(path).json()["keep"]
 
 
@@ -263,20 +263,20 @@ def test_every_kind_of_board_is_the_same_on_both_nodes(a: httpx.Client, b: httpx
     ]:
         wait_until(lambda name=name, where=where: shown(page(a, name, **where)) == shown(page(b, name, **where)))  # type: ignore[misc]
     for path in ("arcade-fed/distribution", "arcade-fed/players/p1", "arcade-fed/players/p1?ranking=dense"):
-        one, other = (client.get(f"/v1/boards/{path}").json() for client in (a, b))
+        first_page, second_page = (client.get(f"/v1/boards/{path}").json() for client in (a, b))
         for when in ("position", "as_of"):
-            del one[when], other[when]
-        assert one == other
+            del first_page[when], second_page[when]
+        assert first_page == second_page
 
 
 def test_percentiles_and_dense_ranks_are_answered_by_both(a: httpx.Client, b: httpx.Client, board: str) -> None:
     for number, score in enumerate([50, 40, 40, 10]):
         submit((a, b)[number % 2], board, f"p{number}", score)
     for client in (a, b):
-        found = client.get(f"/v1/boards/{board}/players/p3", params={"ranking": "dense"})
+        standing = client.get(f"/v1/boards/{board}/players/p3", params={"ranking": "dense"})
         wait_until(lambda client=client: page(client, board)["total"] == 4)  # type: ignore[misc]
-        found = client.get(f"/v1/boards/{board}/players/p3", params={"ranking": "dense"}).json()
-        assert (found["rank"], found["percentile"], found["top_percent"]) == (3, 0.0, 100.0)
+        standing = client.get(f"/v1/boards/{board}/players/p3", params={"ranking": "dense"}).json()
+        assert (standing["rank"], standing["percentile"], standing["top_percent"]) == (3, 0.0, 100.0)
 
 
 def test_names_and_metadata_stored_on_one_node_are_shown_by_the_other(
@@ -286,7 +286,7 @@ def test_names_and_metadata_stored_on_one_node_are_shown_by_the_other(
     submit(a, board, "zoe", 5, metadata={"replay": 17})
     wait_until(lambda: page(b, board)["entries"][:1] != [] and page(b, board)["entries"][0].get("name") == "Zoë")
     assert page(b, board)["entries"][0]["metadata"] == {"replay": 17}
-    wait_until(lambda: [one["player"] for one in b.get("/v1/players?search=zo").json()["players"]] == ["zoe"])
+    wait_until(lambda: [player["player"] for player in b.get("/v1/players?search=zo").json()["players"]] == ["zoe"])
 
 
 # What clients keep, and what they watch

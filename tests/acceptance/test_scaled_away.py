@@ -34,7 +34,7 @@ def test_a_server_starts_while_redis_is_away_and_finds_it_when_it_comes(tmp_path
             assert client.post("/v1/scores", json=score).status_code == 202
             refused = client.get("/v1/boards/arcade/players/alice/around")
             assert (refused.status_code, refused.json()["code"]) == (503, "ranks_unavailable")
-            assert not [said for said in HOSTS if said in refused.text], refused.text
+            assert not [host for host in HOSTS if host in refused.text], refused.text
 
             installation.redis.start()
             installation.project()
@@ -73,7 +73,7 @@ def test_ranks_of_boards_with_metadata_are_read_while_postgres(how: str, tmp_pat
                 (postgres.resume if how == "hangs" else postgres.start)()
             if refused is not None:
                 assert (refused.status_code, refused.json()["code"]) == (503, "ledger_unavailable")
-                assert not [said for said in HOSTS if said in refused.text], refused.text
+                assert not [host for host in HOSTS if host in refused.text], refused.text
             wait_until(
                 lambda: client.get("/v1/boards/arcade/players/alice").json().get("metadata") == {"replay": "r-17"}
             )

@@ -57,8 +57,8 @@ class World:
     def has_standings(self) -> bool:
         """Tell whether everybody is among what is read while Redis is away."""
         with psycopg.connect(self.installation.ledger_url) as connection:
-            (found,) = connection.execute("SELECT count(*) FROM standings").fetchone() or (0,)
-        return bool(found == READS)
+            (count,) = connection.execute("SELECT count(*) FROM standings").fetchone() or (0,)
+        return bool(count == READS)
 
     def client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
@@ -88,7 +88,7 @@ async def begun(
     work: Sequence[Coroutine[Any, Any, httpx.Response]], within_s: float = 0.5
 ) -> list[asyncio.Task[httpx.Response]]:
     """Begin many requests at once, and return when all of them are on their way."""
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = [asyncio.ensure_future(call) for call in work]
     await asyncio.wait(tasks, timeout=within_s)
     return tasks
 
@@ -115,11 +115,11 @@ def test_those_who_wait_hold_nobody_up_and_are_all_answered(world: World) -> Non
             assert await read_everybody(client) < QUICK_S
             assert (await submit(client, "another", 1)).status_code == 202
             world.resume()
-            answers = [await one for one in waits]
-        assert {one.status_code for one in answers[WAITERS:]} == {200}
-        assert {one.status_code for one in answers[:WAITERS]} <= {200, 202}
-        ranked = [one.json() for one in answers[:WAITERS] if one.status_code == 200]
-        assert all((one["changed"], one["score"]) == (True, int(one["player"][1:])) for one in ranked)
+            answers = [await wait for wait in waits]
+        assert {answer.status_code for answer in answers[WAITERS:]} == {200}
+        assert {answer.status_code for answer in answers[:WAITERS]} <= {200, 202}
+        ranked = [answer.json() for answer in answers[:WAITERS] if answer.status_code == 200]
+        assert all((row["changed"], row["score"]) == (True, int(row["player"][1:])) for row in ranked)
 
     asyncio.run(run())
 
@@ -132,9 +132,9 @@ def test_a_position_that_nobody_was_given_is_refused_and_holds_nobody_up(world: 
                 [client.get("/v1/boards/arcade/top", params={"at_least": "7-999999999"}) for _ in range(WAITERS)]
             )
             assert await read_everybody(client) < QUICK_S
-            answers = [await one for one in waits]
+            answers = [await wait for wait in waits]
             assert time.monotonic() - began < LONG_MS / 1_000 - 10
-        assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "behind")}
+        assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "behind")}
 
     asyncio.run(run())
 
@@ -154,9 +154,9 @@ def test_a_durable_score_is_accepted_whatever_becomes_of_its_rank(world: World) 
             wait_until(world.has_standings)
             world.installation.redis.stop()
             answers = [await submit(client, "alice", score, Prefer="wait=1") for score in range(5)]
-            assert {(one.status_code, one.json()["status"]) for one in answers} == {(202, "accepted")}
-            found = await client.get("/v1/boards/arcade/players/p3")
-            assert (found.status_code, found.json().get("stale")) == (200, True), found.text
+            assert {(answer.status_code, answer.json()["status"]) for answer in answers} == {(202, "accepted")}
+            answer = await client.get("/v1/boards/arcade/players/p3")
+            assert (answer.status_code, answer.json().get("stale")) == (200, True), answer.text
 
     asyncio.run(run())
 

@@ -37,7 +37,7 @@ def run(*arguments: str, folder: Path) -> str:
 
 def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
     with serving(tmp_path / "data", config=CONFIG) as server:
-        said: list[str] = []
+        texts: list[str] = []
         made = json.loads(
             run("token", "--data", str(server.folder), "--scope", "scores:write", "--json", folder=tmp_path)
         )
@@ -55,22 +55,22 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
         }
         server.assert_known(made["token"])
         with server.client(server.admin_key) as admin:
-            said.append(admin.put("/v1/boards/relayed", json={"signing": "relay", "writes": "players"}).text)
-            said.append(admin.put("/v1/boards/arcade", json={}).text)
-            said.append(admin.put("/v1/boards/bad", json={"signing": signing["secret"]}).text)
-            said.append(admin.get("/v1/boards/relayed").text)
-            said.append(admin.get(f"/v1/boards/{server.admin_key}").text)
-            said.append(admin.get("/metrics").text)
+            texts.append(admin.put("/v1/boards/relayed", json={"signing": "relay", "writes": "players"}).text)
+            texts.append(admin.put("/v1/boards/arcade", json={}).text)
+            texts.append(admin.put("/v1/boards/bad", json={"signing": signing["secret"]}).text)
+            texts.append(admin.get("/v1/boards/relayed").text)
+            texts.append(admin.get(f"/v1/boards/{server.admin_key}").text)
+            texts.append(admin.get("/metrics").text)
         for sent in (METRICS_TOKEN, f"{METRICS_TOKEN}x"):
             with server.client(sent) as prometheus:
-                said.append(prometheus.get("/metrics").text)
-                said.append(prometheus.get(f"/v1/boards/{sent[:20]}").text)
-        assert "rankd_position" in said[-4], "the token opens the figures"
+                texts.append(prometheus.get("/metrics").text)
+                texts.append(prometheus.get(f"/v1/boards/{sent[:20]}").text)
+        assert "rankd_position" in texts[-4], "the token opens the figures"
         body = json.dumps({"board": "relayed", "score": 5}).encode()
         for token in (made["token"], player, player[:-3] + "abc", made["token"] + "x"):
             with server.client(token) as client:
                 for path in ("/v1/boards/arcade/top", "/v1/nothing", f"/v1/boards/arcade/players/{token[:100]}"):
-                    said.append(
+                    texts.append(
                         client.get(path).text.replace(token[:100], "") if token in path else client.get(path).text
                     )
                 now = int(time.time())
@@ -82,15 +82,15 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
                     "X-Rankd-Timestamp": str(now),
                     "X-Rankd-Signature": signature,
                 }
-                said.append(client.post("/v1/scores", content=body, headers=headers).text)
-                said.append(client.post("/v1/scores", content=body + b" ", headers=headers).text)
-        said.append(run("token", "list", "--data", str(server.folder), folder=tmp_path))
-        said.append(run("config", "show", "--config", str(server.log.with_suffix(".toml")), folder=tmp_path))
-        said.append(run("token", "revoke", "nobody", "--data", str(server.folder), folder=tmp_path))
+                texts.append(client.post("/v1/scores", content=body, headers=headers).text)
+                texts.append(client.post("/v1/scores", content=body + b" ", headers=headers).text)
+        texts.append(run("token", "list", "--data", str(server.folder), folder=tmp_path))
+        texts.append(run("config", "show", "--config", str(server.log.with_suffix(".toml")), folder=tmp_path))
+        texts.append(run("token", "revoke", "nobody", "--data", str(server.folder), folder=tmp_path))
     log = server.log.read_text()
 
     assert "/v1/boards/arcade/top" in log, "the run was logged"
     for name, secret in secrets.items():
         assert secret not in log, f"the {name} stands in the log"
-        for text in said:
+        for text in texts:
             assert secret not in text, f"the {name} stands in: {text[:300]}"

@@ -70,8 +70,8 @@ class Stage(NamedTuple):
     def score(self, board: str, player: str) -> int | None:
         """Return what a player has on a board."""
         with self.server.client() as anybody:
-            found = anybody.get(f"/v1/boards/{board}/players/{player}")
-            return found.json()["score"] if found.status_code == 200 else None
+            answer = anybody.get(f"/v1/boards/{board}/players/{player}")
+            return answer.json()["score"] if answer.status_code == 200 else None
 
 
 @pytest.fixture(scope="module")

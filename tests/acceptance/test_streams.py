@@ -62,8 +62,8 @@ def admin(server: Serving) -> Iterator[httpx.Client]:
 
 def fine(answer: httpx.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def submit(client: httpx.Client, player: str, score: int, **more: Any) -> dict[str, Any]:
@@ -96,9 +96,9 @@ def test_ids_are_an_epoch_and_an_offset_that_goes_up(server: Serving, admin: htt
         ids.append(watching.next().id)
     watching.link.close()
 
-    assert all(re.fullmatch(r"[0-9a-f]{8}-[1-9][0-9]*", one) for one in ids)
-    assert len({one.rpartition("-")[0] for one in ids}) == 1
-    offsets = [int(one.rpartition("-")[2]) for one in ids]
+    assert all(re.fullmatch(r"[0-9a-f]{8}-[1-9][0-9]*", identity) for identity in ids)
+    assert len({identity.rpartition("-")[0] for identity in ids}) == 1
+    offsets = [int(identity.rpartition("-")[2]) for identity in ids]
     assert offsets == sorted(set(offsets))
 
 
@@ -309,12 +309,14 @@ def test_a_stream_is_for_nobody_to_keep_and_is_not_compressed(server: Serving, a
 def test_a_server_that_stops_ends_streams_and_does_not_wait_for_them(tmp_path: Path) -> None:
     with serving(tmp_path / "data", config=CONFIG) as server:
         watching = [Watching(server.url, kind, "top:arcade") for kind in ("sse", "ws") for _ in range(5)]
-        for one in watching:
-            one.next()
+        for watcher in watching:
+            watcher.next()
         resting = EventStream(server.url, "top:arcade", more="&interval_ms=60000").open()
         mute = EventStream(server.url, "top:arcade")
         codes: list[int] = []
-        readers = [threading.Thread(target=lambda one=one: codes.append(one.end_code())) for one in watching]
+        readers = [
+            threading.Thread(target=lambda watcher=watcher: codes.append(watcher.end_code())) for watcher in watching
+        ]
         for reader in readers:
             reader.start()
         began = time.monotonic()
@@ -327,5 +329,5 @@ def test_a_server_that_stops_ends_streams_and_does_not_wait_for_them(tmp_path: P
         while (event := resting.next()) is not None:
             rest.append(event)
         assert rest[-1].type == "end"
-        for link in (mute, resting, *(one.link for one in watching)):
+        for link in (mute, resting, *(watcher.link for watcher in watching)):
             link.close()

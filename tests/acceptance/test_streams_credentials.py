@@ -42,8 +42,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def token(player: str, expires_s: float = 600, **claims: object) -> str:
-    said = {"sub": player, "iss": "game", "aud": "rankd", "exp": int(time.time() + expires_s), **claims}
-    return jwt.encode(said, SECRET, "HS256")
+    payload = {"sub": player, "iss": "game", "aud": "rankd", "exp": int(time.time() + expires_s), **claims}
+    return jwt.encode(payload, SECRET, "HS256")
 
 
 @KINDS

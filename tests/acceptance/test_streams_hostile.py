@@ -74,7 +74,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, many_files: None) -> Iterat
 
 def send_scores(admin: httpx.Client, number: int, players: int = 10, prefix: str = "p") -> None:
     rng = random.Random(number)
-    events = [{"board": "arcade", "player": f"{prefix}{one}", "score": rng.randrange(10**9)} for one in range(players)]
+    events = [
+        {"board": "arcade", "player": f"{prefix}{index}", "score": rng.randrange(10**9)} for index in range(players)
+    ]
     assert admin.post("/v1/scores/batch", json={"events": events}).status_code == 200
 
 
@@ -366,8 +368,8 @@ def test_ten_thousand_topics_asked_for_and_left(server: Serving) -> None:
         with ExitStack() as opened:
             links = [opened.enter_context(upgraded(server)) for _ in range(10)]
             for number in range(95):  # as many frames as a connection may send at once
-                for one, link in enumerate(links):
-                    topic = f"player:arcade:q{turn}-{one}-{number}" if number % 2 else "top:arcade"
+                for index, link in enumerate(links):
+                    topic = f"player:arcade:q{turn}-{index}-{number}" if number % 2 else "top:arcade"
                     for op in ("subscribe", "unsubscribe"):
                         link.sendall(frame(f'{{"op":"{op}","topic":"{topic}","since":"x-1"}}'.encode()))
             for link in links:

@@ -59,7 +59,7 @@ def test_a_client_reads_what_it_wrote_through_any_worker(workers: Workers, board
             answers = ""
             while answers.count('"position"') < 2:
                 answers += link.recv(65_536).decode()
-            assert [int(found) for found in re.findall(r'"score":(\d+)', answers)] == [score, score]
+            assert [int(digits) for digits in re.findall(r'"score":(\d+)', answers)] == [score, score]
 
 
 def test_a_position_holds_on_every_worker(workers: Workers, board: str) -> None:
@@ -67,9 +67,9 @@ def test_a_position_holds_on_every_worker(workers: Workers, board: str) -> None:
         for score in range(1, 51):
             position = submit(written, board, "alice", 1)["position"]
             for client in (read, also):
-                found = answered(client.get(f"/v1/boards/{board}/players/alice", params={"at_least": position}))
-                assert found["score"] == score
-                assert not found["stale"]
+                standing = answered(client.get(f"/v1/boards/{board}/players/alice", params={"at_least": position}))
+                assert standing["score"] == score
+                assert not standing["stale"]
 
 
 def test_a_position_that_is_not_there_yet_is_refused_after_a_while(workers: Workers, board: str) -> None:
@@ -148,10 +148,8 @@ def test_a_websocket_on_any_worker_shows_what_came_through_another(workers: Work
 
 
 def next_data(lines: Iterator[str]) -> dict[str, object]:
-    found: dict[str, object] = json.loads(
-        next(line for line in lines if line.startswith("data:")).removeprefix("data:")
-    )
-    return found
+    data: dict[str, object] = json.loads(next(line for line in lines if line.startswith("data:")).removeprefix("data:"))
+    return data
 
 
 def test_a_ticket_of_any_worker_opens_one_stream_on_any(workers: Workers, board: str) -> None:
@@ -207,7 +205,7 @@ def test_a_request_keeps_its_id_and_is_counted_by_the_writer_alone(workers: Work
 
 
 def test_a_body_in_pieces_comes_through(workers: Workers, board: str) -> None:
-    lines = [json.dumps({"board": board, "player": f"p{one}", "score": 1}) + "\n" for one in range(5_000)]
+    lines = [json.dumps({"board": board, "player": f"p{number}", "score": 1}) + "\n" for number in range(5_000)]
     media = {"Content-Type": "application/x-ndjson"}
     with workers.admin(1) as client:
         sent = client.post("/v1/scores/batch", content=(line.encode() for line in lines), headers=media)

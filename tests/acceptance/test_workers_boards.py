@@ -89,10 +89,10 @@ def test_every_read_is_answered_alike_by_every_worker(workers: Workers, board: s
 
 def shown(response: httpx.Response) -> Any:
     """Return an answer without when it was given."""
-    found = response.json()
+    body = response.json()
     for name in ("as_of", "request_id"):
-        found.pop(name, None)
-    return found
+        body.pop(name, None)
+    return body
 
 
 def test_a_worker_keeps_the_entries_of_its_boards_only(workers: Workers) -> None:

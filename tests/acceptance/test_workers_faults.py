@@ -144,8 +144,8 @@ def test_reads_go_on_while_the_writer_is_away(tmp_path: Path) -> None:
                     refused = client.request(method, path, json=event)
                     assert (refused.status_code, refused.json()["code"]) == (503, "ledger_unavailable")
                     assert refused.headers["retry-after"] == "1"
-                found = answered(client.get(f"/v1/boards/{BOARD}/players/alice"))
-                assert (found["score"], found["stale"]) == (5, False)
+                standing = answered(client.get(f"/v1/boards/{BOARD}/players/alice"))
+                assert (standing["score"], standing["stale"]) == (5, False)
                 assert client.get("/readyz").status_code == 200
                 assert 'rankd_worker_up{worker="0"} 0' in client.get("/metrics").text
             finally:

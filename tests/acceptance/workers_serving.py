@@ -55,8 +55,8 @@ class Workers:
                 link.connect(str(self._path(number)))
             except OSError:
                 return None
-            found = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return int(_CREDENTIALS.unpack(found)[0])
+            credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return int(_CREDENTIALS.unpack(credentials)[0])
 
     def kill(self, number: int) -> int:
         """Kill a worker, and return the process it was."""
@@ -126,5 +126,5 @@ def is_alive(process: int) -> bool:
 def answered(response: httpx.Response, status: int = 200) -> dict[str, Any]:
     """Return the answer of a request that went well."""
     assert response.status_code == status, response.text
-    found: dict[str, Any] = response.json()
-    return found
+    body: dict[str, Any] = response.json()
+    return body

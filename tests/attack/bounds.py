@@ -71,7 +71,7 @@ class Measured:
         p99_ms = late_ms(self.baseline, is_long=is_long)
         max_ms = p99_ms * (MAX_LONG if is_long else MAX_SHORT)
         beside = self.healthy
-        found = [f"the healthy client was not served: {'; '.join(beside.failures)}"] if beside.failures else []
+        problems = [f"the healthy client was not served: {'; '.join(beside.failures)}"] if beside.failures else []
         for name, value, bound, unit in (
             ("p99 of the healthy client", beside.p99_ms, p99_ms, "ms"),
             ("max of the healthy client", beside.max_ms, max_ms, "ms"),
@@ -79,8 +79,8 @@ class Measured:
             ("memory that did not come back", self.left_mib, left_mib_max, "MiB"),
         ):
             if value > bound:
-                found.append(f"{name}: {value:.1f} {unit}, and may be {bound:.1f}")
-        return found
+                problems.append(f"{name}: {value:.1f} {unit}, and may be {bound:.1f}")
+        return problems
 
 
 COLUMNS = (

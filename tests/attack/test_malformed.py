@@ -28,13 +28,13 @@ def target(target: Target) -> Iterator[Target]:
 
 async def answers(link: Wire) -> tuple[list[Answer], bool]:
     """Return every answer until the server ends the connection, and whether it does."""
-    found: list[Answer] = []
+    received: list[Answer] = []
     try:
-        while (answer := await link.answer(within_s=NEXT_S if found else END_S)) is not None:
-            found.append(answer)
+        while (answer := await link.answer(within_s=NEXT_S if received else END_S)) is not None:
+            received.append(answer)
     except TimeoutError:
-        return found, False
-    return found, not link.unread
+        return received, False
+    return received, not link.unread
 
 
 def exchange(target: Target, sent: bytes) -> tuple[list[Answer], bool]:

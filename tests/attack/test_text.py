@@ -46,29 +46,29 @@ async def send(target: Target, place_name: str, pattern: str) -> list[str]:
     answer = await ask(target.address, request, ANSWER_S)
     if answer is None:
         return ["the connection ended without an answer"]
-    found = [f"status {answer.status}"] if answer.status >= 500 and answer.status != 503 else []
+    problems = [f"status {answer.status}"] if answer.status >= 500 and answer.status != 503 else []
     if answer.head_bytes > HEAD_BYTES_MAX:
-        found.append(f"a head of {answer.head_bytes} bytes")
+        problems.append(f"a head of {answer.head_bytes} bytes")
     if answer.headers.get("content-type") == "application/problem+json":
-        found += wrong_with(json.loads(answer.body), text)
-    return found
+        problems += wrong_with(json.loads(answer.body), text)
+    return problems
 
 
 def wrong_with(problem: dict[str, object], text: str) -> list[str]:
     """Return what is wrong with a refusal: its length, or how much of the text it repeats."""
     size = len(in_json(problem).encode())
-    found = [f"a problem of {size} bytes"] if size > PROBLEM_BYTES_MAX else []
+    problems = [f"a problem of {size} bytes"] if size > PROBLEM_BYTES_MAX else []
     errors = problem.get("errors", [])
     assert isinstance(errors, list)
     for error in errors:
         longest = max(len(part) for part in re.split(r"[.\[\]]", error["field"]))
         if longest > NAME_CHARACTERS_MAX:
-            found.append(f"a name of {longest} characters in errors")
-    said = "\n".join(value for value in problem.values() if isinstance(value, str))
+            problems.append(f"a name of {longest} characters in errors")
+    wording = "\n".join(value for value in problem.values() if isinstance(value, str))
     windows = {text[begin : begin + REPEATED_CHARACTERS_MAX + 1] for begin in range(10)}  # patterns are shorter
-    if any(len(window) > REPEATED_CHARACTERS_MAX and window in said for window in windows):
-        found.append(f"more than {REPEATED_CHARACTERS_MAX} characters of the text are repeated")
-    return found
+    if any(len(window) > REPEATED_CHARACTERS_MAX and window in wording for window in windows):
+        problems.append(f"more than {REPEATED_CHARACTERS_MAX} characters of the text are repeated")
+    return problems
 
 
 @short_and_long
@@ -77,15 +77,15 @@ def test_nasty_text_is_refused_at_once_wherever_it_stands(target: Target, is_lon
     with target.attack(f"{len(pairs)} nasty texts", is_long=is_long, growth_mib_max=GROWTH_MIB_MAX) as attack:
         for place, pattern in pairs:
             began = time.monotonic()
-            found = []
+            problems = []
             try:
-                found = run(send(target, place, pattern), 2 * ANSWER_S)
+                problems = run(send(target, place, pattern), 2 * ANSWER_S)
             except TimeoutError:
-                found = ["no answer in time"]
+                problems = ["no answer in time"]
             took_s = time.monotonic() - began
             if took_s > OWN_S_MAX:
-                found.append(f"it took {took_s:.1f} s")
-            attack.broken += [f"{place}, {pattern}: {problem}" for problem in found]
+                problems.append(f"it took {took_s:.1f} s")
+            attack.broken += [f"{place}, {pattern}: {problem}" for problem in problems]
             if took_s > ANSWER_S and not is_long:
                 break  # the server is still busy with it
 

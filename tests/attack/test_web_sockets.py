@@ -134,7 +134,7 @@ def test_frames_that_come_byte_by_byte_are_understood(target: Target, is_long: b
         f"{connections} frames byte by byte", is_long=is_long, growth_mib_max=held_mib_max(connections)
     ) as attacked:
         received = run(attack(), 40)
-        whole = sum(one is not None and b'"snapshot"' in one[1] for one in received)
+        whole = sum(message is not None and b'"snapshot"' in message[1] for message in received)
         attacked.expect(whole == connections, f"each is answered: {whole} were")
 
 

@@ -25,7 +25,9 @@ def run(ledger: Ledger, writer: int, appends: int) -> None:
     known = ledger.heads().control
     for number in range(appends):
         count = rng.choice([1, 1, 2, 5, 30])
-        events = [(f"player-{rng.randrange(PLAYERS)}", writer * 1_000_000 + number * 100 + one) for one in range(count)]
+        events = [
+            (f"player-{rng.randrange(PLAYERS)}", writer * 1_000_000 + number * 100 + index) for index in range(count)
+        ]
         is_ordered = rng.random() < 0.5
         is_control = rng.random() < CONTROL_SHARE
         while True:
@@ -46,5 +48,5 @@ def run(ledger: Ledger, writer: int, appends: int) -> None:
 
 
 if __name__ == "__main__":
-    with opened(sys.argv[1]) as one:
-        run(one, int(sys.argv[2]), int(sys.argv[3]))
+    with opened(sys.argv[1]) as ledger:
+        run(ledger, int(sys.argv[2]), int(sys.argv[3]))

@@ -36,20 +36,20 @@ def test_a_new_ledger_has_no_ranked_positions_and_no_hold(open_backlog: Callable
 
 
 def test_the_furthest_position_of_any_node_counts(open_backlog: Callable[[], Backlog]) -> None:
-    one, other = open_backlog(), open_backlog()
-    one.note_ranked([5, 0, 9])
-    other.note_ranked([4, 2, 10])
-    one.note_ranked([5, 1, 9])
-    assert one.read().ranked == other.read().ranked == (5, 2, 10)
+    first_backlog, second_backlog = open_backlog(), open_backlog()
+    first_backlog.note_ranked([5, 0, 9])
+    second_backlog.note_ranked([4, 2, 10])
+    first_backlog.note_ranked([5, 1, 9])
+    assert first_backlog.read().ranked == second_backlog.read().ranked == (5, 2, 10)
 
 
 def test_a_hold_is_seen_by_everybody_until_it_is_released(open_backlog: Callable[[], Backlog]) -> None:
-    one, other = open_backlog(), open_backlog()
-    assert one.hold(HOLD_MS_MAX, 0)
-    assert one.read().is_held
-    assert other.read().is_held
-    one.release()
-    assert not other.read().is_held
+    first_backlog, second_backlog = open_backlog(), open_backlog()
+    assert first_backlog.hold(HOLD_MS_MAX, 0)
+    assert first_backlog.read().is_held
+    assert second_backlog.read().is_held
+    first_backlog.release()
+    assert not second_backlog.read().is_held
 
 
 def test_a_hold_ends_by_itself(open_backlog: Callable[[], Backlog]) -> None:
@@ -59,13 +59,13 @@ def test_a_hold_ends_by_itself(open_backlog: Callable[[], Backlog]) -> None:
 
 
 def test_one_hold_is_under_way_and_the_next_begins_after_a_pause(open_backlog: Callable[[], Backlog]) -> None:
-    one, other = open_backlog(), open_backlog()
-    assert one.hold(HOLD_MS_MAX, 0)
-    assert not other.hold(HOLD_MS_MAX, 0)
-    one.release()
-    assert not other.hold(HOLD_MS_MAX, 60_000)
-    assert not other.read().is_held
-    wait_until(lambda: other.hold(HOLD_MS_MAX, 100))
+    first_backlog, second_backlog = open_backlog(), open_backlog()
+    assert first_backlog.hold(HOLD_MS_MAX, 0)
+    assert not second_backlog.hold(HOLD_MS_MAX, 0)
+    first_backlog.release()
+    assert not second_backlog.hold(HOLD_MS_MAX, 60_000)
+    assert not second_backlog.read().is_held
+    wait_until(lambda: second_backlog.hold(HOLD_MS_MAX, 100))
 
 
 def test_a_release_without_a_hold_does_not_prolong_the_pause(

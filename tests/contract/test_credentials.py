@@ -132,9 +132,9 @@ def test_what_makes_no_sense_is_refused(credentials: Credentials, field: str, as
 def test_a_name_belongs_to_one_key_at_a_time(credentials: Credentials, open_credentials: OpenCredentials) -> None:
     other = open_credentials()
     made, token = credentials.create("server", ["scores:write"])
-    for one in (credentials, other):
+    for instance in (credentials, other):
         with pytest.raises(InvalidValue, match="name: 'server' is the name of another API key"):
-            one.create("server", ["read"], player="alice")
+            instance.create("server", ["read"], player="alice")
 
     assert credentials.revoke(made.id)
     successor, _ = other.create("server", ["scores:write"])
@@ -157,9 +157,9 @@ def test_the_name_of_an_expired_key_is_free(
 
     successor, _ = credentials.create("server", ["scores:write"])
 
-    for one in (credentials, open_credentials()):
-        assert one.list() == (successor,)
-        assert one.find(token) is None
+    for instance in (credentials, open_credentials()):
+        assert instance.list() == (successor,)
+        assert instance.find(token) is None
 
 
 def test_whether_a_key_has_expired_is_for_the_caller_to_decide(credentials: Credentials, clock: ManualClock) -> None:
@@ -177,11 +177,11 @@ def test_a_revoked_key_is_found_no_more(credentials: Credentials, open_credentia
 
     assert credentials.revoke(made.id)
 
-    for one in (credentials, open_credentials()):
-        assert one.find(token) is None
-        assert one.find(kept_token) == kept
-        assert one.list() == (kept,)
-        assert not one.revoke(made.id)
+    for instance in (credentials, open_credentials()):
+        assert instance.find(token) is None
+        assert instance.find(kept_token) == kept
+        assert instance.list() == (kept,)
+        assert not instance.revoke(made.id)
 
 
 @pytest.mark.parametrize("unknown", ["", "0" * 16, "x' OR 1=1 --", "Zoë", "\ud800"])
@@ -221,11 +221,11 @@ def test_own_changes_do_not_hide_those_of_others(credentials: Credentials, open_
     other.revoke(gone.id)
     mine, my_token = credentials.create("mine", ["scores:write"])
 
-    for one in (credentials, other):
-        one.refresh()
-        assert one.find(their_token) == theirs
-        assert one.find(my_token) == mine
-        assert one.find(gone_token) is None
+    for instance in (credentials, other):
+        instance.refresh()
+        assert instance.find(their_token) == theirs
+        assert instance.find(my_token) == mine
+        assert instance.find(gone_token) is None
 
 
 def test_what_is_known_changes_as_a_whole_or_not_at_all(
@@ -274,8 +274,8 @@ def test_keys_are_found_while_others_come_and_go(credentials: Credentials, open_
         thread.start()
     try:
         for number in range(20):
-            one, passing = (other, credentials)[number % 2].create(f"passing {number}", ["scores:write"])
-            assert (credentials, other)[number % 3 == 0].revoke(one.id)
+            passing_key, passing = (other, credentials)[number % 2].create(f"passing {number}", ["scores:write"])
+            assert (credentials, other)[number % 3 == 0].revoke(passing_key.id)
             credentials.refresh()
             assert credentials.find(passing) is None
     finally:
@@ -291,10 +291,10 @@ def test_a_signing_key_is_shown_once_and_kept(credentials: Credentials, open_cre
     secret = credentials.create_signing_key("arcade")
 
     assert re.fullmatch(r"rs_[A-Za-z0-9_-]{43}", secret)
-    for one in (credentials, open_credentials()):
-        assert one.signing_key("arcade") == secret.encode()
-        assert one.signing_key("words") is None
-        assert [(key.name, key.created_at) for key in one.list_signing_keys()] == [("arcade", NOW)]
+    for instance in (credentials, open_credentials()):
+        assert instance.signing_key("arcade") == secret.encode()
+        assert instance.signing_key("words") is None
+        assert [(key.name, key.created_at) for key in instance.list_signing_keys()] == [("arcade", NOW)]
 
 
 def test_a_signing_key_is_replaced_only_after_it_was_revoked(credentials: Credentials) -> None:
@@ -340,9 +340,9 @@ def test_a_first_key_that_could_not_be_kept_does_not_hold(
         credentials.create_first("admin", list(Scope), lose)
     credentials.refresh()
 
-    for one in (credentials, open_credentials()):
-        assert one.find(tokens[0]) is None
-        assert one.list() == ()
+    for instance in (credentials, open_credentials()):
+        assert instance.find(tokens[0]) is None
+        assert instance.list() == ()
     assert credentials.create_first("admin", list(Scope), tokens.append) is not None
 
 
@@ -358,7 +358,7 @@ def test_nothing_that_is_shown_holds_a_secret(credentials: Credentials) -> None:
             call()
         shown.append(refused.value)
 
-    for one in shown:
-        for text in (repr(one), str(one)):
+    for value in shown:
+        for text in (repr(value), str(value)):
             assert token.split("_", 2)[2] not in text
             assert secret.removeprefix("rs_") not in text

@@ -44,19 +44,23 @@ def outcomes(calls: list[Callable[[], object]]) -> list[object]:
 def test_of_many_who_want_one_name_one_gets_it(registry_url: str) -> None:
     with ExitStack() as closing:
         processes = [closing.enter_context(PostgresCredentials(registry_url, CLOCK)) for _ in range(PROCESSES)]
-        results = outcomes([lambda one=one: one.create("server", ["read"], "alice") for one in processes])  # type: ignore[misc]
+        results = outcomes(
+            [lambda process=process: process.create("server", ["read"], "alice") for process in processes]  # type: ignore[misc]
+        )
 
         assert sum(isinstance(result, InvalidValue) for result in results) == PROCESSES - 1
-        for one in processes:
-            one.refresh()
-            assert [credential.name for credential in one.list()] == ["server"]
+        for process in processes:
+            process.refresh()
+            assert [credential.name for credential in process.list()] == ["server"]
 
 
 def test_of_many_who_start_at_once_one_makes_the_first_key(registry_url: str) -> None:
     kept: list[str] = []
     with ExitStack() as closing:
         processes = [closing.enter_context(PostgresCredentials(registry_url, CLOCK)) for _ in range(PROCESSES)]
-        results = outcomes([lambda one=one: one.create_first("admin", list(Scope), kept.append) for one in processes])  # type: ignore[misc]
+        results = outcomes(
+            [lambda process=process: process.create_first("admin", list(Scope), kept.append) for process in processes]  # type: ignore[misc]
+        )
 
         assert len(kept) == 1
         assert results.count(None) == PROCESSES - 1
@@ -142,14 +146,14 @@ def test_a_revoked_key_is_noticed_however_many_processes_there_are(registry_url:
     with ExitStack() as closing:
         processes = [closing.enter_context(PostgresCredentials(registry_url, CLOCK)) for _ in range(PROCESSES)]
         made, token = processes[0].create("one", ["scores:write"])
-        for one in processes:
-            one.refresh()
-            assert one.find(token) == made
+        for process in processes:
+            process.refresh()
+            assert process.find(token) == made
         processes[-1].revoke(made.id)
 
         def is_gone() -> bool:
-            for one in processes:
-                one.refresh()
-            return all(one.find(token) is None for one in processes)
+            for process in processes:
+                process.refresh()
+            return all(process.find(token) is None for process in processes)
 
         wait_until(is_gone)

@@ -120,7 +120,7 @@ def test_many_scores_come_in_request_order_as_often_as_asked(seven: Board) -> No
 def test_players_may_be_any_sequence(seven: Board) -> None:
     assert seven.store.scores(seven.key, ("ann",)) == [Kept(50, 1)]
     assert [friend.player for friend in seven.store.friends(seven.key, ("bob", "ann"))] == ["ann", "bob"]
-    assert [found and found.rank for found in seven.store.ranks(seven.key, ("bob", "ann"))] == [2, 1]
+    assert [place and place.rank for place in seven.store.ranks(seven.key, ("bob", "ann"))] == [2, 1]
 
 
 # rank, ranks
@@ -352,11 +352,15 @@ def test_who_then_sends_the_score_stands_where_it_was_said(make_board: MakeBoard
     last = "\U0010ffff"
     for score in range(-1, 6):
         for tie in range(4):
-            said = [board.store.rank_of_score(board.key, score, tie, ranking) for ranking in Ranking]
+            places = [board.store.rank_of_score(board.key, score, tie, ranking) for ranking in Ranking]
             board.apply((last, score, tie))
             stood = [board.store.rank(board.key, last, ranking) for ranking in Ranking]
             board.remove(last)
-            assert said == [RankedPlace(found.rank, found.total - 1) for found in stood if found is not None]
+            assert places == [
+                RankedPlace(ranked_standing.rank, ranked_standing.total - 1)
+                for ranked_standing in stood
+                if ranked_standing is not None
+            ]
 
 
 # Both orders, and boards too large for one block

@@ -44,8 +44,8 @@ def test_reads_beside_a_writer_are_each_of_one_instant(store: RankStore) -> None
             assert all(entry.score >= position.sequence // 50 * 1_000 for entry in page.entries)
             standing = store.rank(KEY, "p7", Ranking.COMPETITION)
             assert standing is None or standing.rank == standing.better + 1 <= standing.total
-            for found in store.ranks(KEY, players):
-                assert found is None or found.rank <= found.total
+            for place in store.ranks(KEY, players):
+                assert place is None or place.rank <= place.total
             store.digest(KEY)
             assert set(store.instances()) <= {KEY}
             reads += 1

@@ -32,20 +32,20 @@ def plain(redis_server: RedisServer, redis_client: RedisClient) -> Any:
 
 def top_of(plain: Any, shards: int) -> list[tuple[str, Kept]]:
     """Who stands in the sorted sets, in standing order."""
-    found = []
+    rows = []
     for shard in range(shards):
         described = described_of(plain, KEY, shard)
         if described is not None:
             standing = ShardKeys("arcade", shard).of(KeyKind.STANDING, generation_of(plain, "arcade", shard), NAME)
             for member, number in plain.zrange(standing, 0, -1, withscores=True):
                 kept = described.form.decode(number, b"" if described.form.is_packed else member[:8])
-                found.append((number, member, described.form.player(member), kept))
-    return [(player, kept) for _, _, player, kept in sorted(found)]
+                rows.append((number, member, described.form.player(member), kept))
+    return [(player, kept) for _, _, player, kept in sorted(rows)]
 
 
 def everybody_in(plain: Any, shards: int) -> tuple[dict[str, Kept], int]:
     """All scores in the packed hash, and how many the steps count."""
-    found: dict[str, Kept] = {}
+    scores_by_player: dict[str, Kept] = {}
     counted = 0
     for shard in range(shards):
         keys, described = ShardKeys("arcade", shard), described_of(plain, KEY, shard)
@@ -59,13 +59,13 @@ def everybody_in(plain: Any, shards: int) -> tuple[dict[str, Kept], int]:
                 first = at + 1 + text[at]
                 value = text[first : first + bytes_a_value]
                 number = int.from_bytes(value[:8], "big", signed=True)
-                found[text[at + 1 : first].decode()] = described.form.decode(number, value[8:])
+                scores_by_player[text[at + 1 : first].decode()] = described.form.decode(number, value[8:])
                 at = first + bytes_a_value
         steps = plain.hgetall(keys.of(KeyKind.STEPS, generation, NAME))
         fine = sum(int(count) for step, count in steps.items() if not step.startswith(b"c"))
         assert fine == sum(int(count) for step, count in steps.items() if step.startswith(b"c"))
         counted += fine
-    return found, counted
+    return scores_by_player, counted
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -133,16 +133,16 @@ def test_bounds_hold_the_truth_and_the_guess_is_near(
     worst = 0.0
     for player in rng.sample(players, SAMPLE):
         truth = engine.rank(KEY, player)
-        found = RedisReader(redis_client, lambda _: 2).rank(KEY, player)
+        estimate = RedisReader(redis_client, lambda _: 2).rank(KEY, player)
         assert truth is not None
         if truth.rank <= EXACT_TOP:
-            assert found == truth
+            assert estimate == truth
             continue
-        assert found is not None
-        assert found.bounds is not None
-        assert (found.score, found.total) == (truth.score, PLAYERS)
-        assert found.bounds[0] <= truth.rank <= found.bounds[1], player
-        worst = max(worst, abs(found.rank - truth.rank) / PLAYERS)
+        assert estimate is not None
+        assert estimate.bounds is not None
+        assert (estimate.score, estimate.total) == (truth.score, PLAYERS)
+        assert estimate.bounds[0] <= truth.rank <= estimate.bounds[1], player
+        worst = max(worst, abs(estimate.rank - truth.rank) / PLAYERS)
     assert worst <= ERROR_SHARE_MAX, f"{scores}: {worst:.5f}"
 
 
@@ -157,9 +157,9 @@ def test_a_player_who_is_not_there_has_no_place(redis_client: RedisClient) -> No
     assert reader.rank(KEY, "nobody") is None
     assert reader.around(KEY, "nobody", 1, 1) is None
     assert reader.rank(InstanceKey("arcade", "daily:2026-05-04"), "bob") is None
-    found = reader.rank(KEY, "bob")
-    assert found is not None
-    assert (found.rank, found.bounds) == (2, (2, 2))
+    standing = reader.rank(KEY, "bob")
+    assert standing is not None
+    assert (standing.rank, standing.bounds) == (2, (2, 2))
 
 
 @pytest.mark.parametrize("high", [10**9, 2**62], ids=["packed", "prefixed"])
@@ -182,7 +182,9 @@ def test_buckets_stay_small_however_many_players_come(redis_client: RedisClient,
         buckets = [text.count(b"user_") for bucket, text in scores.items() if bucket not in (b"n", b"p")]
         assert sent / 8 <= int(scores[b"n"]) <= sent / 8 + 1
         assert max(buckets) <= 40, max(buckets)  # of eight, or sixteen where a split is yet to come, by chance
-    assert [RedisReader(redis_client, lambda _: 1).score(KEY, one) for one in players] == engine.scores(KEY, players)
+    assert [RedisReader(redis_client, lambda _: 1).score(KEY, player) for player in players] == engine.scores(
+        KEY, players
+    )
     mirror.close()
 
 

@@ -24,14 +24,18 @@ CHANGE = InstanceChange(InstanceKey("arcade"), Rules(), 1_000, ["ann"], array("q
 def stored_names(plain: Any) -> list[str]:
     """The libraries of a server, by name."""
     libraries = plain.execute_command("FUNCTION", "LIST")
-    return sorted(dict(zip(one[::2], one[1::2], strict=True))[b"library_name"].decode() for one in libraries)
+    return sorted(
+        dict(zip(library[::2], library[1::2], strict=True))[b"library_name"].decode() for library in libraries
+    )
 
 
 def stored_functions(plain: Any) -> list[str]:
     """The functions of all libraries of a server, by name."""
     libraries = plain.execute_command("FUNCTION", "LIST")
-    functions = [dict(zip(one[::2], one[1::2], strict=True))[b"functions"] for one in libraries]
-    return sorted(dict(zip(one[::2], one[1::2], strict=True))[b"name"].decode() for of in functions for one in of)
+    functions = [dict(zip(library[::2], library[1::2], strict=True))[b"functions"] for library in libraries]
+    return sorted(
+        dict(zip(function[::2], function[1::2], strict=True))[b"name"].decode() for of in functions for function in of
+    )
 
 
 def small_library(version: int, answer: str) -> Library:
@@ -105,11 +109,14 @@ def test_libraries_of_versions_one_apart_stand_side_by_side(server: Any) -> None
 
 
 def test_two_builds_of_one_version_call_functions_of_their_own(server: Any) -> None:
-    one, other = small_library(LIBRARY_VERSION, "one"), small_library(LIBRARY_VERSION, "other")
-    for library in (one, other, one):
+    first_library, second_library = small_library(LIBRARY_VERSION, "one"), small_library(LIBRARY_VERSION, "other")
+    for library in (first_library, second_library, first_library):
         ensure_library(server, library)
 
-    answers = [server.execute_command("FCALL", library.function("rankd_tell"), 0) for library in (one, other)]
+    answers = [
+        server.execute_command("FCALL", library.function("rankd_tell"), 0)
+        for library in (first_library, second_library)
+    ]
     assert answers == [b"one", b"other"]
 
 

@@ -254,7 +254,7 @@ def test_writes_may_be_sent_before_the_last_is_answered(mirror: Mirror, plain: A
         for at in range(10)
     ]
 
-    assert [[one.verdict for one in each.answers()] for each in sent] == [[Verdict.APPLIED] * 2] * 10
+    assert [[reply.verdict for reply in each.answers()] for each in sent] == [[Verdict.APPLIED] * 2] * 10
     assert len(contents(plain, "arcade", 2)[KEY]) == 10
 
 

@@ -48,7 +48,7 @@ def mirror(redis_client: RedisClient) -> Mirror:
 
 
 def standings(scores: dict[str, int]) -> dict[InstanceKey, list[tuple[str, Kept]]]:
-    return {KEY: [(player, Kept(score, 0)) for player, score in sorted(scores.items(), key=lambda one: -one[1])]}
+    return {KEY: [(player, Kept(score, 0)) for player, score in sorted(scores.items(), key=lambda entry: -entry[1])]}
 
 
 def test_a_part_that_comes_again_after_its_answer_was_lost_does_nothing(
@@ -83,7 +83,7 @@ def test_a_write_behind_another_does_not_change_a_form(mirror: Mirror, plain: An
     with pytest.raises(OtherFormNeeded):
         mirror.send("arcade", 1, 0, [PartitionMove(0, 2, 3)], [rows({"p8": BEYOND})], time_ms=1, is_behind=True)
 
-    assert [one.verdict for one in first.answers()] == [Verdict.APPLIED]
+    assert [reply.verdict for reply in first.answers()] == [Verdict.APPLIED]
     assert contents(plain, "arcade") == standings({**BEFORE, "p1": 11})
     mirror.write("arcade", 1, 0, [PartitionMove(0, 2, 3)], [rows({"p8": BEYOND})], time_ms=1)
     assert contents(plain, "arcade") == standings(AFTER)

@@ -51,8 +51,8 @@ def remembered(registry: Registry) -> Sized:
     return registry._cached if isinstance(registry, SqliteRegistry) else registry._profiles
 
 
-def ids(found: list[Profile]) -> list[str]:
-    return [profile.player for profile in found]
+def ids(profiles: list[Profile]) -> list[str]:
+    return [profile.player for profile in profiles]
 
 
 def test_nobody_has_a_profile_before_it_is_set(registry: Registry) -> None:
@@ -69,20 +69,20 @@ def test_a_profile_comes_back_whole_and_from_disk(registry: Registry, open_regis
     registry.set_profile(whole)
     registry.set_profile(bare)
 
-    for one in (registry, open_registry()):
-        assert one.profile("alice") == whole
-        assert one.profile("bob") == bare
-        assert one.profiles(["bob", "carol", "alice"]) == {"alice": whole, "bob": bare}
+    for instance in (registry, open_registry()):
+        assert instance.profile("alice") == whole
+        assert instance.profile("bob") == bare
+        assert instance.profiles(["bob", "carol", "alice"]) == {"alice": whole, "bob": bare}
 
 
 def test_a_profile_replaces_the_one_before(registry: Registry, open_registry: OpenRegistry) -> None:
     registry.set_profile(Profile("alice", "Alice", "https://example.com/a", "BR", {"level": "7"}))
     registry.set_profile(Profile("alice", "Al"))
 
-    for one in (registry, open_registry()):
-        assert one.profile("alice") == Profile("alice", "Al")
-        assert one.search("alice", 10) == [Profile("alice", "Al")]
-        assert ids(one.search("Ali", 10)) == []
+    for instance in (registry, open_registry()):
+        assert instance.profile("alice") == Profile("alice", "Al")
+        assert instance.search("alice", 10) == [Profile("alice", "Al")]
+        assert ids(instance.search("Ali", 10)) == []
 
 
 def test_only_what_is_given_replaces_when_that_is_asked_for(registry: Registry, open_registry: OpenRegistry) -> None:
@@ -96,10 +96,10 @@ def test_only_what_is_given_replaces_when_that_is_asked_for(registry: Registry, 
     assert registry.set_profile(given, only_given=True) == moved
     assert registry.set_profile(Profile("alice"), only_given=True) == moved
 
-    for one in (registry, open_registry()):
-        assert one.profile("alice") == moved
-        assert ids(one.search("ÄL", 10)) == ["alice"]
-        assert ids(one.search("alicE", 10)) == []
+    for instance in (registry, open_registry()):
+        assert instance.profile("alice") == moved
+        assert ids(instance.search("ÄL", 10)) == ["alice"]
+        assert ids(instance.search("alicE", 10)) == []
     assert registry.set_profile(Profile("alice")) == Profile("alice")
 
 
@@ -134,24 +134,24 @@ def test_a_memory_smaller_than_the_question_answers_all_the_same(open_registry: 
         registry.set_profile(Profile(f"p{number}", f"name {number}"))
 
     for _ in range(3):
-        found = registry.profiles([f"p{number}" for number in range(12)])
-        assert [found[f"p{number}"].name for number in range(10)] == [f"name {number}" for number in range(10)]
+        profiles = registry.profiles([f"p{number}" for number in range(12)])
+        assert [profiles[f"p{number}"].name for number in range(10)] == [f"name {number}" for number in range(10)]
 
 
 def test_memory_is_bounded(open_registry: OpenRegistry) -> None:
     registry = open_registry(profiles_cached_max=5)
     for number in range(20):
         registry.set_profile(Profile(f"p{number}"))
-        registry.profiles([f"p{one}" for one in range(number)])
+        registry.profiles([f"p{index}" for index in range(number)])
         assert len(remembered(registry)) <= 5
 
 
 def test_friends_come_back_in_the_order_given(registry: Registry, open_registry: OpenRegistry) -> None:
     registry.set_friends("alice", ["zed", "bob", "nobody-yet", "alice"])
 
-    for one in (registry, open_registry()):
-        assert one.friends("alice") == ["zed", "bob", "nobody-yet", "alice"]
-        assert one.friends("bob") == []
+    for instance in (registry, open_registry()):
+        assert instance.friends("alice") == ["zed", "bob", "nobody-yet", "alice"]
+        assert instance.friends("bob") == []
     registry.set_friends("alice", ["bob"])
     assert registry.friends("alice") == ["bob"]
     registry.set_friends("alice", [])
@@ -187,7 +187,7 @@ PEOPLE = [
 
 
 @pytest.mark.parametrize(
-    ("start", "found"),
+    ("start", "players"),
     [
         ("al", ["albert", "alice", "bob"]),
         ("AL", ["ALICE", "bob", "albert"]),
@@ -213,11 +213,11 @@ PEOPLE = [
         ("zoë", ["alice"]),
     ],
 )
-def test_a_search_finds_the_start_of_an_id_or_of_a_name(registry: Registry, start: str, found: list[str]) -> None:
+def test_a_search_finds_the_start_of_an_id_or_of_a_name(registry: Registry, start: str, players: list[str]) -> None:
     for profile in PEOPLE:
         registry.set_profile(profile)
 
-    assert ids(registry.search(start, 100)) == found
+    assert ids(registry.search(start, 100)) == players
 
 
 def test_lists_of_friends_make_no_players(registry: Registry, open_registry: OpenRegistry) -> None:
@@ -225,11 +225,11 @@ def test_lists_of_friends_make_no_players(registry: Registry, open_registry: Ope
     registry.set_friends("alice", ["albert", "alan"])
     registry.set_friends("alan", ["alfred"])
 
-    for one in (registry, open_registry()):
-        assert one.search("al", 10) == [Profile("alan", "Alan")]
-        assert one.profile("alice") is None
-        assert one.profiles(["alice", "albert", "alfred"]) == {}
-        assert one.friends("alice") == ["albert", "alan"]
+    for instance in (registry, open_registry()):
+        assert instance.search("al", 10) == [Profile("alan", "Alan")]
+        assert instance.profile("alice") is None
+        assert instance.profiles(["alice", "albert", "alfred"]) == {}
+        assert instance.friends("alice") == ["albert", "alan"]
 
 
 def test_friends_are_mutual_when_each_has_stored_the_other(registry: Registry, open_registry: OpenRegistry) -> None:
@@ -239,11 +239,11 @@ def test_friends_are_mutual_when_each_has_stored_the_other(registry: Registry, o
     registry.set_friends("zed", ["alice"])
     registry.set_friends("dave", ["alice"])
 
-    for one in (registry, open_registry()):
-        assert one.mutual_friends("alice") == ["zed", "bob", "alice"]
-        assert one.mutual_friends("carol") == ["bob"]
-        assert one.mutual_friends("dave") == []
-        assert one.mutual_friends("nobody") == []
+    for instance in (registry, open_registry()):
+        assert instance.mutual_friends("alice") == ["zed", "bob", "alice"]
+        assert instance.mutual_friends("carol") == ["bob"]
+        assert instance.mutual_friends("dave") == []
+        assert instance.mutual_friends("nobody") == []
     registry.set_friends("zed", [])
     assert registry.mutual_friends("alice") == ["bob", "alice"]
 

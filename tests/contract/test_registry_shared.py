@@ -41,68 +41,68 @@ def open_thin(registry_url: str) -> Iterator[OpenShared]:
 
 
 def test_others_notice_a_change(open_thin: OpenShared) -> None:
-    one, other = open_thin(), open_thin()
-    assert other.profile("alice") is None
-    assert other.friends("alice") == []
-    before = other.changes
+    writer, reader = open_thin(), open_thin()
+    assert reader.profile("alice") is None
+    assert reader.friends("alice") == []
+    before = reader.changes
 
-    one.set_profile(ALICE)
-    one.set_friends("alice", ["bob"])
-    wait_until(lambda: other.profile("alice") == ALICE and other.friends("alice") == ["bob"])
-    assert other.attributes(["alice"]) == {"alice": {"country": "BR"}}
-    assert other.changes > before
+    writer.set_profile(ALICE)
+    writer.set_friends("alice", ["bob"])
+    wait_until(lambda: reader.profile("alice") == ALICE and reader.friends("alice") == ["bob"])
+    assert reader.attributes(["alice"]) == {"alice": {"country": "BR"}}
+    assert reader.changes > before
 
-    between = other.changes
-    one.set_profile(Profile("alice", "Al", country="PT"))
-    wait_until(lambda: other.attributes(["alice"]) == {"alice": {"country": "PT"}})
-    assert other.changes > between
+    between = reader.changes
+    writer.set_profile(Profile("alice", "Al", country="PT"))
+    wait_until(lambda: reader.attributes(["alice"]) == {"alice": {"country": "PT"}})
+    assert reader.changes > between
 
 
 def test_others_notice_who_is_a_mutual_friend_no_longer(open_thin: OpenShared) -> None:
-    one, other = open_thin(), open_thin()
-    one.set_friends("alice", ["bob"])
-    one.set_friends("bob", ["alice"])
-    wait_until(lambda: other.mutual_friends("alice") == ["bob"])
-    one.set_friends("bob", ["carol"])
-    wait_until(lambda: other.mutual_friends("alice") == [])
+    writer, reader = open_thin(), open_thin()
+    writer.set_friends("alice", ["bob"])
+    writer.set_friends("bob", ["alice"])
+    wait_until(lambda: reader.mutual_friends("alice") == ["bob"])
+    writer.set_friends("bob", ["carol"])
+    wait_until(lambda: reader.mutual_friends("alice") == [])
 
 
 def test_others_notice_within_about_a_second(open_thin: OpenShared) -> None:
     assert POLL_EVERY_MS <= 1_000
-    one, other = open_thin(), open_thin(poll_every_ms=POLL_EVERY_MS)
-    assert other.profiles(["alice"]) == {}
+    writer, reader = open_thin(), open_thin(poll_every_ms=POLL_EVERY_MS)
+    assert reader.profiles(["alice"]) == {}
 
-    one.set_profile(ALICE)
-    wait_until(lambda: other.profiles(["alice"]) == {"alice": ALICE})
+    writer.set_profile(ALICE)
+    wait_until(lambda: reader.profiles(["alice"]) == {"alice": ALICE})
 
 
 def test_what_nobody_changed_stays_in_memory(open_thin: OpenShared) -> None:
-    one, other = open_thin(), open_thin()
-    one.set_profile(ALICE)
-    one.set_profile(Profile("bob"))
-    let_notice(other)
-    held = other.profile("alice")
+    writer, reader = open_thin(), open_thin()
+    writer.set_profile(ALICE)
+    writer.set_profile(Profile("bob"))
+    let_notice(reader)
+    held = reader.profile("alice")
 
-    one.set_profile(Profile("bob", "Bob"))
-    wait_until(lambda: other.profile("bob") == Profile("bob", "Bob"))
-    assert other.profile("alice") is held
+    writer.set_profile(Profile("bob", "Bob"))
+    wait_until(lambda: reader.profile("bob") == Profile("bob", "Bob"))
+    assert reader.profile("alice") is held
 
 
 def test_a_change_that_began_early_and_committed_late_is_noticed(open_thin: OpenShared, registry_url: str) -> None:
-    one, other = open_thin(), open_thin()
-    one.set_profile(ALICE)
-    let_notice(other)
-    assert other.profile("alice") == ALICE
+    writer, reader = open_thin(), open_thin()
+    writer.set_profile(ALICE)
+    let_notice(reader)
+    assert reader.profile("alice") == ALICE
     with psycopg.connect(registry_url) as late:
         late.execute(RENAME)
         late.execute(NOTE)
         for number in range(3):  # later transactions are seen before it
-            one.set_profile(Profile("bob", str(number)))
-            wait_until(lambda expected=str(number): named(other, "bob") == expected)  # type: ignore[misc]
-        assert other.profile("alice") == ALICE
+            writer.set_profile(Profile("bob", str(number)))
+            wait_until(lambda expected=str(number): named(reader, "bob") == expected)  # type: ignore[misc]
+        assert reader.profile("alice") == ALICE
         late.commit()
 
-    wait_until(lambda: named(other, "alice") == "Al")
+    wait_until(lambda: named(reader, "alice") == "Al")
 
 
 def let_notice(reader: PostgresRegistry) -> None:
@@ -118,44 +118,44 @@ def named(registry: PostgresRegistry, player: str) -> str | None:
 
 def test_very_many_changes_at_once_are_noticed_too(open_thin: OpenShared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_watch, "NOTICED_MAX", 2)
-    one, other = open_thin(), open_thin()
+    writer, reader = open_thin(), open_thin()
     players = [f"p{number}" for number in range(10)]
-    assert other.profiles(players) == {}
+    assert reader.profiles(players) == {}
 
     for player in players:
-        one.set_profile(Profile(player, "somebody"))
-    wait_until(lambda: len(other.profiles(players)) == len(players))
+        writer.set_profile(Profile(player, "somebody"))
+    wait_until(lambda: len(reader.profiles(players)) == len(players))
 
 
 def test_a_process_that_was_away_for_too_long_forgets_everything(
     open_thin: OpenShared, registry_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody kept for it what changed meanwhile."""
-    one = open_thin(poll_every_ms=1_000_000)
-    one.set_profile(ALICE)
-    one._watch._poll()  # its own change
-    assert one.profile("alice") == ALICE
-    with psycopg.connect(registry_url) as other:
-        other.execute(RENAME)
+    registry = open_thin(poll_every_ms=1_000_000)
+    registry.set_profile(ALICE)
+    registry._watch._poll()  # its own change
+    assert registry.profile("alice") == ALICE
+    with psycopg.connect(registry_url) as connection:
+        connection.execute(RENAME)
 
-    one._watch._poll()
-    assert one.profile("alice") == ALICE
+    registry._watch._poll()
+    assert registry.profile("alice") == ALICE
     monkeypatch.setattr(postgres_watch, "AWAY_S_MAX", -1)
-    one._watch._poll()
-    assert named(one, "alice") == "Al"
+    registry._watch._poll()
+    assert named(registry, "alice") == "Al"
 
 
 def test_what_everybody_has_noticed_is_deleted(
     open_thin: OpenShared, registry_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = open_thin()
-    one.set_profile(ALICE)
+    registry = open_thin()
+    registry.set_profile(ALICE)
     with psycopg.connect(registry_url, autocommit=True) as rank_source:
         count = "SELECT count(*) FROM rankd.registry_changes"
-        one._watch._prune()
+        registry._watch._prune()
         assert rank_source.execute(count).fetchone() == (1,)
         monkeypatch.setattr(postgres_watch, "KEPT_S", -1)
-        one._watch._prune()
+        registry._watch._prune()
         assert rank_source.execute(count).fetchone() == (0,)
 
 
@@ -168,7 +168,12 @@ def test_two_who_give_different_parts_of_a_profile_both_count(open_thin: OpenSha
         registry.set_profile(part, only_given=True)
 
     registries = [open_thin() for _ in parts]
-    run_at_once([lambda one=one, part=part: fill(one, part) for one, part in zip(registries, parts, strict=True)])  # type: ignore[misc]
+    run_at_once(
+        [
+            lambda registry=registry, part=part: fill(registry, part)  # type: ignore[misc]
+            for registry, part in zip(registries, parts, strict=True)
+        ]
+    )
 
     assert open_thin().profile("alice") == Profile("alice", "Alice", country="BR", attributes={"level": "7"})
 
@@ -187,17 +192,17 @@ def test_players_who_were_met_are_found_by_id(open_thin: OpenShared) -> None:
 
 def test_the_same_newcomers_may_be_met_in_any_order_at_once(open_thin: OpenShared) -> None:
     newcomers = [f"p{number}" for number in range(2_000)]
-    one, other = open_thin(), open_thin()
+    first_registry, second_registry = open_thin(), open_thin()
     run_at_once(
         [
-            lambda: one.meet(newcomers),
-            lambda: other.meet(newcomers[::-1]),
-            lambda: one.set_profile(Profile("p1")),
-            lambda: other.set_profile(Profile("p2")),
+            lambda: first_registry.meet(newcomers),
+            lambda: second_registry.meet(newcomers[::-1]),
+            lambda: first_registry.set_profile(Profile("p1")),
+            lambda: second_registry.set_profile(Profile("p2")),
         ]
     )
 
-    assert len(one.search("p", 10_000)) == len(newcomers)
+    assert len(first_registry.search("p", 10_000)) == len(newcomers)
 
 
 FIRST = scripts_of("rankd.registry.postgres")[:1]
@@ -223,8 +228,8 @@ def test_ids_that_only_lists_named_are_found_no_longer_after_a_migration(postgre
 
     registry = PostgresRegistry(postgres_url, 100)
     try:
-        found = [player for start in "abcdez" for player in registry.search(start, 10)]
-        assert found == [Profile("bob", "Bob"), Profile("carol"), Profile("erin")]
+        profiles = [player for start in "abcdez" for player in registry.search(start, 10)]
+        assert profiles == [Profile("bob", "Bob"), Profile("carol"), Profile("erin")]
         assert registry.friends("alice") == ["bob", "carol", "dave"]
     finally:
         registry.close()

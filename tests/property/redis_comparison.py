@@ -113,7 +113,9 @@ class Comparison:
 
     def ask_everything(self, rng: random.Random, times: int) -> None:
         """Ask every read `times` times, at random places of the board and beyond its ends."""
-        _, _, score_of = next(one for one in SCORES.values() if one[:2] == (self.rules.score_min, self.rules.score_max))
+        _, _, score_of = next(
+            case for case in SCORES.values() if case[:2] == (self.rules.score_min, self.rules.score_max)
+        )
         room = 1 << choose_form(self.rules).tie_bits  # tie fields from here on do not fit in the packed form
         self.same("total")
         self.same("digest")

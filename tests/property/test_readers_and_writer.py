@@ -182,14 +182,14 @@ def read_how_fresh(engine: EngineStore, rng: random.Random) -> None:
     assert sequence <= later
     # At least as new as the position read before, and of no batch that had not begun when the one after was read.
     assert total >= min(len(PLAYERS), 10 * sequence)
-    for player, found in zip(asked, kept, strict=True):
+    for player, standing in zip(asked, kept, strict=True):
         if PLAYERS.index(player) < 10 * sequence:
-            assert found is not None
-        if found is not None:
-            assert found.tie * STEP <= found.score < (found.tie + 1) * STEP
-            assert found.tie <= later + 1
+            assert standing is not None
+        if standing is not None:
+            assert standing.tie * STEP <= standing.score < (standing.tie + 1) * STEP
+            assert standing.tie <= later + 1
             if PLAYERS.index(player) < 10 * sequence:
-                assert found.tie >= sequence
+                assert standing.tie >= sequence
 
 
 READS: list[Callable[[EngineStore, random.Random], None]] = [
@@ -214,8 +214,8 @@ def test_every_read_beside_a_writer_is_of_one_instant() -> None:
         rng = random.Random(seed + reader)
         rounds, bound = 0, LoadBound()
         while not writer.over.is_set() and bound.take():
-            for one in READS:
-                one(engine, rng)
+            for read_once in READS:
+                read_once(engine, rng)
             rounds += 1
         return rounds
 

@@ -107,16 +107,21 @@ class Board:
         return [entry for entry in entries if self.is_exact(entry.player)]
 
 
-def check_standing(board: Board, found: RankedStanding | None, truth: RankedStanding | None) -> None:
-    if found is None or truth is None or board.is_exact(truth.player):
-        assert found == truth
+def check_standing(board: Board, standing: RankedStanding | None, truth: RankedStanding | None) -> None:
+    if standing is None or truth is None or board.is_exact(truth.player):
+        assert standing == truth
         return
-    assert (found.player, found.score, found.tie, found.total) == (truth.player, truth.score, truth.tie, truth.total)
-    assert found.bounds is not None
-    least, most = found.bounds
+    assert (standing.player, standing.score, standing.tie, standing.total) == (
+        truth.player,
+        truth.score,
+        truth.tie,
+        truth.total,
+    )
+    assert standing.bounds is not None
+    least, most = standing.bounds
     assert least <= truth.rank <= most
-    assert least <= found.rank <= most
-    assert 0 <= found.better < found.total
+    assert least <= standing.rank <= most
+    assert 0 <= standing.better < standing.total
 
 
 def check_players(board: Board) -> None:
@@ -127,17 +132,17 @@ def check_players(board: Board) -> None:
     assert board.asked("scores", group).result == board.truth("scores", group)
     assert board.asked("kept_of_all", group).result == board.truth("scores", group)
 
-    found = board.asked("rank", player, ranking)
-    check_standing(board, found.result, board.truth("rank", player, ranking))
-    assert found.exact is (found.result is None or found.result.bounds is None)
+    answer = board.asked("rank", player, ranking)
+    check_standing(board, answer.result, board.truth("rank", player, ranking))
+    assert answer.exact is (answer.result is None or answer.result.bounds is None)
     listed = board.asked("ranks", group, ranking)
-    for one, truth in zip(listed.result, board.truth("ranks", group, ranking), strict=True):
-        check_standing(board, one, truth)
-    assert listed.exact is all(one is None or one.bounds is None for one in listed.result)
+    for standing, truth in zip(listed.result, board.truth("ranks", group, ranking), strict=True):
+        check_standing(board, standing, truth)
+    assert listed.exact is all(standing is None or standing.bounds is None for standing in listed.result)
 
     friends, truths = board.asked("friends", group, ranking).result, board.truth("friends", group, ranking)
-    assert [(one.rank, one.player, one.score, one.tie) for one in friends] == [
-        (one.rank, one.player, one.score, one.tie) for one in truths
+    assert [(friend.rank, friend.player, friend.score, friend.tie) for friend in friends] == [
+        (friend.rank, friend.player, friend.score, friend.tie) for friend in truths
     ]
     for friend, truth in zip(friends, truths, strict=True):
         if board.is_exact(friend.player):
@@ -173,17 +178,17 @@ def check_pages(board: Board) -> None:
         board.asked("around", player, above, below, ranking),
         board.truth("around", player, above, below, ranking),
     )
-    found = seen.result
+    around = seen.result
     if truth is None:
-        assert found is None
+        assert around is None
         return
-    check_standing(board, found.player, truth.player)
+    check_standing(board, around.player, truth.player)
     if board.is_exact(player):
-        assert (found.above, found.below) == (truth.above, board.only_exact(truth.below))
-        assert found.is_cut is (len(found.below) < len(truth.below))
+        assert (around.above, around.below) == (truth.above, board.only_exact(truth.below))
+        assert around.is_cut is (len(around.below) < len(truth.below))
     else:
-        assert (found.above, found.below, found.is_cut) == ([], [], True)
-    assert seen.exact is not (found.is_cut or found.player.bounds is not None)
+        assert (around.above, around.below, around.is_cut) == ([], [], True)
+    assert seen.exact is not (around.is_cut or around.player.bounds is not None)
 
 
 def check_scores(board: Board) -> None:
@@ -230,7 +235,7 @@ def check_spread(board: Board) -> None:
     for quantile, truth in zip(quantiles.result, truths, strict=True):
         low, high = steps_about(truth)
         assert low <= quantile <= high
-    assert sum(one.count for one in histogram.result) == len(kept)
+    assert sum(bucket.count for bucket in histogram.result) == len(kept)
     assert histogram.result[0].low <= kept[0]
     assert kept[-1] <= histogram.result[-1].high
     below = 0

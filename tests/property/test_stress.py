@@ -137,9 +137,9 @@ class Standings:
 
     def rank_column(self, asked: Numbers, pool: int, ranking: Ranking) -> Numbers:
         """The rank of each player asked for, -1 where absent."""
-        found = np.full(pool, -1, dtype=np.int64)
-        found[self.players] = self.ranks[ranking]
-        return found[asked]
+        column = np.full(pool, -1, dtype=np.int64)
+        column[self.players] = self.ranks[ranking]
+        return column[asked]
 
 
 @dataclass
@@ -325,9 +325,9 @@ def compare_rows(boards: list[Board], rows: Rows, answer: Applied) -> None:
 def compare_ranks(rows: Rows, column: memoryview | None, ranking: Ranking, standings: dict[int, Standings]) -> None:
     assert column is not None
     answered = np.asarray(column)
-    for at, found in standings.items():
+    for at, board_standings in standings.items():
         here = rows.board == at
-        expected = found.rank_column(rows.player[here], POOLS[at], ranking)
+        expected = board_standings.rank_column(rows.player[here], POOLS[at], ranking)
         expected[rows.op[here] == Op.CLEAR] = -1
         np.testing.assert_array_equal(answered[here], expected)
 

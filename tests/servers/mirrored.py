@@ -99,10 +99,10 @@ class MirroredStore(RedisReader):
     def drop(self, instance: InstanceKey) -> bool:
         """Take a whole instance out; False when it is not in the store."""
         with self._lock:
-            found = self.engine.drop(instance)
-            if found:
+            is_dropped = self.engine.drop(instance)
+            if is_dropped:
                 self._write_beside(dropped(instance, self._rules[instance]))
-            return found
+            return is_dropped
 
     def drop_window(self, board: str, window: str, _instances_max: int | None = None) -> Dropped:
         """Take out all instances of a window instance."""

@@ -47,9 +47,9 @@ class PostgresError(RuntimeError):
 def binaries() -> Path | None:
     """Return the folder of the newest server that is installed."""
     on_path = shutil.which("postgres")
-    found = [Path(on_path).resolve().parent] if on_path else []
-    found += [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
-    return max(found, key=lambda path: int(path.parent.name) if path.parent.name.isdigit() else 0, default=None)
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    folders += [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
+    return max(folders, key=lambda path: int(path.parent.name) if path.parent.name.isdigit() else 0, default=None)
 
 
 class PostgresServer:
@@ -57,10 +57,10 @@ class PostgresServer:
 
     def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
         """Make a data folder below `folder`, which belongs to the server's user."""
-        found = binaries()
-        if found is None:
+        program_folder = binaries()
+        if program_folder is None:
             raise PostgresError(HOW_TO_GET_POSTGRES)
-        self._binaries = found
+        self._binaries = program_folder
         self._folder = folder
         self._settings = (*SETTINGS, *settings)
         self._system_user = _system_user()
@@ -69,7 +69,7 @@ class PostgresServer:
         self._idle_databases: list[str] = []
         self.port = 0
         _give(folder, self._system_user)
-        command = ("cp", "-a", str(_new_data(found, self._system_user)), str(self._data))
+        command = ("cp", "-a", str(_new_data(program_folder, self._system_user)), str(self._data))
         subprocess.run(command, check=True, timeout=START_WAIT_S)
 
     @property

@@ -152,7 +152,7 @@ class RedisCluster:
                 slot = client.execute_command("CLUSTER", "KEYSLOT", key)
                 for first, last, owner, *_ in client.execute_command("CLUSTER", "SLOTS"):
                     if first <= slot <= last:
-                        return next(one for one in self.servers if one.port == owner[1])
+                        return next(candidate for candidate in self.servers if candidate.port == owner[1])
         raise RedisError("nobody has this slot")
 
     def replica_of(self, master: RedisServer) -> RedisServer:
@@ -165,12 +165,12 @@ class RedisCluster:
         raise RedisError(f"nobody follows the master on port {master.port}")
 
     def masters(self) -> list[RedisServer]:
-        found = []
+        masters = []
         for server in self.servers:
             with server.client() as client, suppress(redis.RedisError):
                 if client.info("replication")["role"] == "master":
-                    found.append(server)
-        return found
+                    masters.append(server)
+        return masters
 
     def flush(self) -> None:
         """Empty every master; the function library stays."""

@@ -25,19 +25,19 @@ def generation_of(plain: Any, board: str, shard: int) -> int:
 
 def contents(plain: Any, board: str, shards: int = 1) -> Contents:
     """Everybody in every instance, in standing order."""
-    found: dict[InstanceKey, list[tuple[float, bytes, str, Kept]]] = {}
+    standings: dict[InstanceKey, list[tuple[float, bytes, str, Kept]]] = {}
     for shard in range(shards):
         keys, generation = ShardKeys(board, shard), generation_of(plain, board, shard)
         for name, value in plain.hgetall(keys.described(generation)).items():
             described = read_described(value)
-            rows = found.setdefault(instance_of(board, name), [])
+            rows = standings.setdefault(instance_of(board, name), [])
             arrived = _standing(plain, keys, generation, name, described)
             rows += arrived
             for _, _, player, _ in arrived:
                 assert shard_of(player, shards) == shard
     return {
         key: [(player, kept) for _, _, player, kept in sorted(rows, key=lambda row: row[:2])]
-        for key, rows in found.items()
+        for key, rows in standings.items()
     }
 
 
@@ -98,9 +98,9 @@ def captured_of(plain: Any, key: InstanceKey, shard: int = 0) -> dict[str, int]:
 
 def keys_of(plain: Any, boards: Iterable[str] = ("arcade",)) -> Counter[str]:
     """How many keys of each generation and kind there are, such as {"1:z": 5, "meta": 1}."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for board in boards:
         for key in plain.scan_iter(f"rankd:{{{board}#*"):
             rest = key.decode().split("}:", 1)[1]
-            found[":".join(rest.split(":")[:2])] += 1
-    return found
+            counts[":".join(rest.split(":")[:2])] += 1
+    return counts

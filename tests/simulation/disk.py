@@ -170,7 +170,7 @@ class FaultyFile(apsw.VFSFile):
 
     def __init__(self, disk: FaultyDisk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
-        found = path is not None and os.path.exists(path)
+        exists = path is not None and os.path.exists(path)
         super().__init__(REAL_VFS, name, flags)
         self._disk = disk
         self._path = None if path is None else os.path.abspath(path)
@@ -180,7 +180,7 @@ class FaultyFile(apsw.VFSFile):
             # Those that a transaction hangs on: SQLite's first sync of a new one syncs the folder too.
             hangs_on = flags[0] & (apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL)
             with disk._lock:
-                self._inode = disk.image.opened(self._path, found=found, syncs_folder=bool(hangs_on))
+                self._inode = disk.image.opened(self._path, exists=exists, syncs_folder=bool(hangs_on))
                 self._known_failures = self._inode.failed_syncs
 
     def excepthook(

@@ -101,13 +101,15 @@ class DiskImage:
         self._named: dict[str, Inode] = {}
         self._durable: dict[str, Inode] = {}
 
-    def opened(self, path: str, *, found: bool, syncs_folder: bool) -> Inode:
+    def opened(self, path: str, *, exists: bool, syncs_folder: bool) -> Inode:
         """Return the file behind a name, a new one where nothing was found."""
         inode = self._named.get(path)
         if inode is None:
-            inode = Inode(bytearray(Path(path).read_bytes() if found else b""), syncs_folder=syncs_folder and not found)
+            inode = Inode(
+                bytearray(Path(path).read_bytes() if exists else b""), syncs_folder=syncs_folder and not exists
+            )
             self._named[path] = inode
-            if found:
+            if exists:
                 self._durable[path] = inode
         return inode
 
@@ -150,7 +152,7 @@ class DiskImage:
 
         Files that did not go through the disk are copied as they are.
         """
-        found = self.after_cut(unsynced, rng)
+        files = self.after_cut(unsynced, rng)
         into.mkdir(parents=True)
         # Not rglob, which raises where a writer beside us takes a folder away.
         paths = [Path(where) / name for where, folders, files in os.walk(folder) for name in (*folders, *files)]
@@ -163,5 +165,5 @@ class DiskImage:
                     copy.write_bytes(path.read_bytes())
                 except FileNotFoundError:  # A writer beside us may rename what it has finished.
                     continue
-        for name, content in found.items():
+        for name, content in files.items():
             (into / Path(name).relative_to(folder.absolute())).write_bytes(content)

@@ -262,28 +262,28 @@ def observed(boards: rankd.Boards) -> State:
     return state
 
 
-def check_is_one_of(found: State, history: History) -> None:
+def check_is_one_of(state: State, history: History) -> None:
     """Fail unless what is found is what the steps may have led to."""
     possible = list(history.states())
-    if found not in possible:
+    if state not in possible:
         tried = ", ".join(f"{step.says}{'' if happened else ' (unsure)'}" for step, happened in history.tried)
-        raise AssertionError(f"found {differences(found, possible[-1])} after {tried}")
+        raise AssertionError(f"found {differences(state, possible[-1])} after {tried}")
 
 
-def differences(found: State, expected: State) -> str:
+def differences(state: State, expected: State) -> str:
     """Say where two states differ."""
     lines = []
-    for board in sorted({*found.scores, *expected.scores}):
-        here, there = found.scores.get(board, {}), expected.scores.get(board, {})
+    for board in sorted({*state.scores, *expected.scores}):
+        here, there = state.scores.get(board, {}), expected.scores.get(board, {})
         lines += [
             f"{board}/{player}: {here.get(player)} for {there.get(player)}"
             for player in sorted({*here, *there})
             if here.get(player) != there.get(player)
         ]
-    if found.names != expected.names:
-        lines.append(f"names {found.names} for {expected.names}")
-    if found.friends != expected.friends:
-        lines.append(f"friends {found.friends} for {expected.friends}")
+    if state.names != expected.names:
+        lines.append(f"names {state.names} for {expected.names}")
+    if state.friends != expected.friends:
+        lines.append(f"friends {state.friends} for {expected.friends}")
     return "; ".join(lines[:20])
 
 

@@ -91,8 +91,8 @@ class Spec:
 
     def instances(self, at: int) -> dict[Window, Instance]:
         """Return the instances that an instant is in."""
-        found = {window: self.instance(window, at) for window in self.windows}
-        return {window: instance for window, instance in found.items() if instance is not None}
+        instances = {window: self.instance(window, at) for window in self.windows}
+        return {window: instance for window, instance in instances.items() if instance is not None}
 
     def keep(self, window: Window) -> str:
         return str(self._for_window("keep", window) or "best")

@@ -77,15 +77,15 @@ def wall_offset(zone: str, second: int) -> int:
 @cache
 def changes(zone: str) -> list[Change]:
     """Return every change of a wall clock in the years of the runs; no zone changes twice in a day."""
-    found = []
+    clock_changes = []
     first = int(datetime(YEARS.start - 1, 1, 1, tzinfo=UTC).timestamp())
     last = int(datetime(YEARS.stop + 1, 1, 1, tzinfo=UTC).timestamp())
     for day in range(first, last, DAY_S):
         before, after = wall_offset(zone, day), wall_offset(zone, day + DAY_S)
         if before != after:
             when = first_second(lambda second, old=before: wall_offset(zone, second) != old, day, day + DAY_S)  # type: ignore[misc]
-            found.append(Change(when, before, after))
-    return found
+            clock_changes.append(Change(when, before, after))
+    return clock_changes
 
 
 @cache
@@ -242,9 +242,9 @@ def _readings(expression: str, start: int, back: bool) -> Iterator[int]:
 
 def _resets(expression: str, zone: str, readings: Iterator[int], wanted: Callable[[int], bool]) -> list[int]:
     """Return resets on the wanted side, going on as long as a clock that goes back might bring a nearer one."""
-    found: list[int] = []
+    resets: list[int] = []
     for reading in readings:
-        found += [at for at in resets_of_reading(expression, zone, reading) if wanted(at)]
-        if found and abs(reading - (found[0] + wall_offset(zone, found[0]))) > BACK_S:
+        resets += [at for at in resets_of_reading(expression, zone, reading) if wanted(at)]
+        if resets and abs(reading - (resets[0] + wall_offset(zone, resets[0]))) > BACK_S:
             break
-    return found
+    return resets

@@ -94,9 +94,11 @@ def is_better(spec: Spec, arrived: Kept, kept: Kept) -> bool:
     return bool(spec["ties"] == "value" and arrived.tie > kept.tie)
 
 
-def differs(spec: Spec, one: Kept, other: Kept) -> bool:
+def differs(spec: Spec, first_score: Kept, second_score: Kept) -> bool:
     """Tell whether score or tiebreak differ; a time alone is no difference."""
-    return one.score != other.score or bool(spec["ties"] == "value" and one.tie != other.tie)
+    return first_score.score != second_score.score or bool(
+        spec["ties"] == "value" and first_score.tie != second_score.tie
+    )
 
 
 def settled(spec: Spec, keep: str, kept: Kept | None, arrived: Kept) -> Kept:
@@ -202,7 +204,7 @@ class Fold:
             case "average":
                 return brought._replace(score=spec.clamped(sum(scores) // len(scores)))
             case _:
-                best = min(mine.items(), key=lambda one: order_key(spec, *one))[1]
+                best = min(mine.items(), key=lambda item: order_key(spec, *item))[1]
                 tie = best.tie if spec["ties"] == "value" else brought.tie
                 return brought._replace(score=best.score, tie=tie)
 

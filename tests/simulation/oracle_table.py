@@ -55,7 +55,7 @@ class Table:
 
     @classmethod
     def of(cls, spec: Spec, now: int, standing: dict[str, Kept]) -> Table:
-        return cls(spec, now, sorted(standing.items(), key=lambda one: order_key(spec, *one)))
+        return cls(spec, now, sorted(standing.items(), key=lambda entry: order_key(spec, *entry)))
 
     @property
     def total(self) -> int:
@@ -64,7 +64,11 @@ class Table:
     def better(self, score: Number) -> list[Number]:
         """Return the strictly better scores."""
         scores = [kept.score for _, kept in self.ordered]
-        return [one for one in scores if (one > score if self.spec["order"] == "desc" else one < score)]
+        return [
+            candidate
+            for candidate in scores
+            if (candidate > score if self.spec["order"] == "desc" else candidate < score)
+        ]
 
     def place(self, player: str) -> int | None:
         """Return the ordinal place, from 1."""
@@ -107,7 +111,7 @@ class Table:
 
     def group(self, players: Sequence[str]) -> Table:
         """Return the same instance with some of its players only."""
-        return Table(self.spec, self.now, [one for one in self.ordered if one[0] in players])
+        return Table(self.spec, self.now, [entry for entry in self.ordered if entry[0] in players])
 
     def rank_of_score(self, score: int, tiebreak: int, ranking: str, at: int) -> int:
         """Return where a newcomer would stand: behind everybody with the same score and tie field."""
@@ -117,7 +121,7 @@ class Table:
             better = self.better(number)
             return 1 + len(better if ranking == "competition" else set(better))
         newcomer = order_key(spec, "", Kept(number, tie_of(spec, at, tiebreak), None, at))
-        return 1 + sum(order_key(spec, *one)[:2] <= newcomer[:2] for one in self.ordered)
+        return 1 + sum(order_key(spec, *entry)[:2] <= newcomer[:2] for entry in self.ordered)
 
     def buckets(self, number: int) -> list[tuple[int, int, int]]:
         """Cut lowest … highest into ranges of one width and count; the last one ends at the highest score."""

@@ -198,17 +198,17 @@ class Cache:
 
     def see(self, url: str, fresh: Reply) -> None:
         """Take a fresh answer, and ask with the tags kept for its URL whether one of them still holds."""
-        said = Said.of(fresh)
+        answer = Said.of(fresh)
         tags = self.kept.pop(url, {})
         if tags:
-            self._ask_with(tags, url, said)
+            self._ask_with(tags, url, answer)
         tag = fresh.headers.get("etag")
         if tag is not None:
             check_max_age(url, fresh)
-            before = tags.pop(tag, said)
-            if not before.is_like(said, self.decays(url)):
-                raise Difference(f"{url} has the tag {tag} for\n    {said}\nand had it for\n    {before}")
-            tags[tag] = said
+            before = tags.pop(tag, answer)
+            if not before.is_like(answer, self.decays(url)):
+                raise Difference(f"{url} has the tag {tag} for\n    {answer}\nand had it for\n    {before}")
+            tags[tag] = answer
         if tags:
             self.kept[url] = dict(list(tags.items())[-TAGS_KEPT_MAX:])
         if len(self.kept) > URLS_KEPT_MAX:
@@ -219,14 +219,14 @@ class Cache:
         for url in list(self.kept)[:ASKED_AGAIN]:
             self.see(url, self.ask(url, None))
 
-    def _ask_with(self, tags: dict[str, Said], url: str, said: Said) -> None:
+    def _ask_with(self, tags: dict[str, Said], url: str, answer: Said) -> None:
         reply = self.ask(url, ", ".join(tags))
         is_kept = reply.status == 304
         self.saved += is_kept
         given = tags[reply.headers["etag"]] if is_kept else Said.of(reply)
-        if not given.is_like(said, self.decays(url)):
+        if not given.is_like(answer, self.decays(url)):
             how = "is said to be as it was:" if is_kept else "answers who has another tag"
-            raise Difference(f"{url} {how}\n    {given}\nand who has none\n    {said}")
+            raise Difference(f"{url} {how}\n    {given}\nand who has none\n    {answer}")
 
 
 def check_max_age(url: str, fresh: Reply) -> None:

@@ -89,11 +89,11 @@ class ReadStep(Step):
     def _sight(self, oracle: Oracle) -> Sight:
         if isinstance(self.window, tuple):
             window = oracle.life(self.board).spec.window(self.window[0])
-            found = oracle.resolve_at(self.board, window, self.window[1])
+            instance_ref = oracle.resolve_at(self.board, window, self.window[1])
         else:
-            found = oracle.resolve(self.board, self.window)
-        ranking = self.ranking or found[0].spec["ranking"]
-        return Sight(oracle, *found, self.scope or "global", ranking, oracle.table(*found, self.scope))
+            instance_ref = oracle.resolve(self.board, self.window)
+        ranking = self.ranking or instance_ref[0].spec["ranking"]
+        return Sight(oracle, *instance_ref, self.scope or "global", ranking, oracle.table(*instance_ref, self.scope))
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class ReadPlayers(ReadStep):
     def expected(self, sight: Sight) -> Any:
         once = list(dict.fromkeys(self.players))
         places = [sight.table.place(player) for player in once]
-        found = [sight.lines(place, place)[0] for place in places if place is not None]
-        return sight.frame, found, [player for player, place in zip(once, places, strict=True) if place is None]
+        lines = [sight.lines(place, place)[0] for place in places if place is not None]
+        return sight.frame, lines, [player for player, place in zip(once, places, strict=True) if place is None]
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ class Installation:
 
     @property
     def mirroring(self) -> mirroring.MirrorSync:
-        found = self.projector._projector._mirroring
-        assert found is not None
-        return found
+        sync = self.projector._projector._mirroring
+        assert sync is not None
+        return sync
 
     def check(self) -> None:
         """Compare Redis with the ledger."""

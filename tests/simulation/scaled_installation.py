@@ -228,7 +228,7 @@ def check_mirrored(engine: RankStore, ranks_url: str, shards: Mapping[str, int])
         reader = RedisReader(client, shards.__getitem__)
         there = {key for board in shards for key in reader.instances_of(board)}
         assert there == should, f"in Redis and not ranked, or the other way round: {there ^ should}"
-        for key in sorted(should, key=lambda one: one.text):
+        for key in sorted(should, key=lambda instance: instance.text):
             assert reader.digest(key) == engine.digest(key), f"digest of {key.text}"
             for mirrored, kept in zip_longest(entries(reader, key), entries(engine, key)):
                 assert mirrored == kept, f"an entry of {key.text}"
@@ -259,9 +259,9 @@ def check_standings(follower: RecordedFollower, ledger_url: str) -> None:
                 kept = list(entries(follower.store, key))
                 if board.window_of(key.window) is board.first_window and kept:
                     should.add(key.text)
-                    found = standings.top(key, PAGE)
-                    assert [line[1:] for line in found.lines] == kept, f"standings of {key.text}"
-                    assert found.total == len(kept), f"standings of {key.text}"
+                    page = standings.top(key, PAGE)
+                    assert [line[1:] for line in page.lines] == kept, f"standings of {key.text}"
+                    assert page.total == len(kept), f"standings of {key.text}"
     finally:
         standings.close()
     with psycopg.connect(ledger_url) as connection:
@@ -274,14 +274,14 @@ def standings_positions(ledger_url: str) -> tuple[int, ...]:
     """Return how far the standings are kept."""
     standings = StoredStandings(ledger_url)
     try:
-        found = standings.positions()
+        positions = standings.positions()
     finally:
         standings.close()
-    return () if found is None else tuple(sequence for _, sequence in sorted(found.sequences.items()))
+    return () if positions is None else tuple(sequence for _, sequence in sorted(positions.sequences.items()))
 
 
 def shards_by_board(follower: RecordedFollower) -> dict[str, int]:
     """Return how many shards each board has."""
     live = follower.applier.state.boards
-    boards = follower.applier.catalogue.current({one: state.version for one, state in live.items()})
-    return {one: shards_of(board) for one, board in boards.items()}
+    boards = follower.applier.catalogue.current({name: state.version for name, state in live.items()})
+    return {name: shards_of(board) for name, board in boards.items()}

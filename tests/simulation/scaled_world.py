@@ -136,7 +136,7 @@ class ScaledWorld(World):
         return before != self._rolled_over()
 
     def _rolled_over(self) -> dict[str, tuple[int, int, int]]:
-        return {one: (life.midnight, len(life.closed), len(life.retired)) for one, life in self.oracle.boards.items()}
+        return {name: (life.midnight, len(life.closed), len(life.retired)) for name, life in self.oracle.boards.items()}
 
     def verify(self) -> None:
         """Rank the ledger from its first event on, and compare the projector's engine and Redis with that."""
@@ -209,8 +209,8 @@ class ReadDense(Step):
     def do(self, world: World) -> None:
         options = self.look._options(world)
         world.boards.settle()
-        said = outcome(lambda: self.look.said(world, options))
-        if said != Refused("ranking_unavailable"):
+        answer = outcome(lambda: self.look.said(world, options))
+        if answer != Refused("ranking_unavailable"):
             self.look.do(world)
 
 

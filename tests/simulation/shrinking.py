@@ -36,9 +36,9 @@ def with_smaller_steps(steps: Sequence[Step], fails: Fails) -> Sequence[Step]:
         is_smaller = True
         while is_smaller:
             tries = ([*steps[:index], smaller, *steps[index + 1 :]] for smaller in smaller_than(steps[index]))
-            found = next((shorter for shorter in tries if fails(shorter)), None)
-            is_smaller = found is not None
-            steps = found or steps
+            shorter_run = next((shorter for shorter in tries if fails(shorter)), None)
+            is_smaller = shorter_run is not None
+            steps = shorter_run or steps
     return steps
 
 

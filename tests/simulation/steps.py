@@ -69,11 +69,11 @@ class World:
             for board, count in running.entries_by_board(len(keys) + 1).items():
                 assert count == sum(running.rank_store.total(key) for key in keys if key.board == board)
 
-    def same(self, said: Callable[[], Any], expected: Callable[[], Any]) -> None:
+    def same(self, call: Callable[[], Any], expected: Callable[[], Any]) -> None:
         """Compare what the library says with what the oracle does: an answer, or a refusal by its code."""
         self.boards.settle()  # windows are retired beside the calls, and a run must not depend on when
         should = outcome(expected)
-        is_said = outcome(said)
+        is_said = outcome(call)
         if is_said != should:
             where = "; ".join(differences(is_said, should))
             raise Difference(f"{where}\nthe library says\n    {is_said}\nand should say\n    {should}")
@@ -95,14 +95,14 @@ def outcome(call: Callable[[], Any]) -> Any:
         return Refused(error.code)
 
 
-def differences(said: Any, should: Any, place: str = "answer") -> Iterator[str]:
+def differences(answer: Any, should: Any, place: str = "answer") -> Iterator[str]:
     """Say where two answers differ, as deep as they are built alike."""
-    nested = isinstance(said, tuple | list) and isinstance(should, tuple | list) and len(said) == len(should)
+    nested = isinstance(answer, tuple | list) and isinstance(should, tuple | list) and len(answer) == len(should)
     if nested:
-        for index, (one, other) in enumerate(zip(said, should, strict=True)):
-            yield from differences(one, other, f"{place}[{index}]")
-    elif said != should:
-        yield f"{place} is {said!r:.100} and not {should!r:.100}"
+        for index, (answer_part, expected_part) in enumerate(zip(answer, should, strict=True)):
+            yield from differences(answer_part, expected_part, f"{place}[{index}]")
+    elif answer != should:
+        yield f"{place} is {answer!r:.100} and not {should!r:.100}"
 
 
 class Step:
@@ -129,10 +129,10 @@ class Delete(Step):
     board: str
 
     def do(self, world: World) -> None:
-        def said() -> None:
+        def call() -> None:
             world.boards.delete(self.board)
 
-        world.same(said, lambda: world.oracle.delete(self.board))
+        world.same(call, lambda: world.oracle.delete(self.board))
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Submit(Step):
     key: str | None = None
 
     def do(self, world: World) -> None:
-        def said() -> tuple[Any, ...]:
+        def call() -> tuple[Any, ...]:
             row = self.row
             r = world.boards.submit(
                 self.board,
@@ -162,7 +162,7 @@ class Submit(Step):
             r, repeated = world.oracle.submit(self.board, self.row, self.key)
             return r.window, r.score, r.previous_score, r.changed, r.rank, r.previous_rank, repeated
 
-        world.same(said, expected)
+        world.same(call, expected)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class SubmitMany(Step):
     imported: bool = False
 
     def do(self, world: World) -> None:
-        def said() -> tuple[int, bool]:
+        def call() -> tuple[int, bool]:
             r = world.boards.submit_many(
                 self.board, *self._rows(), key=self.key, imported=self.imported, **self._columns()
             )
@@ -185,7 +185,7 @@ class SubmitMany(Step):
             repeated = world.oracle.submit_many(self.board, list(self.rows), self.key, self.imported)
             return len(self.rows), repeated
 
-        world.same(said, expected)
+        world.same(call, expected)
 
     def _rows(self) -> list[Any]:
         match self.form:
@@ -233,10 +233,10 @@ class Reset(Step):
     window: str | None
 
     def do(self, world: World) -> None:
-        def said() -> None:
+        def call() -> None:
             world.boards.reset(self.board, window=self.window)
 
-        world.same(said, lambda: world.oracle.reset(self.board, self.window))
+        world.same(call, lambda: world.oracle.reset(self.board, self.window))
 
 
 @dataclass(frozen=True)
@@ -308,9 +308,9 @@ class Verify(Step):
             for name in DEFAULTS:
                 assert given.canonical(name) == life.spec.canonical(name), f"{name} of {board}"
         for player, profile in world.oracle.profiles.items():
-            found = world.boards.player(player)
-            assert {name: getattr(found, name) for name in profile} == profile
+            stored = world.boards.player(player)
+            assert {name: getattr(stored, name) for name in profile} == profile
             for start in (player[:1], profile["name"][:3].upper()):
-                assert player in [one.player for one in world.boards.search(start, limit=100)]
+                assert player in [entry.player for entry in world.boards.search(start, limit=100)]
         for player, friends in world.oracle.friends.items():
             assert list(world.boards.stored_friends(player)) == friends

@@ -38,14 +38,14 @@ def run_and_kill(child_module: str, where: Sequence[str], first: int, after_ms: 
         try:
             started, _, _ = select.select([output], [], [], START_S_MAX)
             assert started, "the child has not begun"
-            said = read_until(output.fileno(), time.monotonic() + after_ms / 1000)
+            text = read_until(output.fileno(), time.monotonic() + after_ms / 1000)
         finally:
             child.kill()
-        said += output.read()
+        text += output.read()
         complaint = errors.read().decode()
-    assert said, complaint
+    assert text, complaint
     acknowledged: Acknowledged = {}
-    for line in said.decode().splitlines():
+    for line in text.decode().splitlines():
         board, thread, number, position = line.split(" ")
         acknowledged[board, int(thread), int(number)] = position
     return acknowledged
@@ -53,15 +53,15 @@ def run_and_kill(child_module: str, where: Sequence[str], first: int, after_ms: 
 
 def read_until(descriptor: int, deadline: float) -> bytes:
     """Read what comes until a moment: a child that is not read from would stop when the pipe is full."""
-    said = b""
+    text = b""
     while (left := deadline - time.monotonic()) > 0:
         ready, _, _ = select.select([descriptor], [], [], left)
         if ready:
             chunk = os.read(descriptor, 65536)
             if not chunk:
                 break
-            said += chunk
-    return said
+            text += chunk
+    return text
 
 
 class Expected:
@@ -84,13 +84,13 @@ def scores(boards: rankd.Boards, board: str, window: str | None = None) -> dict[
 
 def under_way(acknowledged: Acknowledged, first: int) -> list[tuple[str, int, int]]:
     """Return the one event of each thread that may have been sent and was not acknowledged."""
-    found = []
+    events = []
     for thread in range(THREADS):
         number = first
         while ("latest", thread, number) in acknowledged:
             number += 1
-        found.append(("latest" if ("counts", thread, number) in acknowledged else "counts", thread, number))
-    return found
+        events.append(("latest" if ("counts", thread, number) in acknowledged else "counts", thread, number))
+    return events
 
 
 def check_after_kill(

@@ -136,9 +136,9 @@ def test_what_sqlite_committed_survives_a_power_cut_at_every_sync(
 
     assert len(cuts) > ROWS
     for image, survived in cuts:
-        found = rows_of(image)
-        assert found == list(range(1, len(found) + 1))
-        assert survived <= len(found) <= survived + 1
+        rows = rows_of(image)
+        assert rows == list(range(1, len(rows) + 1))
+        assert survived <= len(rows) <= survived + 1
 
 
 def test_without_syncs_a_power_cut_loses_what_was_committed(disk: FaultyDisk, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_without_syncs_a_power_cut_loses_what_was_committed(disk: FaultyDisk, tm
 
 def test_what_a_failed_sync_forgot_is_not_made_durable_by_the_next_one(tmp_path: Path) -> None:
     image = DiskImage()
-    file = image.opened(str(tmp_path / "file"), found=False, syncs_folder=False)
+    file = image.opened(str(tmp_path / "file"), exists=False, syncs_folder=False)
     file.wrote(0, b"first")
     image.synced(str(tmp_path / "file"), file)
     file.wrote(5, b" forgotten")
@@ -172,15 +172,15 @@ def test_what_a_failed_sync_forgot_is_not_made_durable_by_the_next_one(tmp_path:
 
 def test_every_open_file_learns_once_of_a_sync_that_failed(disk: FaultyDisk, tmp_path: Path) -> None:
     flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE
-    one, other = (disk.xOpen(str(tmp_path / "file"), [flags, 0]) for _ in range(2))
+    first_file, second_file = (disk.xOpen(str(tmp_path / "file"), [flags, 0]) for _ in range(2))
     disk.fail(Fault(Operation.SYNC, nth=1, trouble=Trouble.EIO))
-    for file in (one, other):
+    for file in (first_file, second_file):
         with pytest.raises(apsw.IOError):
             file.xSync(0)
         file.xSync(0)
     later = disk.xOpen(str(tmp_path / "file"), [flags, 0])
     later.xSync(0)
-    for file in (one, other, later):
+    for file in (first_file, second_file, later):
         file.xClose()
 
     assert disk.hits == 1
@@ -189,7 +189,7 @@ def test_every_open_file_learns_once_of_a_sync_that_failed(disk: FaultyDisk, tmp
 def test_a_torn_write_is_cut_at_sectors(tmp_path: Path) -> None:
     image = DiskImage()
     path = str(tmp_path / "file")
-    file = image.opened(path, found=False, syncs_folder=False)
+    file = image.opened(path, exists=False, syncs_folder=False)
     file.wrote(0, bytes(8 * SECTOR_BYTES))
     image.synced(path, file)
     file.wrote(100, b"x" * (4 * SECTOR_BYTES))
@@ -204,9 +204,9 @@ def test_a_torn_write_is_cut_at_sectors(tmp_path: Path) -> None:
 def test_names_come_and_go_with_syncs(tmp_path: Path) -> None:
     image, rng = DiskImage(), random.Random(7)
     journal, plain = str(tmp_path / "journal"), str(tmp_path / "plain")
-    image.opened(plain, found=False, syncs_folder=False)
+    image.opened(plain, exists=False, syncs_folder=False)
     assert image.after_cut(Unsynced.DROPPED, rng) == {}
-    file = image.opened(journal, found=False, syncs_folder=True)
+    file = image.opened(journal, exists=False, syncs_folder=True)
     image.synced(journal, file)
     assert image.after_cut(Unsynced.DROPPED, rng) == {plain: b"", journal: b""}
     image.deleted(journal, folder_synced=False)

@@ -142,11 +142,11 @@ def test_whatever_fails_each_call_counts_once_or_raises(folder: Path, everything
         for number, fault in enumerate(faults(folder / "counted", scenario, everything, rng)):
             live, here = rng.choice((live_through, go_on_after)), folder / str(number)
 
-            def one(live: Life = live, here: Path = here, fault: Fault = fault) -> None:
+            def live_once(live: Life = live, here: Path = here, fault: Fault = fault) -> None:
                 hits[fault.operation] += live(here, scenario, fault)
 
             try:
-                without_hanging(one)
+                without_hanging(live_once)
             except BaseException as error:
                 error.add_note(f"{fault}, {live.__name__}")
                 raise

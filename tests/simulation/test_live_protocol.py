@@ -264,11 +264,11 @@ class Play:
 
     def expected(self, topic: str) -> tuple[dict[str, Any], int]:
         answer = self.ask("GET", READS[topic], None, 404)
-        found = answer.json()
+        body = answer.json()
         if answer.status_code == 404:  # a player who does not stand there
-            assert found["code"] == "player_absent", found
+            assert body["code"] == "player_absent", body
             return {}, self.ask("GET", "/v1/boards/arcade/top").json()["total"]
-        return entries_of(found), found["total"]
+        return entries_of(body), body["total"]
 
     def is_right(self, client: Client, expected: dict[str, tuple[dict[str, Any], int]]) -> bool:
         return all((table.entries, table.total) == expected[topic] for topic, table in client.tables.items())
@@ -284,8 +284,8 @@ class Play:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with scratch_folder() as found:
-        yield found
+    with scratch_folder() as scratch:
+        yield scratch
 
 
 def seeds(number: int) -> list[int]:

@@ -229,8 +229,8 @@ def test_a_window_closes_after_its_end_and_goes_after_its_retention() -> None:
 
     assert scores(oracle, "daily:previous") == {"ann": 5, "bob": 6}
     oracle.now += 2 * DAY - 1
-    found = oracle.resolve_at("b", Window("daily", "daily"), NOON)
-    assert (found[2].name, oracle.table(*found, None).total) == ("daily:2026-05-04", 2)
+    instance_ref = oracle.resolve_at("b", Window("daily", "daily"), NOON)
+    assert (instance_ref[2].name, oracle.table(*instance_ref, None).total) == ("daily:2026-05-04", 2)
     oracle.now += 1
     with pytest.raises(Refusal, match="window_gone"):
         oracle.resolve_at("b", Window("daily", "daily"), NOON)
@@ -250,8 +250,11 @@ def test_rank_change_counts_from_the_last_midnight() -> None:
     oracle.now += DAY
     send(oracle, ("bob", 9), ("cat", 7))
 
-    found = oracle.resolve("b", "weekly")
-    changes = [oracle.rank_change(found, "global", oracle.table(*found, None), who) for who in ("ann", "bob", "cat")]
+    instance_ref = oracle.resolve("b", "weekly")
+    changes = [
+        oracle.rank_change(instance_ref, "global", oracle.table(*instance_ref, None), who)
+        for who in ("ann", "bob", "cat")
+    ]
 
     assert changes == [-2, 1, None]
 

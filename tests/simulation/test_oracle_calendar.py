@@ -69,9 +69,9 @@ def test_weeks_may_begin_on_sunday() -> None:
 def test_a_period_has_one_instance_while_it_lasts() -> None:
     period = Window("period", "period:cup", start=1_000, end=2_000)
 
-    found = [instance_at(period, "UTC", "monday", at) for at in (999, 1_000, 1_999, 2_000)]
+    instances = [instance_at(period, "UTC", "monday", at) for at in (999, 1_000, 1_999, 2_000)]
 
-    assert [instance and instance.name for instance in found] == [None, "period:cup", "period:cup", None]
+    assert [instance and instance.name for instance in instances] == [None, "period:cup", "period:cup", None]
 
 
 def test_the_last_midnight_is_that_of_the_boards_clock() -> None:

@@ -83,15 +83,15 @@ def installed(lend_stores: LendStores, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.fixture
 def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of threads that wrote all standings anew."""
-    found: list[str] = []
+    names: list[str] = []
     rewrite = StandingsWriter.rewrite
 
     def counted(self: StandingsWriter, *arguments: object) -> object:
-        found.append(threading.current_thread().name)
+        names.append(threading.current_thread().name)
         return rewrite(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(StandingsWriter, "rewrite", counted)
-    return found
+    return names
 
 
 def test_windows_close_while_scores_come_in_all_the_time(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,10 +97,10 @@ class Projector:
                 after = stored[0].sequence if stored else 0
                 if after < self.batches:
                     self._write(after, [shard])
-            found = self._mirror.positions("arcade", SHARDS)
+            positions = self._mirror.positions("arcade", SHARDS)
         except RanksUnavailable:
             return False
-        return found == [{0: Position(0, self.batches)}] * SHARDS
+        return positions == [{0: Position(0, self.batches)}] * SHARDS
 
     def _write(self, after: int, shards: Any) -> list[Any]:
         players = list(dict.fromkeys(player for batch in self._touched[after:] for player in batch))
@@ -281,15 +281,15 @@ def test_what_a_forced_takeover_has_lost_is_noticed_until_it_is_there_again(
 @contextmanager
 def stopped_replication(master: RedisServer, replica: RedisServer) -> Iterator[None]:
     """Let a replica receive nothing while the block lasts: it cannot log in to its master."""
-    with replica.client() as one, master.client() as other:
-        one.config_set("masterauth", "wrong")
-        other.execute_command("CLIENT", "KILL", "TYPE", "REPLICA")
-        wait_until(lambda: one.info("replication").get("master_link_status") == "down")
+    with replica.client() as replica_client, master.client() as master_client:
+        replica_client.config_set("masterauth", "wrong")
+        master_client.execute_command("CLIENT", "KILL", "TYPE", "REPLICA")
+        wait_until(lambda: replica_client.info("replication").get("master_link_status") == "down")
     try:
         yield
     finally:
-        with replica.client() as one:
-            one.config_set("masterauth", "")
+        with replica.client() as replica_client:
+            replica_client.config_set("masterauth", "")
 
 
 def promote(replica: RedisServer) -> None:
@@ -312,13 +312,15 @@ def move_slot(cluster: RedisCluster, key: bytes) -> None:
     """Move the slot of a key to another master as redis-cli does: declared on both, then key by key, then settled."""
     source = cluster.master_of(key)
     target = next(server for server in cluster.masters() if server is not source)
-    with source.client() as one, target.client() as other:
-        slot = one.execute_command("CLUSTER", "KEYSLOT", key)
-        source_name, target_name = (client.execute_command("CLUSTER", "MYID").decode() for client in (one, other))
-        other.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_name)
-        one.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_name)
-        while keys := one.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
-            one.execute_command("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 5_000)
-        other.execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_name)
-        one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_name)
+    with source.client() as source_client, target.client() as target_client:
+        slot = source_client.execute_command("CLUSTER", "KEYSLOT", key)
+        source_name, target_name = (
+            client.execute_command("CLUSTER", "MYID").decode() for client in (source_client, target_client)
+        )
+        target_client.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_name)
+        source_client.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_name)
+        while keys := source_client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+            source_client.execute_command("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 5_000)
+        target_client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_name)
+        source_client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_name)
     assert cluster.master_of(key) is target

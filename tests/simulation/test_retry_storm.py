@@ -65,7 +65,7 @@ def test_events_sent_many_times_count_once(tmp_path: Path, everything: bool) -> 
             storm(calls, rng)
 
             assert set(firsts.values()) == {1}
-            assert all(len(set(found)) == 1 for found in positions.values())
+            assert all(len(set(key_positions)) == 1 for key_positions in positions.values())
             assert scores(boards) == expected
             boards.verify()
         with rankd.open(tmp_path / "data") as boards:

@@ -39,7 +39,7 @@ def keys_of(plain: Any, board: str) -> list[bytes]:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many events were read each time that something was missed."""
-    found: list[int] = []
+    counts: list[int] = []
     original = backfill.Backfill.mark
 
     def mark(self: backfill.Backfill, lagging: Any) -> set[str]:
@@ -51,7 +51,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             @staticmethod
             def read(*about: Any) -> Any:
                 parts = ledger.read(*about)
-                found.append(sum(len(part.event_run) for part in parts))
+                counts.append(sum(len(part.event_run) for part in parts))
                 return parts
 
         self._ledger = Counted  # type: ignore[assignment]
@@ -61,7 +61,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             self._ledger = ledger
 
     monkeypatch.setattr(backfill.Backfill, "mark", mark)
-    return found
+    return counts
 
 
 def test_what_was_missed_is_read_once_for_all_boards_and_sent_where_it_counts(

@@ -148,12 +148,12 @@ def test_a_write_whose_answer_is_lost_leaves_those_behind_it_answered(
     answers, asked = PendingWrite.answers, list[PendingWrite]()
 
     def lose_the_first(sent: PendingWrite) -> list[WriteReply]:
-        found = answers(sent)
+        replies = answers(sent)
         asked.append(sent)
         if len(asked) == 1:
             raise RanksUnavailable("lost")
-        assert all(one.verdict is Verdict.APPLIED for one in found)
-        return found
+        assert all(reply.verdict is Verdict.APPLIED for reply in replies)
+        return replies
 
     monkeypatch.setattr(PendingWrite, "answers", lose_the_first)
     with pytest.raises(RanksUnavailable, match="lost"):

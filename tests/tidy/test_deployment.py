@@ -57,19 +57,19 @@ def commands() -> set[str]:
 
 
 def documents_in(path: Path) -> list[Document]:
-    return [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
+    return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
 
 
 def compose(name: str) -> Document:
-    (found,) = documents_in(DEPLOY / name)
-    return found
+    (document,) = documents_in(DEPLOY / name)
+    return document
 
 
 def manifests(overlay: str) -> list[Document]:
     """Return what an overlay applies, with what it is built on."""
     below = manifests(BUILT_ON[overlay]) if overlay in BUILT_ON else []
     paths = sorted((KUBERNETES / overlay).glob("*.yaml"))
-    return [*below, *(one for path in paths for one in documents_in(path))]
+    return [*below, *(document for path in paths for document in documents_in(path))]
 
 
 def settings_of(named: dict[str, Any], where: str) -> Iterator[str]:
@@ -106,7 +106,7 @@ def compose_problems(file: Document, least_by_role: dict[str, int]) -> Iterator[
         for variable, value in service.get("environment", {}).items():
             if SECRET_NAME.search(variable) and not ANY_REPLACED.search(value):
                 yield f"{name}: {variable} holds a secret"
-            if (found := PASSWORD_IN_URL.search(value)) and not found[1].startswith("$"):
+            if (match := PASSWORD_IN_URL.search(value)) and not match[1].startswith("$"):
                 yield f"{name}: {variable} holds a password"
         if service["image"].startswith("rankd:"):
             yield from command_problems(service["command"], name)
@@ -141,7 +141,7 @@ def test_the_compose_file_is_sound(name: str) -> None:
 @pytest.mark.parametrize(("name", "role"), [("compose.yaml", "serve"), ("compose.redis.yaml", "project")])
 def test_whoever_ranks_has_a_volume_of_its_own(name: str, role: str) -> None:
     services = compose(name)["services"]
-    volumes = [tuple(one["volumes"]) for one in services.values() if one.get("command", [""])[0] == role]
+    volumes = [tuple(service["volumes"]) for service in services.values() if service.get("command", [""])[0] == role]
 
     assert len(set(volumes)) == len(volumes) == 2
 
@@ -222,7 +222,9 @@ def manifest_problems(manifest: Document) -> Iterator[str]:
         yield from command_problems(container["args"], where)
         if "memory" not in container["resources"].get("limits", {}):
             yield f"{where}: has no limit of memory"
-        yield from (f"{where}: {one['name']} holds a value" for one in container.get("env", ()) if "value" in one)
+        yield from (
+            f"{where}: {variable['name']} holds a value" for variable in container.get("env", ()) if "value" in variable
+        )
         if (role := container["args"][0]) in PROBES:
             yield from probe_problems(container, PROBES[role], where)
 
@@ -243,9 +245,13 @@ def test_every_manifest_is_sound(overlay: str) -> None:
 
 @overlays
 def test_every_role_has_its_workload(overlay: str) -> None:
-    roles = {pod_of(one)["containers"][0]["args"][0]: one for one in manifests(overlay) if one["kind"] in WORKLOADS}
+    roles = {
+        pod_of(manifest)["containers"][0]["args"][0]: manifest
+        for manifest in manifests(overlay)
+        if manifest["kind"] in WORKLOADS
+    }
 
-    assert {role: one["kind"] for role, one in roles.items()} == WORKLOADS_OF[overlay]
+    assert {role: manifest["kind"] for role, manifest in roles.items()} == WORKLOADS_OF[overlay]
     for workload in roles.values():
         if workload["kind"] == "StatefulSet":  # whoever ranks: another takes over, and each has a volume
             assert workload["spec"]["replicas"] >= 2
@@ -256,8 +262,8 @@ def test_every_role_has_its_workload(overlay: str) -> None:
 @overlays
 def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist(overlay: str) -> None:
     applied = manifests(overlay)
-    pods = [one["spec"]["template"]["metadata"]["labels"] for one in applied if one["kind"] in WORKLOADS]
-    names = {(one["kind"], one["metadata"]["name"]) for one in applied if "metadata" in one}
+    pods = [manifest["spec"]["template"]["metadata"]["labels"] for manifest in applied if manifest["kind"] in WORKLOADS]
+    names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in applied if "metadata" in manifest}
     for manifest in applied:
         selector = manifest.get("spec", {}).get("selector", {})
         labels = selector.get("matchLabels", selector)
@@ -266,7 +272,7 @@ def test_budgets_services_and_the_autoscaler_speak_of_pods_that_exist(overlay: s
         if manifest["kind"] == "HorizontalPodAutoscaler":
             target = manifest["spec"]["scaleTargetRef"]
             assert (target["kind"], target["name"]) in names
-    budgets = [one for one in applied if one["kind"] == "PodDisruptionBudget"]
+    budgets = [manifest for manifest in applied if manifest["kind"] == "PodDisruptionBudget"]
     assert len(budgets) == len(WORKLOADS_OF[overlay]) - 1  # all but the job
 
 
@@ -314,7 +320,7 @@ def in_compose(change: Callable[[Document], object]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (lambda s: s["redis"].update(image="redis:latest"), "names no version"),
         (lambda s: s["serve-1"].update(command=["server"]), "is no command"),
@@ -328,12 +334,12 @@ def in_compose(change: Callable[[Document], object]) -> list[str]:
         (lambda s: s["serve-1"].update(image="rankd:0.0.9"), "is not this version"),
     ],
 )
-def test_the_rules_notice_what_is_wrong(change: Callable[[Document], object], said: str) -> None:
-    assert any(said in problem for problem in in_compose(change))
+def test_the_rules_notice_what_is_wrong(change: Callable[[Document], object], expected: str) -> None:
+    assert any(expected in problem for problem in in_compose(change))
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "said"),
+    ("kind", "change", "expected"),
     [
         ("Deployment", lambda m: pod_of(m)["containers"][0].pop("readinessProbe"), "readinessProbe must ask"),
         ("Deployment", lambda m: pod_of(m)["containers"][0].update(image="rankd"), "names no version"),
@@ -344,9 +350,9 @@ def test_the_rules_notice_what_is_wrong(change: Callable[[Document], object], sa
     ],
 )
 def test_the_rules_notice_what_is_wrong_in_a_manifest(
-    kind: str, change: Callable[[Document], object], said: str
+    kind: str, change: Callable[[Document], object], expected: str
 ) -> None:
-    broken = copy.deepcopy(next(one for one in manifests("redis") if one["kind"] == kind))
+    broken = copy.deepcopy(next(manifest for manifest in manifests("redis") if manifest["kind"] == kind))
     change(broken)
 
-    assert any(said in problem for problem in manifest_problems(broken))
+    assert any(expected in problem for problem in manifest_problems(broken))

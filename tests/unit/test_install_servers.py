@@ -65,9 +65,9 @@ def test_where_nothing_is_missing_nothing_is_said_or_done(tmp_path: Path, sudo: 
 
 
 def test_by_sudo_without_a_password_it_is_installed(tmp_path: Path) -> None:
-    said = run_with(tmp_path, {*PRESENT - MISSING, "apt-get"}, sudo=NOTES_ONLY)
+    lines = run_with(tmp_path, {*PRESENT - MISSING, "apt-get"}, sudo=NOTES_ONLY)
 
-    assert said == ["installing redis-server chromium wrk"]
+    assert lines == ["installing redis-server chromium wrk"]
     asked = (tmp_path / "log").read_text().splitlines()
     assert asked[:2] == ["-n true", "-n apt-get update -qq"]
     assert asked[-1].startswith("-n env DEBIAN_FRONTEND=noninteractive apt-get install -y")
@@ -75,31 +75,31 @@ def test_by_sudo_without_a_password_it_is_installed(tmp_path: Path) -> None:
 
 
 def test_the_browser_is_installed_without_its_user_interface_where_that_is_a_package(tmp_path: Path) -> None:
-    said = run_with(tmp_path, {*PRESENT - MISSING, "apt-get", "apt-cache"}, sudo="exit 0")
+    lines = run_with(tmp_path, {*PRESENT - MISSING, "apt-get", "apt-cache"}, sudo="exit 0")
 
-    assert said == ["installing redis-server chromium-headless-shell wrk"]
+    assert lines == ["installing redis-server chromium-headless-shell wrk"]
 
 
 def test_a_package_that_cannot_be_had_does_not_keep_the_others_away(tmp_path: Path) -> None:
     refuses_wrk = NOTES_ONLY + '; case "$*" in *install*wrk) exit 1; esac'
-    said = run_with(tmp_path, {*PRESENT - MISSING, "apt-get"}, sudo=refuses_wrk)
+    lines = run_with(tmp_path, {*PRESENT - MISSING, "apt-get"}, sudo=refuses_wrk)
 
-    assert said[-1] == "wrk could not be installed: its tests are not run, and fail where CI=true"
+    assert lines[-1] == "wrk could not be installed: its tests are not run, and fail where CI=true"
     asked = (tmp_path / "log").read_text().splitlines()
     assert [line.rpartition(" ")[2] for line in asked[-3:]] == ["redis-server", "chromium", "wrk"]
 
 
 def test_the_jars_of_kafka_are_fetched_once(tmp_path: Path) -> None:
-    said = run_with(tmp_path, {*PRESENT, "mvn"}, sudo="exit 1", has_jars=False)
+    lines = run_with(tmp_path, {*PRESENT, "mvn"}, sudo="exit 1", has_jars=False)
 
-    assert said == ["fetching Apache Kafka for the tests"]
+    assert lines == ["fetching Apache Kafka for the tests"]
     assert (tmp_path / JARS / "complete").exists()
 
 
 def test_without_java_and_maven_scores_through_kafka_are_not_run(tmp_path: Path) -> None:
-    said = run_with(tmp_path, PRESENT - {"java"}, sudo="exit 1", has_jars=False)
+    lines = run_with(tmp_path, PRESENT - {"java"}, sudo="exit 1", has_jars=False)
 
-    assert said == [
+    assert lines == [
         "not installed: default-jre-headless maven. To have everything tested:"
         " sudo apt-get install default-jre-headless maven",
         "not run: scores through Kafka (default-jre-headless)",

@@ -58,9 +58,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What a run printed, and its folder."""
     folder = tmp_path_factory.mktemp("run")
     with killed_at_the_end(started(folder, *(f"-o{limit}" for limit in LIMITS))) as running:
-        said, _ = running.communicate(timeout=ENDS_S)
-    assert running.returncode == 1, said
-    return said, folder
+        output, _ = running.communicate(timeout=ENDS_S)
+    assert running.returncode == 1, output
+    return output, folder
 
 
 def test_a_failure_is_named_with_its_reason_when_it_happens(run: tuple[str, Path]) -> None:
@@ -81,9 +81,9 @@ def test_a_worker_that_cannot_even_fail_its_test_is_ended_and_the_test_named(run
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not give us the orphans of a worker")
 def test_no_process_outlives_the_run(run: tuple[str, Path]) -> None:
-    said, folder = run
+    output, folder = run
 
-    assert "LEFT BEHIND" in said
+    assert "LEFT BEHIND" in output
     assert not Path(f"/proc/{(folder / 'child').read_text()}").exists()
 
 

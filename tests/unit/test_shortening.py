@@ -75,12 +75,12 @@ def test_a_name_is_cut_before_it_is_compared(piece: str) -> None:
     name = piece * (BATCH_CHARACTERS // len(piece))
     known = [f"period:season-{number}" for number in range(1_000)]
     began_s = time.thread_time()
-    said = nearest(name, known)
+    hint = nearest(name, known)
     with pytest.raises(InvalidValue) as refused:
         read_object("keep", {name: 1}, known, "")
 
     assert time.thread_time() - began_s < 5 * PROCESSOR_S_MAX  # two thousand comparisons
-    assert said.endswith("and 980 more") or said.startswith("did you mean")
+    assert hint.endswith("and 980 more") or hint.startswith("did you mean")
     assert len(refused.value.field) <= len("keep.") + NAME_CHARACTERS_MAX
 
 

@@ -100,8 +100,8 @@ def replay(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = 
     with _opened_queue(data, config) as queue:
         taken = queue.replay(limit)
         done = DeadLetterCounts(taken, queue.figures.consumed, queue.figures.refused)
-    said = f"{counted(done.taken, 'record')}: {done.appended:,} appended, {done.refused:,} refused again"
-    answer(done, as_json, lambda: Text(said), lambda: [msgspec.structs.astuple(done)])
+    text = f"{counted(done.taken, 'record')}: {done.appended:,} appended, {done.refused:,} refused again"
+    answer(done, as_json, lambda: Text(text), lambda: [msgspec.structs.astuple(done)])
 
 
 @dlq.command(epilog=examples("rankd dlq drop --limit 1", "rankd dlq drop"))

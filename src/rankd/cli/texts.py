@@ -69,10 +69,10 @@ def share_text(percent: float) -> str:
     return f"{percent:.{places}f}".rstrip("0").rstrip(".") + " %"
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
+def counted(number: int, singular: str, plural: str | None = None) -> str:
     """Return a number with its noun.
 
     >>> counted(1, "player"), counted(2_000, "player"), counted(3, "entry", "entries")
     ('1 player', '2,000 players', '3 entries')
     """
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"

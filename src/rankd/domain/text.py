@@ -35,11 +35,11 @@ def check_text(field: str, value: object, bytes_max: int, bytes_min: int = 1, li
         raise InvalidValue(field, f"must be text; got {type(value).__name__}")
     if len(value) > bytes_max:  # before scanning each character
         raise InvalidValue(field, f"must be {bytes_min} to {bytes_max} bytes of UTF-8; got {len(value)} characters")
-    if found := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):
-        raise InvalidValue(field, f"must not hold control characters; U+{ord(found[0]):04X} stands at {found.start()}")
-    if found := _SURROGATE.search(value):
+    if match := (_CONTROL_IN_LINES if lines else _CONTROL).search(value):
+        raise InvalidValue(field, f"must not hold control characters; U+{ord(match[0]):04X} stands at {match.start()}")
+    if match := _SURROGATE.search(value):
         raise InvalidValue(
-            field, f"must be valid Unicode; the lone surrogate U+{ord(found[0]):04X} stands at {found.start()}"
+            field, f"must be valid Unicode; the lone surrogate U+{ord(match[0]):04X} stands at {match.start()}"
         )
     size = len(value) if value.isascii() else len(value.encode())
     if not bytes_min <= size <= bytes_max:

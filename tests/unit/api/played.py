@@ -21,24 +21,24 @@ SENDER = Sender("game-server", "key:1", "match-8731")
 def played(boards: Boards, clock: ManualClock) -> dict[str, Any]:
     """Do what the examples show, on two days, and return each call's answer as JSON says it."""
     bodies_of = {name: example.body for name, example in EXAMPLES.items()}
-    said: dict[str, object] = {}
-    said["define"] = boards.define("arcade", bodies_of["define"])
-    said["set_player"] = boards.set_player("alice", **bodies_of["set_player"])
+    results: dict[str, object] = {}
+    results["define"] = boards.define("arcade", bodies_of["define"])
+    results["set_player"] = boards.set_player("alice", **bodies_of["set_player"])
     boards.set_player("bob", name="Bob", country="PT")
-    said["submit_many"] = boards.submit_events(bodies_of["submit_many"]["events"])
+    results["submit_many"] = boards.submit_events(bodies_of["submit_many"]["events"])
     boards.set_friends("alice", bodies_of["set_friends"]["players"])
-    said["set_friends"] = said["stored_friends"] = bodies.Players(list(boards.stored_friends("alice")))
+    results["set_friends"] = results["stored_friends"] = bodies.Players(list(boards.stored_friends("alice")))
     clock.advance(DAY_MS)
     sent = bodies.Score(**bodies_of["submit"])
     task = boards.prepare_score(sent, SENDER)
     commit_together(boards.enqueue, [task])
-    said["submit"] = task.result
+    results["submit"] = task.result
     clock.advance(5_000)
-    said |= _read(boards, bodies_of)
-    said["remove"] = boards.remove("arcade", "carol")
-    said["reset"] = boards.reset("arcade", **bodies_of["reset"])
-    said["delete"] = boards.delete("arcade")
-    return {name: msgspec.json.decode(msgspec.json.encode(answer)) for name, answer in said.items()}
+    results |= _read(boards, bodies_of)
+    results["remove"] = boards.remove("arcade", "carol")
+    results["reset"] = boards.reset("arcade", **bodies_of["reset"])
+    results["delete"] = boards.delete("arcade")
+    return {name: msgspec.json.decode(msgspec.json.encode(answer)) for name, answer in results.items()}
 
 
 def _read(boards: Boards, bodies_of: dict[str, Any]) -> dict[str, object]:

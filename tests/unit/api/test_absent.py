@@ -16,11 +16,11 @@ def test_who_is_absent_is_so_as_of_a_position(read: str, tmp_path: Path) -> None
         position = app.boards.submit("arcade", "alice", 5).position
         there = (await app.get(f"/v1/boards/arcade/players/alice{read}")).json()
         absent = await app.get(f"/v1/boards/arcade/players/bob{read}")
-        found = absent.json()
+        problem = absent.json()
 
-        assert (absent.status, found["code"]) == (404, "player_absent")
-        assert (found["position"], found["stale"]) == (position, False)
-        assert found["as_of"] >= there["as_of"]
+        assert (absent.status, problem["code"]) == (404, "player_absent")
+        assert (problem["position"], problem["stale"]) == (position, False)
+        assert problem["as_of"] >= there["as_of"]
         unknown = (await app.get(f"/v1/boards/nowhere/players/bob{read}")).json()
         assert not {"position", "as_of", "stale"} & unknown.keys()
         assert app.boards.rank("arcade", "bob") is None

@@ -48,7 +48,7 @@ def test_probes_are_never_limited(tmp_path: Path) -> None:
 
 def test_a_web_socket_with_bad_credentials_is_closed_with_1013_beyond_the_limit(tmp_path: Path) -> None:
     async def codes(app: InProcess) -> list[int]:
-        found = []
+        close_codes = []
         for _ in range(PER_S + 1):
             sent: list[dict[str, Any]] = []
 
@@ -67,8 +67,8 @@ def test_a_web_socket_with_bad_credentials_is_closed_with_1013_beyond_the_limit(
             }
             await app.app(scope, receive, send)
             assert [message["type"] for message in sent] == ["websocket.close"]
-            found.append(sent[0]["code"])
-        return found
+            close_codes.append(sent[0]["code"])
+        return close_codes
 
     async def test(app: InProcess) -> None:
         live = app.service.go_live()

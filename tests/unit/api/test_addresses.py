@@ -100,10 +100,10 @@ def test_long_headers_are_not_remembered(addresses: Addresses) -> None:
 
 @given(st.binary(max_size=80), st.sampled_from([PROXY, CLIENT, "", "nonsense", "fe80::1%eth0"]))
 def test_whatever_is_sent_it_is_an_address_or_the_peer(forwarded: bytes, peer: str) -> None:
-    found = Addresses(["10.0.0.0/8", "fe80::/10"]).of(peer, forwarded)
+    address = Addresses(["10.0.0.0/8", "fe80::/10"]).of(peer, forwarded)
 
-    assert found == peer or found.isascii()
-    assert found == peer or set(found) <= set("0123456789abcdef.:")
+    assert address == peer or address.isascii()
+    assert address == peer or set(address) <= set("0123456789abcdef.:")
 
 
 @pytest.mark.parametrize("network", ["10.0.0.1/8", "proxy", "", "10.0.0.0/33"])

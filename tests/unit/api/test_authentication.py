@@ -40,9 +40,9 @@ def credentials(tmp_path: Path, clock: ManualClock) -> Iterator[SqliteCredential
 
 @pytest.fixture
 def tokens(clock: ManualClock) -> TokenVerifier:
-    found = open_tokens(auth(jwt_secret=SECRET), clock)
-    assert found is not None
-    return found
+    verifier = open_tokens(auth(jwt_secret=SECRET), clock)
+    assert verifier is not None
+    return verifier
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def test_a_service_key_identifies_the_service(authenticator: Authenticator, cred
 
 def test_a_players_key_identifies_the_player(authenticator: Authenticator, credentials: SqliteCredentials) -> None:
     key, token = credentials.create("alice's phone", ["read"], player="alice")
-    found = authenticator.identify(bearer(token))
+    identity = authenticator.identify(bearer(token))
 
-    assert found == Identity("player", "player:alice", frozenset({Scope.READ}), "alice", None, key.id)
-    assert not found.is_service
+    assert identity == Identity("player", "player:alice", frozenset({Scope.READ}), "alice", None, key.id)
+    assert not identity.is_service
 
 
 def test_who_was_known_by_a_key_is_so_until_it_is_revoked(
@@ -96,7 +96,7 @@ def test_somebody_is_refused_whose_credential_was_revoked_or_has_expired_since(
         for name, expires_at in (("alice", None), ("bob", NOW + 5_000))
     )
     claimed = made({**CLAIMS, "exp": NOW_S + 5})
-    alice, *ending = (authenticator.identify(bearer(one)) for one in (token, short, claimed))
+    alice, *ending = (authenticator.identify(bearer(credential)) for credential in (token, short, claimed))
     assert alice is not None
     authenticator.check(alice)
     credentials.revoke(key.id)
@@ -117,10 +117,12 @@ def test_a_players_keys_and_tokens_are_one_account(
     authenticator: Authenticator, credentials: SqliteCredentials
 ) -> None:
     """A request that is sent again after a new login is still the same request."""
-    _, one = credentials.create("phone", [], player="alice")
-    _, other = credentials.create("console", [], player="alice")
+    _, phone_token = credentials.create("phone", [], player="alice")
+    _, console_token = credentials.create("console", [], player="alice")
     accounts = {
-        found.account for token in (one, other, made(CLAIMS)) if (found := authenticator.identify(bearer(token)))
+        identity.account
+        for token in (phone_token, console_token, made(CLAIMS))
+        if (identity := authenticator.identify(bearer(token)))
     }
 
     assert accounts == {"player:alice"}
@@ -251,9 +253,9 @@ def test_only_so_many_tokens_are_remembered(
     monkeypatch.setattr(authentication, "TOKENS_REMEMBERED_MAX", 3)
     authenticator = Authenticator(credentials, counted, clock)
     headers = [bearer(made({**CLAIMS, "sub": f"player {number}"})) for number in range(5)]
-    found = [authenticator.identify(header) for header in headers]
+    identities = [authenticator.identify(header) for header in headers]
 
-    assert [one and one.player for one in found] == [f"player {number}" for number in range(5)]
+    assert [identity and identity.player for identity in identities] == [f"player {number}" for number in range(5)]
     assert len(authenticator._verified[1]) == 3
     for header in headers[2:]:
         authenticator.identify(header)
@@ -287,8 +289,8 @@ def test_many_threads_ask_while_keys_change(
     def ask() -> None:
         try:
             while not done.is_set() and bound.take():
-                found = [authenticator.identify(header) for header in headers]
-                assert [one and one.name for one in found] == expected
+                identities = [authenticator.identify(header) for header in headers]
+                assert [identity and identity.name for identity in identities] == expected
         except BaseException as problem:
             problems.append(problem)
 

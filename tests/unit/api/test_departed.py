@@ -64,8 +64,8 @@ def test_the_work_of_departed_clients_is_dropped(tmp_path: Path, monkeypatch: py
         left = [asyncio.ensure_future(app.get("/v1/players?search=gone")) for _ in range(DEAR_THREADS + WAITING_MAX)]
         await all_threads_busy(searches)
         assert (await app.get("/v1/players?search=refused")).status == 503
-        for one in left:
-            one.cancel()
+        for request in left:
+            request.cancel()
         await asyncio.wait(left)
         stays = asyncio.ensure_future(app.get("/v1/players?search=stays"))
         await asyncio.to_thread(int)
@@ -118,7 +118,7 @@ def test_what_is_cheap_does_not_wait_for_what_is_dear(tmp_path: Path, monkeypatc
         await all_threads_busy(searches)
         assert (await app.get("/v1/players/alice")).json()["name"] == "Alice"
         searches.may_go_on.set()
-        assert {(await one).status for one in asked} == {200}
+        assert {(await request).status for request in asked} == {200}
 
     in_process(tmp_path, test)
 
@@ -134,7 +134,7 @@ def test_figures_are_answered_while_the_queue_is_full(tmp_path: Path, monkeypatc
         assert app.service.work_waiting() == {"cheap": 0, "dear": WAITING_MAX}
         assert (await app.get("/metrics")).body == b"figures"
         searches.may_go_on.set()
-        assert {(await one).status for one in asked} == {200}
+        assert {(await request).status for request in asked} == {200}
 
     in_process(tmp_path, test)
 

@@ -74,7 +74,7 @@ def test_every_label_names_a_field() -> None:
     assert set(values(PAGE, "for")) <= set(values(PAGE, "id"))
 
 
-@pytest.mark.parametrize("code", [one.code for one in codes()])
+@pytest.mark.parametrize("code", [error_code.code for error_code in codes()])
 def test_every_code_has_an_anchor(code: str) -> None:
     assert code in values(PAGE, "id")
 
@@ -126,7 +126,7 @@ def test_text_is_escaped_wherever_it_comes_from() -> None:
                 else poisoned(value)
                 for name, value in part.items()
             }
-        return [poisoned(one) for one in part] if isinstance(part, list) else part
+        return [poisoned(item) for item in part] if isinstance(part, list) else part
 
     page = docs_page(poisoned(description)).decode()
 

@@ -91,8 +91,8 @@ def check(answer: Answer, pattern: str) -> None:
     if answer.status >= 400:
         problem = answer.problem
         assert len(problem["detail"]) < MASKED_GROWTH * MESSAGE_CHARACTERS_MAX, pattern
-        for one in problem.get("errors", []):
-            assert len(one["field"]) <= NAME_CHARACTERS_MAX, (pattern, one)
+        for error in problem.get("errors", []):
+            assert len(error["field"]) <= NAME_CHARACTERS_MAX, (pattern, error)
 
 
 # Bodies
@@ -379,8 +379,12 @@ def test_no_text_in_a_frame_holds_the_loop_up(app: InProcess, frame: str, size: 
 
         assert loop_s < LOOP_S_MAX, (pattern, loop_s)
         assert all(len(message.get("reason", "").encode()) <= 123 for message in sent)
-        problems = [msgspec.json.decode(one["text"]) for one in sent if "text" in one and '"error"' in one["text"]]
-        assert all(len(one["problem"]["detail"]) < MESSAGE_CHARACTERS_MAX for one in problems)
+        problems = [
+            msgspec.json.decode(message["text"])
+            for message in sent
+            if "text" in message and '"error"' in message["text"]
+        ]
+        assert all(len(error["problem"]["detail"]) < MESSAGE_CHARACTERS_MAX for error in problems)
 
 
 def test_no_name_in_the_query_of_a_websocket_holds_the_loop_up_nor_is_a_secret_shown(app: InProcess) -> None:

@@ -140,9 +140,9 @@ def test_more_unknown_keys_than_may_wait_are_sent_away(monkeypatch: pytest.Monke
 
     async def test(lookup: KeyLookup) -> None:
         try:
-            found = await asyncio.gather(*(lookup.finds(b"%d" % n, never) for n in range(3)), return_exceptions=True)
+            outcomes = await asyncio.gather(*(lookup.finds(b"%d" % n, never) for n in range(3)), return_exceptions=True)
         finally:
             may_answer.set()
-        assert [type(one) for one in found] == [LedgerUnavailable, LedgerUnavailable, Overloaded]
+        assert [type(outcome) for outcome in outcomes] == [LedgerUnavailable, LedgerUnavailable, Overloaded]
 
     looking_up(lambda: (may_answer.wait(DEADLINE_S), None)[1], test)

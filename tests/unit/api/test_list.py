@@ -60,7 +60,9 @@ def test_a_search_finds_by_the_start_of_ids_and_titles(tmp_path: Path) -> None:
     async def test(app: InProcess) -> None:
         assert await all_pages(app, "search=B01&") == [[f"b01{digit}" for digit in range(10)]]
         assert await all_pages(app, "search=cup%2024&") == [["b024", *(f"b24{digit}" for digit in range(10))]]
-        assert sorted(ids_of(await all_pages(app, "search=CUP&limit=60&"))) == [f"b{one:03}" for one in range(COUNT)]
+        assert sorted(ids_of(await all_pages(app, "search=CUP&limit=60&"))) == [
+            f"b{number:03}" for number in range(COUNT)
+        ]
         assert await all_pages(app, "search=nothing&") == [[]]
 
     listing(tmp_path, test)

@@ -338,7 +338,7 @@ def test_new_request_ids_differ() -> None:
     made = list(itertools.islice(map(request_id, itertools.repeat(None)), 5_000))
 
     assert len(set(made)) == 5_000
-    assert len({one[:8] for one in made}) == 1
+    assert len({identity[:8] for identity in made}) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ SHORT = b"{}"
 
 
 def named(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    found = list(headers)
-    assert len(dict(found)) == len(found), "a header comes twice"
-    return dict(found)
+    pairs = list(headers)
+    assert len(dict(pairs)) == len(pairs), "a header comes twice"
+    return dict(pairs)
 
 
 # CORS
@@ -119,9 +119,9 @@ def test_a_page_of_a_listed_origin_may_send_a_player_s_score() -> None:
 def test_no_answer_allows_cookies_or_repeats_what_is_not_listed(origins: tuple[str, ...], origin: bytes) -> None:
     cors = Cors(origins)
     for headers in (cors.headers(origin), cors.preflight({b"origin": origin}).headers):
-        found = named(headers)
-        assert b"access-control-allow-credentials" not in found
-        assert found.get(b"access-control-allow-origin", b"*") in (b"*", GAME)
+        answer_headers = named(headers)
+        assert b"access-control-allow-credentials" not in answer_headers
+        assert answer_headers.get(b"access-control-allow-origin", b"*") in (b"*", GAME)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ BY_NAME = pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 
 
 def operation_of(call: Call) -> dict[str, Any]:
-    found: dict[str, Any] = DESCRIPTION["paths"][call.path][call.method.lower()]
-    return found
+    operation: dict[str, Any] = DESCRIPTION["paths"][call.path][call.method.lower()]
+    return operation
 
 
 def answer_of(call: Call) -> dict[str, Any]:
@@ -80,15 +80,18 @@ def test_every_call_is_described_under_its_own_name() -> None:
 @BY_NAME
 def test_every_part_of_a_path_and_every_parameter_is_described(call: Call) -> None:
     parameters = operation_of(call).get("parameters", [])
-    named = {place: [one["name"] for one in parameters if one["in"] == place] for place in ("path", "query", "header")}
+    named = {
+        place: [parameter["name"] for parameter in parameters if parameter["in"] == place]
+        for place in ("path", "query", "header")
+    }
 
     assert named["path"] == re.findall(r"\{(\w+)\}", call.path)
     assert tuple(named["query"]) == call.known
     assert ("Idempotency-Key" in named["header"]) is call.is_write
     assert ("If-None-Match" in named["header"]) is (call.name in CACHED)
     assert ("X-Rankd-Signature" in named["header"]) is (call.name in SIGNED)
-    assert all(one["description"].endswith(".") for one in parameters)
-    assert all(fits(one["schema"], one["example"]) for one in parameters if "example" in one)
+    assert all(parameter["description"].endswith(".") for parameter in parameters)
+    assert all(fits(parameter["schema"], parameter["example"]) for parameter in parameters if "example" in parameter)
 
 
 @BY_NAME
@@ -130,10 +133,10 @@ def test_every_answer_is_described_and_has_an_example_that_is_decoded(call: Call
 def test_the_examples_are_what_a_run_gives(tmp_path: Path) -> None:
     clock = rankd.ManualClock(SUNDAY_NOON)
     with rankd.open(tmp_path, clock=clock) as boards:
-        said = played(boards, clock)
+        answers = played(boards, clock)
 
-    assert said == {name: EXAMPLES[name].answer for name in said}
-    assert set(EXAMPLES) - set(said) == NOT_SHOWN | {"metrics", "stream", "ticket"}
+    assert answers == {name: EXAMPLES[name].answer for name in answers}
+    assert set(EXAMPLES) - set(answers) == NOT_SHOWN | {"metrics", "stream", "ticket"}
 
 
 POSITIONS = [{0: 0}, {0: 8_731}, {partition: 10**partition for partition in range(8)}, {1_023: 2**63 - 1}]
@@ -161,7 +164,7 @@ def test_every_refusal_has_an_example_as_it_would_be_sent(status: int) -> None:
     assert problem.status == status
     assert problem.title == TITLES[status]
     assert problem.type == f"/docs#{problem.code}"
-    assert problem.code in [one.code for one in codes_of(status)]
+    assert problem.code in [error_code.code for error_code in codes_of(status)]
     assert fits({"$ref": f"{REF}Problem"}, PROBLEMS[status])
 
 
@@ -291,8 +294,8 @@ def test_definitions_that_cannot_be_taken_do_not_fit(definition: dict[str, objec
 
 
 def test_every_code_is_listed_once_with_what_it_means() -> None:
-    listed = [one.code for one in codes()]
+    listed = [error_code.code for error_code in codes()]
 
     assert len(set(listed)) == len(listed)
     assert {"board_unknown", "invalid_value", "key_reused", "behind", "too_slow", "fault"} <= set(listed)
-    assert all(one.meaning.endswith(".") and one.status in TITLES for one in codes())
+    assert all(error_code.meaning.endswith(".") and error_code.status in TITLES for error_code in codes())

@@ -75,7 +75,7 @@ def test_everybody_is_woken_by_the_same_question() -> None:
             *(waiter.wait({number % 8: number}, f"b{number % 3}", LONG_MS) for number in range(WAITERS))
         )
         await asked_again(ranks)
-        assert len([one for one in threading.enumerate() if one.name.startswith("rankd-positions")]) == 1
+        assert len([thread for thread in threading.enumerate() if thread.name.startswith("rankd-positions")]) == 1
         ranks.upto = {f"b{number}": dict.fromkeys(range(8), WAITERS) for number in range(3)}
         asked = len(ranks.asked)
         assert all(await all_of_them)
@@ -218,13 +218,13 @@ def test_a_commit_wakes_those_whose_position_has_come_and_no_others() -> None:
     async def test(waiter: PositionWaiter, commits: Commits) -> None:
         order = [*range(1, WAITERS + 1)]
         random.Random(7).shuffle(order)
-        tasks = {one: asyncio.ensure_future(waiter.wait({0: one}, EVERY_BOARD, LONG_MS)) for one in order}
+        tasks = {target: asyncio.ensure_future(waiter.wait({0: target}, EVERY_BOARD, LONG_MS)) for target in order}
         await all_begun(waiter, WAITERS)
         for position in (1, 2, 500, 500, 1_999, WAITERS):
             await asyncio.to_thread(commits.commit, position)
             while waiter.waiting > WAITERS - position:
                 await asyncio.to_thread(int)
-            assert {one for one, task in tasks.items() if task.done()} == set(range(1, position + 1))
+            assert {target for target, task in tasks.items() if task.done()} == set(range(1, position + 1))
         assert all([await task for task in tasks.values()])
 
     committing(test)
@@ -232,7 +232,7 @@ def test_a_commit_wakes_those_whose_position_has_come_and_no_others() -> None:
 
 def test_a_commit_does_not_touch_those_whose_position_has_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(waiter: PositionWaiter, commits: Commits) -> None:
-        tasks = [asyncio.ensure_future(waiter.wait({0: one}, EVERY_BOARD, LONG_MS)) for one in (1, 2, 3)]
+        tasks = [asyncio.ensure_future(waiter.wait({0: target}, EVERY_BOARD, LONG_MS)) for target in (1, 2, 3)]
         await all_begun(waiter, 3)
         dirty: list[object] = []
         monkeypatch.setattr(waiter, "_enqueue", dirty.append)
@@ -302,7 +302,7 @@ def test_each_is_let_go_when_its_own_time_is_over() -> None:
 
 def test_who_is_cancelled_leaves_nothing_behind() -> None:
     async def test(waiter: PositionWaiter, commits: Commits) -> None:
-        tasks = [asyncio.ensure_future(waiter.wait({0: 5 + one % 3}, EVERY_BOARD, LONG_MS)) for one in range(100)]
+        tasks = [asyncio.ensure_future(waiter.wait({0: 5 + number % 3}, EVERY_BOARD, LONG_MS)) for number in range(100)]
         await all_begun(waiter, 100)
         for task in tasks[1:]:
             task.cancel()

@@ -37,8 +37,8 @@ def rates_of(clock: Callable[[], float] | None = None, **limits: int) -> Rates:
 
 
 def write(rates: Rates, player: str = "alice", cost: int = 1, address: str = HERE) -> dict[bytes, bytes] | None:
-    said = rates.take(True, f"player:{player}", False, player, address, cost=cost)
-    return None if said is None else dict(said)
+    headers = rates.take(True, f"player:{player}", False, player, address, cost=cost)
+    return None if headers is None else dict(headers)
 
 
 def granted(rates: Rates, **asked: Any) -> bool:
@@ -169,9 +169,9 @@ def test_what_one_limit_refuses_is_not_charged_to_the_other() -> None:
     assert not any(granted(rates) for _ in range(10))
 
     assert [granted(rates, address="198.51.100.7"), granted(rates, address="198.51.100.8")] == [True, True]
-    said = write(rates, address="198.51.100.10")
-    assert said is not None
-    assert said[b"ratelimit-limit"] == b"1"  # of two limits the one with fewer left
+    headers = write(rates, address="198.51.100.10")
+    assert headers is not None
+    assert headers[b"ratelimit-limit"] == b"1"  # of two limits the one with fewer left
 
 
 def test_an_address_of_version_six_is_limited_with_its_whole_network() -> None:
@@ -206,9 +206,9 @@ def test_a_batch_larger_than_a_bucket_is_granted_when_it_is_full_and_paid_for_af
     clock = Clock()
     rates = rates_of(clock, player_writes_per_s=10)
 
-    said = write(rates, cost=50)
-    assert said is not None
-    assert (said[b"ratelimit-remaining"], said[b"ratelimit-reset"]) == (b"0", b"5")
+    headers = write(rates, cost=50)
+    assert headers is not None
+    assert (headers[b"ratelimit-remaining"], headers[b"ratelimit-reset"]) == (b"0", b"5")
     with pytest.raises(RateExceeded) as refused:
         write(rates)
     assert refused.value.retry_after_s == 5  # 4.1, and whole seconds are answered
@@ -349,8 +349,8 @@ def test_it_grants_what_the_model_grants(
             bucket.pass_time(Fraction(clock.now) - Fraction(before))
         concerned = [buckets[name] for name in (player, address) if name in buckets]
         missing_s: Fraction = max(bucket.missing(cost) / bucket.per_s for bucket in concerned)
-        said, retry_after_s = outcome(rates, player, cost, address)
-        if said is None:
+        headers, retry_after_s = outcome(rates, player, cost, address)
+        if headers is None:
             assert missing_s > -CLOSE_S
             assert len(concerned) > 1 or missing_s <= retry_after_s + CLOSE_S
             assert retry_after_s <= max(missing_s, Fraction(0)) + 1 + CLOSE_S
@@ -359,7 +359,7 @@ def test_it_grants_what_the_model_grants(
         for bucket in concerned:
             bucket.tokens -= cost
         left = max(Fraction(0), min(bucket.tokens for bucket in concerned))
-        assert abs(int(said[b"ratelimit-remaining"]) - left) < 1 + Fraction(1, 10)
+        assert abs(int(headers[b"ratelimit-remaining"]) - left) < 1 + Fraction(1, 10)
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 0.5), min_size=1, max_size=200))

@@ -77,10 +77,10 @@ def answer(text: str) -> Callable[[], Response]:
 def test_what_is_ready_in_one_turn_of_the_loop_goes_together() -> None:
     async def run() -> tuple[list[int], list[int]]:
         reader, batcher = reading()
-        found = await asyncio.gather(*(reader.read(lambda number=number: number) for number in range(7)))  # type: ignore[misc]
+        results = await asyncio.gather(*(reader.read(lambda number=number: number) for number in range(7)))  # type: ignore[misc]
         await asyncio.to_thread(reader.stop)
         assert reader.under_way == 0
-        return found, batcher.groups
+        return results, batcher.groups
 
     assert asyncio.run(run()) == ([0, 1, 2, 3, 4, 5, 6], [7])
 
@@ -89,10 +89,10 @@ def test_what_the_batcher_will_not_make_is_made_in_a_thread() -> None:
     async def run() -> str:
         reader, batcher = reading()
         batcher.refuses = True
-        found = await reader.read(lambda: threading.current_thread().name)
+        thread_name = await reader.read(lambda: threading.current_thread().name)
         assert reader.under_way == 0
         await asyncio.to_thread(reader.stop)
-        return found
+        return thread_name
 
     assert asyncio.run(run()).startswith("asyncio")
 
@@ -146,7 +146,7 @@ def test_those_who_ask_the_same_share_an_answer_and_one_who_goes_away_takes_noth
         after = ask("after")
         await asyncio.to_thread(int)
         batcher.may_go_on.set()
-        bodies = [(await one).body for one in (second, third, after)]
+        bodies = [(await task).body for task in (second, third, after)]
         await asyncio.to_thread(reader.stop)
         return bodies
 
@@ -173,8 +173,8 @@ def test_a_shared_read_is_dropped_with_the_last_of_those_who_asked_for_it(alone:
 
         gone = [ask("nobody's") for _ in range(3)]
         await asyncio.to_thread(int)
-        for one in gone[:2]:
-            one.cancel()
+        for task in gone[:2]:
+            task.cancel()
         await asyncio.wait(gone[:2])
         assert reader.under_way == 1
         gone[2].cancel()
@@ -221,10 +221,10 @@ def test_errors_are_not_kept() -> None:
 
         with pytest.raises(RanksUnavailable):
             await remote.answer(key, lambda done: reader.begin(fail, done))
-        found = await remote.answer(key, lambda done: reader.begin(answer("back"), done))
+        response = await remote.answer(key, lambda done: reader.begin(answer("back"), done))
         again = await remote.answer(key, lambda done: reader.begin(fail, done))
         await asyncio.to_thread(reader.stop)
-        assert again.body == found.body
-        return found.body
+        assert again.body == response.body
+        return response.body
 
     assert asyncio.run(run()) == b"back"

@@ -74,9 +74,9 @@ def test_a_collection_that_fails_is_everybodys_and_the_next_one_is_tried() -> No
         scrapes = Scrapes(collections.collect)
         both = await asked(scrapes, 2)
         collections.may_end.set()
-        for one in both:
+        for scrape in both:
             with pytest.raises(Overloaded):
-                await one
+                await scrape
         collections.problem = None
         assert await scrapes.text() == b"figures 2"
 
@@ -97,8 +97,8 @@ def test_departed_scrapers_leave_one_collection_behind_and_search_answers(tmp_pa
         left = [asyncio.ensure_future(app.get("/metrics")) for _ in range(256)]
         while not begun:
             await asyncio.to_thread(int)
-        for one in left:
-            one.cancel()
+        for request in left:
+            request.cancel()
         await asyncio.wait(left)
         assert (await app.get("/v1/players?search=ali")).status == 200
         assert begun == 1

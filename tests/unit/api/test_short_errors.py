@@ -82,12 +82,12 @@ def test_a_length_of_more_digits_than_can_be_read_is_a_body_that_is_too_large(ap
 def test_a_score_with_a_fraction_is_refused_with_the_integer_to_send(app: InProcess, key: bytes) -> None:
     score = b'{"board":"timed","player":"alice","score":1.25}'
     headers = {"idempotency-key": key} if key else {}
-    one = app.ask("POST", "/v1/scores", who="admin", headers=headers, body=score)
-    second = app.ask("POST", "/v1/scores/batch", who="admin", headers=headers, body=BATCH % score)
+    first_answer = app.ask("POST", "/v1/scores", who="admin", headers=headers, body=score)
+    second_answer = app.ask("POST", "/v1/scores/batch", who="admin", headers=headers, body=BATCH % score)
 
-    assert "2 decimals, so send 125" in one.problem["detail"]
-    assert second.problem["errors"][0]["field"] == "events[1].score"
-    assert "2 decimals, so send 125" in second.problem["detail"]
+    assert "2 decimals, so send 125" in first_answer.problem["detail"]
+    assert second_answer.problem["errors"][0]["field"] == "events[1].score"
+    assert "2 decimals, so send 125" in second_answer.problem["detail"]
 
 
 def test_an_interval_of_more_digits_than_can_be_read_is_refused(app: InProcess) -> None:
@@ -120,7 +120,7 @@ async def nobody() -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"[1]", "body: must be object, got array; send a JSON object {…}"),
         (
@@ -129,8 +129,8 @@ async def nobody() -> Mapping[str, Any]:
         ),
     ],
 )
-def test_a_refused_body_is_answered_with_what_to_send(body: bytes, said: str) -> None:
+def test_a_refused_body_is_answered_with_what_to_send(body: bytes, message: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         decode(msgspec.json.Decoder(Score), body)
 
-    assert str(refused.value) == said
+    assert str(refused.value) == message

@@ -28,9 +28,9 @@ def tokens(clock: ManualClock) -> TokenVerifier:
 
 
 def opened(clock: ManualClock, **sources: Any) -> TokenVerifier:
-    found = open_tokens(auth(**sources), clock)
-    assert found is not None
-    return found
+    verifier = open_tokens(auth(**sources), clock)
+    assert verifier is not None
+    return verifier
 
 
 def verify(tokens: TokenVerifier, token: bytes) -> Identity:
@@ -38,22 +38,22 @@ def verify(tokens: TokenVerifier, token: bytes) -> Identity:
 
 
 def test_a_token_speaks_for_its_player(tokens: TokenVerifier) -> None:
-    found = verify(tokens, made(CLAIMS))
+    identity = verify(tokens, made(CLAIMS))
 
-    assert (found.name, found.account, found.player) == ("player", "player:alice", "alice")
-    assert (found.scopes, found.is_service, found.expires_at) == (frozenset(), False, NOW_S + 3_605)
+    assert (identity.name, identity.account, identity.player) == ("player", "player:alice", "alice")
+    assert (identity.scopes, identity.is_service, identity.expires_at) == (frozenset(), False, NOW_S + 3_605)
 
 
 def test_a_token_with_a_service_scope_speaks_for_a_service(tokens: TokenVerifier) -> None:
-    found = verify(tokens, made(SERVICE))
+    identity = verify(tokens, made(SERVICE))
 
-    assert (found.name, found.account, found.player) == ("jwt:match server", "jwt:match server", None)
-    assert found.is_service
-    assert found.scopes == {Scope.SCORES_WRITE, Scope.READ}
+    assert (identity.name, identity.account, identity.player) == ("jwt:match server", "jwt:match server", None)
+    assert identity.is_service
+    assert identity.scopes == {Scope.SCORES_WRITE, Scope.READ}
 
 
 @pytest.mark.parametrize(
-    ("said", "scopes"),
+    ("claims", "scopes"),
     [
         ({}, set()),
         ({"scope": ""}, set()),
@@ -70,12 +70,12 @@ def test_a_token_with_a_service_scope_speaks_for_a_service(tokens: TokenVerifier
     ],
 )
 def test_scopes_are_read_and_unknown_ones_are_nothing(
-    tokens: TokenVerifier, said: dict[str, object], scopes: set[str]
+    tokens: TokenVerifier, claims: dict[str, object], scopes: set[str]
 ) -> None:
-    found = verify(tokens, made({**CLAIMS, **said}))
+    identity = verify(tokens, made({**CLAIMS, **claims}))
 
-    assert found.scopes == scopes
-    assert found.is_service == bool(scopes - {"read"})
+    assert identity.scopes == scopes
+    assert identity.is_service == bool(scopes - {"read"})
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
@@ -137,9 +137,9 @@ def test_a_token_does_not_hold_before_its_time(tokens: TokenVerifier, clock: Man
 
 
 def test_times_may_have_fractions(tokens: TokenVerifier) -> None:
-    found = verify(tokens, made({**CLAIMS, "exp": NOW_S + 1.9, "nbf": NOW_S - 0.5}))
+    identity = verify(tokens, made({**CLAIMS, "exp": NOW_S + 1.9, "nbf": NOW_S - 0.5}))
 
-    assert found.expires_at == NOW_S + 6
+    assert identity.expires_at == NOW_S + 6
 
 
 @pytest.mark.parametrize("exp", [10**12, 10**40, 1e300])
@@ -154,11 +154,15 @@ def test_any_player_can_have_a_token(tokens: TokenVerifier, player: str) -> None
 
 def test_a_long_name_of_a_service_is_shortened_and_stays_its_own(tokens: TokenVerifier) -> None:
     long = ["é" * 100 + "1", "é" * 100 + "2", "a" * 5_000, "a" * 125]
-    found = [verify(tokens, made({**SERVICE, "sub": sub})) for sub in long]
+    identities = [verify(tokens, made({**SERVICE, "sub": sub})) for sub in long]
 
-    assert all(len(one.name.encode()) <= 128 for one in found)
-    assert len({one.name for one in found}) == len({one.account for one in found}) == len(long)
-    assert all(one.name.startswith("jwt#") for one in found)
+    assert all(len(identity.name.encode()) <= 128 for identity in identities)
+    assert (
+        len({identity.name for identity in identities})
+        == len({identity.account for identity in identities})
+        == len(long)
+    )
+    assert all(identity.name.startswith("jwt#") for identity in identities)
     assert verify(tokens, made({**SERVICE, "sub": "a" * 124})).name == "jwt:" + "a" * 124
 
 
@@ -199,6 +203,6 @@ def test_nothing_shows_the_secret(clock: ManualClock) -> None:
     with pytest.raises(InvalidValue) as refused:
         open_tokens(auth(jwt_secret=SECRET[:20]), clock)
 
-    for one in (tokens, keys, keys.choose(None), refused.value):
-        for text in (repr(one), str(one)):
+    for value in (tokens, keys, keys.choose(None), refused.value):
+        for text in (repr(value), str(value)):
             assert SECRET[:20] not in text

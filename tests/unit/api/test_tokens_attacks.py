@@ -85,7 +85,7 @@ def assert_refused(authenticator: Authenticator, token: bytes) -> None:
 
 
 def spellings(word: str) -> list[str]:
-    return ["".join(letters) for letters in itertools.product(*({one.lower(), one.upper()} for one in word))]
+    return ["".join(letters) for letters in itertools.product(*({letter.lower(), letter.upper()} for letter in word))]
 
 
 def test_the_issuer_makes_tokens_that_hold(
@@ -99,9 +99,9 @@ def test_the_issuer_makes_tokens_that_hold(
         (by_several, made(CLAIMS, rsa_key(1), "RS256", kid="second")),
         (by_several, made(CLAIMS, ec_key(), "ES256", kid="curve")),
     ):
-        found = authenticator.identify(b"Bearer " + token)
-        assert found is not None
-        assert found.player == "alice"
+        identity = authenticator.identify(b"Bearer " + token)
+        assert identity is not None
+        assert identity.player == "alice"
 
 
 @pytest.mark.parametrize("none", [*spellings("none"), "", " none", "none\x00", "null"])
@@ -274,7 +274,7 @@ def test_a_time_without_end_is_no_time(by_secret: Authenticator, exp: bytes) -> 
 def test_bits_and_pieces_are_refused(by_secret: Authenticator) -> None:
     token = made(SERVICE)
     header, payload, signature = token.split(b".")
-    for one in (
+    for piece in (
         *(b"", b".", b"..", b"...", b"a.b.c", b"e30.e30.e30", b"\x00", b"\xff" * 40, "ключ".encode(), b"Bearer"),
         *(header, header + b"." + payload, header + b"." + payload + b".", b"." + payload + b"." + signature),
         *(token + b".", b"." + token, token.replace(b".", b".."), token + b"." + signature, token[:-2], token + b"A"),
@@ -286,7 +286,7 @@ def test_bits_and_pieces_are_refused(by_secret: Authenticator) -> None:
         ),
         *(b"%s" % token[::-1], b"null", b"undefined", b"[object Object]", b"{}", b'{"alg":"none"}'),
     ):
-        assert_refused(by_secret, one)
+        assert_refused(by_secret, piece)
 
 
 def test_a_token_is_of_limited_length(by_secret: Authenticator) -> None:
@@ -327,7 +327,7 @@ def test_any_header_and_any_claims_are_refused(
             forged({**HS, **header}, {**CLAIMS, "iss": 1}),
         ):
             try:
-                found = authenticator.identify(b"Bearer " + token)
+                identity = authenticator.identify(b"Bearer " + token)
             except Unauthenticated:
                 continue
-            assert header.get("alg") == "HS256", found
+            assert header.get("alg") == "HS256", identity

@@ -161,7 +161,7 @@ def test_the_end_waits_for_what_has_begun_and_refuses_what_waits() -> None:
         await turns()
         stopping = asyncio.ensure_future(asyncio.to_thread(work_queue.stop))
         await asyncio.wait(asked[1:])
-        assert all(isinstance(one.exception(), Overloaded) for one in asked[1:])
+        assert all(isinstance(task.exception(), Overloaded) for task in asked[1:])
         assert not stopping.done()
         with pytest.raises(Overloaded):
             await work_queue.run(int)

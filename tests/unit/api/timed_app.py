@@ -36,8 +36,8 @@ class Answer(NamedTuple):
 
     @property
     def problem(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(self.body)
-        return found
+        problem: dict[str, Any] = msgspec.json.decode(self.body)
+        return problem
 
 
 class InProcess:
@@ -70,7 +70,7 @@ class InProcess:
 
     def converse(self, frames: list[str], query: bytes = b"") -> tuple[list[dict[str, Any]], float]:
         """Open a WebSocket connection, say these frames and go; return what was sent, and the loop's time."""
-        received = [{"type": "websocket.connect"}, *({"type": "websocket.receive", "text": one} for one in frames)]
+        received = [{"type": "websocket.connect"}, *({"type": "websocket.receive", "text": frame} for frame in frames)]
         sent: list[dict[str, Any]] = []
         scope = self._scope("websocket", b"/v1/ws", query, {}, None)
         loop_s, _ = self._run(scope, received, {"type": "websocket.disconnect"}, sent)

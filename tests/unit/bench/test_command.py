@@ -76,7 +76,7 @@ def test_a_board_that_is_not_there_is_said_before_anything_is_sent(server: Servi
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ((), 2, "--url"),
         (("--url", "http://127.0.0.1:9", "--duration", "soon"), 1, "duration"),
@@ -85,11 +85,11 @@ def test_a_board_that_is_not_there_is_said_before_anything_is_sent(server: Servi
         (("--url", "http://127.0.0.1:9", "--no-join", "--writes", "0"), 3, "is the server running"),
     ],
 )
-def test_what_cannot_be_run_is_said(arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_run_is_said(arguments: tuple[str, ...], code: int, message: str) -> None:
     done = run("--board", "arcade", *arguments)
 
     assert done.exit_code == code
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_help_shows_an_example() -> None:

@@ -39,8 +39,8 @@ class Owner:
         self.answers: list[tuple[RequestKind, int, bytes]] = []
         self.losses: list[str] = []
 
-    def answered(self, connection: LoadConnection, kind: RequestKind, status: int, said: bytes) -> None:
-        self.answers.append((kind, status, said))
+    def answered(self, connection: LoadConnection, kind: RequestKind, status: int, body: bytes) -> None:
+        self.answers.append((kind, status, body))
 
     def lost(self, connection: LoadConnection, why: str) -> None:
         self.losses.append(why)

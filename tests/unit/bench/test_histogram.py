@@ -17,11 +17,11 @@ def counted(values: list[int]) -> LatencyHistogram:
 
 @given(latencies, st.sampled_from([1, 50, 95, 99, 99.9, 100]))
 def test_a_percentile_is_never_too_low_and_at_most_one_percent_too_high(values: list[int], percent: float) -> None:
-    found = counted(values).percentile(percent)
+    percentile = counted(values).percentile(percent)
     exact = sorted(values)[max(0, -int(-len(values) * percent // 100) - 1)]
 
-    assert found is not None
-    assert exact <= found <= exact * 1.01 + 1
+    assert percentile is not None
+    assert exact <= percentile <= exact * 1.01 + 1
 
 
 @given(latencies, latencies)

@@ -125,7 +125,7 @@ def test_parts_that_run_side_by_side_are_said_to_overlap() -> None:
 def test_the_parts_are_put_back_as_they_were() -> None:
     before = [vars(owner)[name] for _, owner, name in PARTS]
     with measured_shares():
-        assert all(vars(owner)[name] is not one for (_, owner, name), one in zip(PARTS, before, strict=True))
+        assert all(vars(owner)[name] is not original for (_, owner, name), original in zip(PARTS, before, strict=True))
 
     assert [vars(owner)[name] for _, owner, name in PARTS] == before
 

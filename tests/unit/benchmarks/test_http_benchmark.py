@@ -34,20 +34,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @needs_wrk
 def test_every_row_yields_figures(report: dict[str, Any]) -> None:
-    found = rows_of(report)
+    rows = rows_of(report)
 
-    assert set(found) == AGAINST_BARE | BATCHES | OURS_ALONE
-    assert [name for name, row in found.items() if not row["samples"][RANKD]] == []
-    assert [name for name, row in found.items() if row["failures"]] == []
+    assert set(rows) == AGAINST_BARE | BATCHES | OURS_ALONE
+    assert [name for name, row in rows.items() if not row["samples"][RANKD]] == []
+    assert [name for name, row in rows.items() if row["failures"]] == []
 
 
 @needs_wrk
 def test_the_bare_handler_stands_beside_every_call(report: dict[str, Any]) -> None:
-    found = rows_of(report)
+    rows = rows_of(report)
 
-    assert [name for name in AGAINST_BARE if not found[name]["samples"].get(BARE)] == []
-    assert found["http_submit"]["samples"]["bare_post"]
-    assert found["http_batch_scopes"]["samples"]["plain"]
+    assert [name for name in AGAINST_BARE if not rows[name]["samples"].get(BARE)] == []
+    assert rows["http_submit"]["samples"]["bare_post"]
+    assert rows["http_batch_scopes"]["samples"]["plain"]
 
 
 @needs_wrk
@@ -82,7 +82,7 @@ def test_reads_carry_a_key_only_when_they_are_asked_to(wrk: Wrk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "message"),
     [
         ("status", "1 answered with an error"),
         ("timeout", "1 timed out"),
@@ -90,9 +90,9 @@ def test_reads_carry_a_key_only_when_they_are_asked_to(wrk: Wrk) -> None:
         ("connect", "1 not connected"),
     ],
 )
-def test_what_wrk_finds_fault_with_is_said(field: str, said: str) -> None:
+def test_what_wrk_finds_fault_with_is_said(field: str, message: str) -> None:
     assert FINE.problem() is None
-    assert msgspec.structs.replace(FINE, **{field: 1}).problem() == said
+    assert msgspec.structs.replace(FINE, **{field: 1}).problem() == message
 
 
 def test_a_turn_without_an_answer_is_a_fault() -> None:

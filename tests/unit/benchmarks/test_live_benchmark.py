@@ -30,20 +30,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @needs_wrk
 def test_every_row_yields_figures(report: dict[str, Any]) -> None:
-    found = rows_of(report)
+    rows = rows_of(report)
 
-    assert set(found) == ROWS
-    assert [name for name, row in found.items() if not row["samples"][RANKD]] == []
-    assert [name for name, row in found.items() if row["failures"]] == []
+    assert set(rows) == ROWS
+    assert [name for name, row in rows.items() if not row["samples"][RANKD]] == []
+    assert [name for name, row in rows.items() if row["failures"]] == []
 
 
 @needs_wrk
 def test_those_who_do_less_stand_beside(report: dict[str, Any]) -> None:
-    found = rows_of(report)
+    rows = rows_of(report)
 
-    assert found["live_memory"]["samples"][BARE]
-    assert found["live_message"]["samples"][BARE]
-    assert found["live_submit"]["samples"][UNWATCHED]
+    assert rows["live_memory"]["samples"][BARE]
+    assert rows["live_message"]["samples"][BARE]
+    assert rows["live_submit"]["samples"][UNWATCHED]
 
 
 @needs_wrk
@@ -60,10 +60,10 @@ def test_a_score_arrives_with_the_first_message_that_holds_it() -> None:
     acknowledged = [(3, 10.0), (1, 10.1), (2, 10.2)]
     fast: tuple[list[int], list[float]] = ([0, 2, 3], [9.0, 10.3, 10.4])
     slow: tuple[list[int], list[float]] = ([0, 9], [9.0, 11.0])
-    found = delays(acknowledged, [fast, slow])
+    figures = delays(acknowledged, [fast, slow])
 
-    assert found.max == pytest.approx(1_000)
-    assert found.worst_client_p99 == pytest.approx(998, abs=3)
+    assert figures.max == pytest.approx(1_000)
+    assert figures.worst_client_p99 == pytest.approx(998, abs=3)
     assert delays(acknowledged, [fast]).max == pytest.approx(400)
 
 

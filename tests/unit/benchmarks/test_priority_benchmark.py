@@ -18,11 +18,11 @@ pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
     not wrk_is_installed() and os.environ.get("CI") != "true", reason="wrk is not installed: apt-get install wrk"
 )
 def test_small_clients_are_measured_while_large_ones_send(tmp_path: Path) -> None:
-    found = rows_of(smoke_report("priority", tmp_path))
+    rows = rows_of(smoke_report("priority", tmp_path))
 
     of_nodes = set() if binaries() is None else {"priority_node_submit_p99", "priority_node_rank_p99"}
-    assert set(found) == {"priority_submit_p99", "priority_rank_p99"} | of_nodes
-    for row in found.values():
+    assert set(rows) == {"priority_submit_p99", "priority_rank_p99"} | of_nodes
+    for row in rows.values():
         assert row["samples"][RANKD][0] > 0
         assert row["failures"] == []
         assert all(row["extra"][f"{sender}_per_s"] > 0 for sender in ("batches", "imports", "exports"))

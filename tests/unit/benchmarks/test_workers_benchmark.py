@@ -17,14 +17,14 @@ pytestmark = pytest.mark.timeout(300)  # a whole benchmark, small as it is
     not wrk_is_installed() and os.environ.get("CI") != "true", reason="wrk is not installed: apt-get install wrk"
 )
 def test_two_workers_are_measured_beside_one(tmp_path: Path) -> None:
-    found = rows_of(smoke_report("workers", tmp_path))
+    rows = rows_of(smoke_report("workers", tmp_path))
 
     beside = {"workers_page", "workers_rank", "workers_submit"}
-    assert set(found) == beside | {"workers_visible_p99", "workers_memory"}
-    for name, row in found.items():
+    assert set(rows) == beside | {"workers_visible_p99", "workers_memory"}
+    for name, row in rows.items():
         assert row["samples"][RANKD][0] > 0
         assert row["failures"] == []
         if name in beside:
             assert row["samples"][ONE_WORKER][0] > 0
     for name in ("workers_page", "workers_rank"):
-        assert found[name]["checksums"][RANKD] == found[name]["checksums"][ONE_WORKER]
+        assert rows[name]["checksums"][RANKD] == rows[name]["checksums"][ONE_WORKER]

@@ -14,8 +14,8 @@ Output = Callable[..., str]
 
 
 def shown(done: Output, board: str = "arcade") -> dict[str, object]:
-    found: dict[str, object] = json.loads(done("boards", "show", board, "--json"))
-    return found
+    definition: dict[str, object] = json.loads(done("boards", "show", board, "--json"))
+    return definition
 
 
 def test_a_board_is_defined_by_options(done: Output) -> None:
@@ -77,7 +77,7 @@ def test_on_a_terminal_it_says_what_changed(done: Output, arcade: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("put", "arcade"), 2, "give the definition: a FILE, -, or --set NAME=VALUE."),
         (("put", "Arcade", "--set", "keep=best"), 1, "board: must be 1 to 64 of"),
@@ -89,16 +89,16 @@ def test_on_a_terminal_it_says_what_changed(done: Output, arcade: None) -> None:
         (("show", "arcade"), 1, "--data: there are no boards in rankd-data"),
     ],
 )
-def test_a_mistake_is_named_and_nothing_is_made(arguments: tuple[str, ...], code: int, said: str, run: Run) -> None:
+def test_a_mistake_is_named_and_nothing_is_made(arguments: tuple[str, ...], code: int, message: str, run: Run) -> None:
     refused = run("boards", *arguments)
 
     assert refused.exit_code == code
-    assert refused.stderr.startswith(f"error: {said}")
+    assert refused.stderr.startswith(f"error: {message}")
     assert not (Path("rankd-data") / "ledger.db").exists() or arguments[0] == "put"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.json", "{", "a.json: is not JSON: input data was truncated"),
         ("a.toml", "keep", "a.toml: is not TOML: expected '='"),
@@ -107,10 +107,10 @@ def test_a_mistake_is_named_and_nothing_is_made(arguments: tuple[str, ...], code
         ("a.toml", "[boards]\narcade = 1\n", "a.toml: must be an object"),
     ],
 )
-def test_a_file_that_is_none_is_named(name: str, text: str, said: str, run: Run) -> None:
+def test_a_file_that_is_none_is_named(name: str, text: str, message: str, run: Run) -> None:
     Path(name).write_text(text)
 
-    assert run("boards", "put", "arcade", name).stderr.startswith(f"error: {said}")
+    assert run("boards", "put", "arcade", name).stderr.startswith(f"error: {message}")
 
 
 def test_a_file_that_is_no_text_is_named(run: Run) -> None:
@@ -149,11 +149,11 @@ def test_a_definition_is_shown_whole(done: Output, arcade: None) -> None:
 
 def test_a_check_needs_no_folder_and_makes_none(done: Output) -> None:
     Path("arcade.toml").write_text('windows = ["all_time", "daily"]\nscopes = ["country"]\n')
-    said = done("boards", "check", "arcade", "arcade.toml").splitlines()
+    lines = done("boards", "check", "arcade", "arcade.toml").splitlines()
 
-    assert said[0] == "arcade\tis valid; it was not compared with a board"
-    assert said[1] == "arcade\ta score counts in up to 4 places: 2 windows × 2 scopes (global, country)"
-    assert "daily: past windows stay in memory for ever" in said[2]
+    assert lines[0] == "arcade\tis valid; it was not compared with a board"
+    assert lines[1] == "arcade\ta score counts in up to 4 places: 2 windows × 2 scopes (global, country)"
+    assert "daily: past windows stay in memory for ever" in lines[2]
     assert not Path("rankd-data").exists()
 
 
@@ -171,9 +171,9 @@ def test_a_check_says_what_would_change_and_changes_nothing(done: Output, run: R
 
 
 def test_a_check_counts_the_boards_that_are_fed(done: Output, run: Run, arcade: None) -> None:
-    said = done("boards", "check", "frame", "--set", "feeds=arcade")
+    output = done("boards", "check", "frame", "--set", "feeds=arcade")
 
-    assert "up to 5 places: 1 window × 1 scope (global), and 4 of arcade" in said
+    assert "up to 5 places: 1 window × 1 scope (global), and 4 of arcade" in output
     assert "feeds: frame feeds xp, which is not defined" in run("boards", "check", "frame", "--set", "feeds=xp").stderr
 
 
@@ -186,12 +186,12 @@ def test_a_check_refuses_what_lets_one_score_touch_too_much(run: Run, monkeypatc
 
 
 def test_a_check_warns_of_what_people_regret(done: Output) -> None:
-    said = done("boards", "check", "arcade", "--set", "writes=players", "--set", "open=false", "--set", "shards=4")
+    output = done("boards", "check", "arcade", "--set", "writes=players", "--set", "open=false", "--set", "shards=4")
 
-    assert "a modified game can send any score" in said
-    assert "set score_max and score_min to refuse impossible ones" in said
-    assert "it accepts no scores until open is true" in said
-    assert "shards and exact_top have no effect" in said
+    assert "a modified game can send any score" in output
+    assert "set score_max and score_min to refuse impossible ones" in output
+    assert "it accepts no scores until open is true" in output
+    assert "shards and exact_top have no effect" in output
 
 
 def test_a_check_in_a_folder_that_was_named_wants_it_there(run: Run) -> None:

@@ -74,9 +74,9 @@ def test_what_is_shown_is_a_file_that_can_be_read(done: Output) -> None:
 def test_no_secret_is_shown(done: Output) -> None:
     for how in ((), ("--json",)):
         for terminal in (False, True):
-            said = done("config", "show", *how, terminal=terminal, RANKD_AUTH_JWT_SECRET=SECRET, **NAMED)
-            assert SECRET not in said
-            assert "***" in said
+            output = done("config", "show", *how, terminal=terminal, RANKD_AUTH_JWT_SECRET=SECRET, **NAMED)
+            assert SECRET not in output
+            assert "***" in output
 
 
 def test_the_folder_of_the_command_line_is_shown_too(done: Output) -> None:

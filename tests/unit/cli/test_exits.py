@@ -75,7 +75,7 @@ def test_a_server_that_is_not_there_is_unavailable(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("top", "arcade", "--data", "d", "--url", "http://x"), "give --data or --url, not both"),
         (("top", "arcade", "--token", "rk_secret"), "--token is for a server; give --url too."),
@@ -85,11 +85,11 @@ def test_a_server_that_is_not_there_is_unavailable(run: Run) -> None:
         (("top", "arcade", "--ranking", "best"), "Invalid value for '--ranking': 'best' is not one of"),
     ],
 )
-def test_a_wrong_command_line_is_a_usage_error(arguments: tuple[str, ...], said: str, run: Run) -> None:
+def test_a_wrong_command_line_is_a_usage_error(arguments: tuple[str, ...], message: str, run: Run) -> None:
     wrong = run(*arguments)
 
     assert wrong.exit_code == 2
-    assert wrong.stderr.startswith(f"error: {said}")
+    assert wrong.stderr.startswith(f"error: {message}")
     assert wrong.stderr.count("\n") == 1
 
 
@@ -116,9 +116,9 @@ def test_no_secret_and_no_control_character_is_in_an_error(run: Run, monkeypatch
         raise errors.Refused("redis://u:hunter2@r says \x1b[2J\nno to rk_0123456789abcdef_secret")
 
     monkeypatch.setattr(Target, "of", refuse)
-    said = run("top", "arcade").stderr
+    message = run("top", "arcade").stderr
 
-    assert said == "error: redis://u:***@r says \\x1b[2J no to ***\n"
+    assert message == "error: redis://u:***@r says \\x1b[2J no to ***\n"
 
 
 def test_an_interruption_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,10 @@ COMMANDS = {
 
 def paths(command: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Every command there is, groups among them."""
-    found = [path]
+    all_paths = [path]
     for name, inner in getattr(command, "commands", {}).items():
-        found += paths(inner, (*path, name))
-    return found
+        all_paths += paths(inner, (*path, name))
+    return all_paths
 
 
 ALL = paths(get_command(app))

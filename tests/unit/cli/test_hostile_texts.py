@@ -126,10 +126,10 @@ def test_standings_are_escaped_on_a_terminal_and_exact_in_a_pipe(hostile: None, 
 
 
 def test_what_is_no_text_is_not_written_to_a_terminal(hostile: None, tmp_path: Path) -> None:
-    shown, said = on_a_terminal(exporting(tmp_path, "parquet"))
+    shown, errors = on_a_terminal(exporting(tmp_path, "parquet"))
 
     assert not shown
-    assert "a terminal shows text only" in said
+    assert "a terminal shows text only" in errors
 
 
 def exporting(folder: Path, asked: str) -> list[str]:
@@ -150,8 +150,8 @@ def on_a_terminal(command: list[str]) -> tuple[str, str]:
         pass
     finally:
         os.close(ours)
-        _, said = process.communicate(timeout=ENDS_S)
-    return printed.decode().replace("\r\n", "\n"), said.decode()
+        _, errors = process.communicate(timeout=ENDS_S)
+    return printed.decode().replace("\r\n", "\n"), errors.decode()
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_time_is_ms_or_a_date(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("bob", "9.5"), "score: must be a whole number; got '9.5'"),
         (("bob", "1e3"), "score: must be a whole number; got '1e3'"),
@@ -68,11 +68,11 @@ def test_a_time_is_ms_or_a_date(run: Run) -> None:
         (("bob", "9", "--metadata", "{"), "--metadata: must be a JSON object"),
     ],
 )
-def test_a_bad_value_is_refused_in_a_sentence(arguments: tuple[str, ...], said: str, run: Run) -> None:
+def test_a_bad_value_is_refused_in_a_sentence(arguments: tuple[str, ...], message: str, run: Run) -> None:
     refused = run("submit", "arcade", *arguments)
 
     assert refused.exit_code == 1
-    assert refused.stderr.startswith(f"error: {said}")
+    assert refused.stderr.startswith(f"error: {message}")
     assert refused.stdout == ""
 
 

@@ -23,28 +23,32 @@ DAY_MS = 86_400_000
 def test_a_service_gets_a_key(done: Output) -> None:
     made = json.loads(done("token", *DATA, "--scope", "scores:write", "--json"))
     with SqliteCredentials(Path("scores"), SystemClock()) as credentials:
-        found = credentials.find(made["token"])
+        credential = credentials.find(made["token"])
 
-    assert found is not None
-    assert (found.id, found.name, found.scopes) == (made["id"], made["name"], frozenset({Scope.SCORES_WRITE}))
-    assert found.is_service
+    assert credential is not None
+    assert (credential.id, credential.name, credential.scopes) == (
+        made["id"],
+        made["name"],
+        frozenset({Scope.SCORES_WRITE}),
+    )
+    assert credential.is_service
 
 
 def test_in_a_pipe_there_is_the_token_and_nothing_else(done: Output) -> None:
     token = done("token", *DATA, "--scope", "boards:admin", "--name", "ops")
     with SqliteCredentials(Path("scores"), SystemClock()) as credentials:
-        found = credentials.find(token.strip())
+        credential = credentials.find(token.strip())
 
-    assert found is not None
-    assert found.name == "ops"
+    assert credential is not None
+    assert credential.name == "ops"
 
 
 def test_on_a_terminal_it_says_to_keep_it(done: Output) -> None:
-    said = words(done("token", *DATA, "--player", "alice", "--expires", "30d", terminal=True))
+    output = words(done("token", *DATA, "--player", "alice", "--expires", "30d", terminal=True))
 
-    assert said.startswith("rk_")
-    assert "for alice, until " in said
-    assert "it is shown this once" in said
+    assert output.startswith("rk_")
+    assert "for alice, until " in output
+    assert "it is shown this once" in output
 
 
 def test_a_player_gets_a_key_that_ends(done: Output) -> None:
@@ -61,7 +65,7 @@ def test_a_key_is_made_while_the_folder_is_in_use(done: Output) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ((), 2, "say what the key may do: --scope scores:write for a service, or --player PLAYER."),
         (("--scope", "scores:wirte"), 1, "scopes: must be among scores:write, "),
@@ -72,11 +76,11 @@ def test_a_key_is_made_while_the_folder_is_in_use(done: Output) -> None:
         (("list",), 1, "--data: there are no keys in scores"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], code: int, said: str, run: Run) -> None:
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], code: int, message: str, run: Run) -> None:
     refused = run("token", *arguments, *DATA)
 
     assert refused.exit_code == code
-    assert refused.stderr.startswith(f"error: {said}")
+    assert refused.stderr.startswith(f"error: {message}")
 
 
 def test_keys_are_listed_without_their_secrets(done: Output) -> None:
@@ -86,7 +90,7 @@ def test_keys_are_listed_without_their_secrets(done: Output) -> None:
     lines = [line.split("\t") for line in done("token", "list", *DATA).splitlines()]
     table = done("token", "list", *DATA, terminal=True)
 
-    assert ("game", ["read", "scores:write"]) in [(one["name"], one["scopes"]) for one in listed["tokens"]]
+    assert ("game", ["read", "scores:write"]) in [(token["name"], token["scopes"]) for token in listed["tokens"]]
     assert [key["name"] for key in listed["signing_keys"]] == ["arcade-client"]
     assert [line[0] for line in lines] == ["token", "token", "signing"]  # the administrator's is the first
     assert "Signing keys" in table

@@ -37,10 +37,10 @@ def test_bad_lines_refuse_the_file_unless_they_are_to_be_left_out(run: Run, done
 
 def test_many_bad_lines_are_not_all_listed(run: Run) -> None:
     Path("scores.csv").write_text("player,score\n" + "zed,x\n" * 25)
-    said = run("import", "arcade", "scores.csv").stderr.splitlines()
+    lines = run("import", "arcade", "scores.csv").stderr.splitlines()
 
-    assert len(said) == 11
-    assert said[-1] == "… and 15 more; --json lists the first hundred"
+    assert len(lines) == 11
+    assert lines[-1] == "… and 15 more; --json lists the first hundred"
 
 
 def test_standings_are_exported_to_a_file(done: Output) -> None:

@@ -33,10 +33,10 @@ def test_a_difference_has_an_exit_code_of_its_own(run: Run, monkeypatch: pytest.
         raise VerificationFailed("arcade in all_time, 'global': scores or their order differ")
 
     monkeypatch.setattr(Embedded, "verify", differ)
-    found = run("verify")
+    result = run("verify")
 
-    assert found.exit_code == 5
-    assert found.stderr == "error: arcade in all_time, 'global': scores or their order differ\n"
+    assert result.exit_code == 5
+    assert result.stderr == "error: arcade in all_time, 'global': scores or their order differ\n"
 
 
 def test_everything_is_ranked_anew_without_snapshots(done: Output) -> None:

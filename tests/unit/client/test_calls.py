@@ -197,8 +197,12 @@ def test_a_client_has_the_verbs_of_the_library(kind: type) -> None:
         of_library = inspect.signature(getattr(Boards, name)).parameters
         of_client = inspect.signature(getattr(kind, name)).parameters
         assert set(of_library) - OF_THE_LIBRARY <= set(of_client), name
-        in_order = [one for one, about in of_library.items() if about.kind is not inspect.Parameter.KEYWORD_ONLY]
-        assert [one for one, about in of_client.items() if about.kind is not inspect.Parameter.KEYWORD_ONLY] == in_order
+        in_order = [
+            parameter for parameter, about in of_library.items() if about.kind is not inspect.Parameter.KEYWORD_ONLY
+        ]
+        assert [
+            parameter for parameter, about in of_client.items() if about.kind is not inspect.Parameter.KEYWORD_ONLY
+        ] == in_order
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -211,10 +215,10 @@ def test_a_verb_says_what_it_does(kind: type) -> None:
 
 def test_errors_are_those_of_the_library(boards: Boards) -> None:
     for given in ({"player": "..", "score": 1}, {"player": "a", "score": "1"}, {"player": "a", "score": 1, "x": 2}):
-        said = []
+        errors = []
         boards.define("arcade")
         for submit in (boards.submit_many, calls.submit_many):
             with pytest.raises(RankdError) as raised:
                 submit("arcade", [given])
-            said.append((type(raised.value), raised.value.__dict__.get("field")))
-        assert said[0] == said[1]
+            errors.append((type(raised.value), raised.value.__dict__.get("field")))
+        assert errors[0] == errors[1]

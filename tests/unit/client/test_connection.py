@@ -66,10 +66,10 @@ def test_every_score_is_signed_with_the_clients_secret(server: ScriptedServer, c
     client.submit("arcade", "alice", 976)
     client.submit_many("arcade", [("alice", 976)], signing_secret=b"another")
 
-    one, many = server.seen
-    assert one.headers["x-rankd-signature"] == signed(one, SECRET.encode())
+    single, many = server.seen
+    assert single.headers["x-rankd-signature"] == signed(single, SECRET.encode())
     assert many.headers["x-rankd-signature"] == signed(many, b"another")
-    assert abs(int(one.headers["x-rankd-timestamp"]) - time.time()) < 60
+    assert abs(int(single.headers["x-rankd-timestamp"]) - time.time()) < 60
 
 
 def test_what_is_no_score_is_not_signed(server: ScriptedServer, connect: Connect) -> None:

@@ -193,7 +193,7 @@ def test_somebody_who_does_not_stand_there_is_none(server: ScriptedServer, clien
 def test_pages_follow_each_other_by_their_cursor(server: ScriptedServer, client: Any) -> None:
     server.does(answer(page("a", "b", following="c1")), answer(page("c", "d", following="c2")), answer(page("e")))
 
-    assert [one.player for one in client.entries("arcade", 2, window="daily", ranking="dense")] == list("abcde")
+    assert [entry.player for entry in client.entries("arcade", 2, window="daily", ranking="dense")] == list("abcde")
     assert [seen.target for seen in server.seen] == [
         "/v1/boards/arcade/top?limit=2&window=daily&ranking=dense",
         # The cursor names the instance: by now `daily` may mean another one.

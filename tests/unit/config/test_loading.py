@@ -91,7 +91,7 @@ def test_variables_of_other_programs_and_of_the_command_line_are_left_alone() ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[server]\n\nprot = 1", "rankd.toml, line 3: server.prot: is not known; did you mean port?"),
         ("[sever]\nport = 1", "rankd.toml, line 1: sever: is not a section; did you mean server?"),
@@ -115,8 +115,8 @@ def test_variables_of_other_programs_and_of_the_command_line_are_left_alone() ->
         ("[limits]\nmax_body_bytes = 1", "line 2: limits.max_body_bytes: is not known; did you mean body_bytes_max?"),
     ],
 )
-def test_a_mistake_is_named_with_its_line_and_the_way_out(text: str, said: str) -> None:
-    assert said in refusal(text)
+def test_a_mistake_is_named_with_its_line_and_the_way_out(text: str, message: str) -> None:
+    assert message in refusal(text)
 
 
 def test_a_syntax_error_says_its_line() -> None:
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("RANKD_SERVER_PROT", "1", "is not a setting; did you mean RANKD_SERVER_PORT?"),
         ("RANKD_TOKN", "1", "is not a setting; did you mean RANKD_TOKEN?"),
@@ -144,8 +144,8 @@ def test_a_file_that_is_no_text_is_refused() -> None:
         ("RANKD_SERVER_PORT", "65536", "must be from 0 to 65535; got 65536"),
     ],
 )
-def test_a_mistaken_variable_is_named(name: str, text: str, said: str) -> None:
-    assert refusal("", **{name: text}).startswith(f"{name}: {said}")
+def test_a_mistaken_variable_is_named(name: str, text: str, message: str) -> None:
+    assert refusal("", **{name: text}).startswith(f"{name}: {message}")
 
 
 def test_an_option_of_the_command_line_is_named_as_it_is_written() -> None:
@@ -160,7 +160,7 @@ def test_boards_are_read_and_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[boards.arcade]\ntitle = "A"\nkeep = "bst"', "rankd.toml, line 3: boards.arcade.keep: must be one of best"),
         ("[boards.arcade]\nkep = 1", "rankd.toml, line 2: boards.arcade.kep: is not known here; did you mean keep?"),
@@ -171,8 +171,8 @@ def test_boards_are_read_and_checked() -> None:
         ("boards = 1", "rankd.toml: boards: must hold boards such as [boards.arcade]; got int"),
     ],
 )
-def test_a_mistake_in_a_board_is_named_with_its_line(text: str, said: str) -> None:
-    assert said in refusal(text)
+def test_a_mistake_in_a_board_is_named_with_its_line(text: str, message: str) -> None:
+    assert message in refusal(text)
 
 
 def test_the_library_gets_its_settings() -> None:

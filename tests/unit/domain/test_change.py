@@ -148,13 +148,13 @@ def test_a_signed_board_is_fed_by_boards_with_the_same_signing_key(feeding: str 
         check_feeds(board, boards, feeders_of(board.id, boards))
 
 
-@pytest.mark.parametrize(("feeding", "said"), [(None, "not signed"), ("other", "signed with other")])
+@pytest.mark.parametrize(("feeding", "signature"), [(None, "not signed"), ("other", "signed with other")])
 @pytest.mark.parametrize("defined", ["frame", "xp"])
-def test_a_feed_is_no_way_past_a_signature(feeding: str | None, said: str, defined: str) -> None:
+def test_a_feed_is_no_way_past_a_signature(feeding: str | None, signature: str, defined: str) -> None:
     boards = {"frame": define_board("frame", {"feeds": ["xp"], "signing": feeding})}
     boards["xp"] = define_board("xp", {"signing": "relay"})
     with pytest.raises(
-        InvalidValue, match=f'feeds: frame feeds xp, .* is {said} itself; define frame with signing = "re'
+        InvalidValue, match=f'feeds: frame feeds xp, .* is {signature} itself; define frame with signing = "re'
     ):
         check_feeds(boards[defined], boards, feeders_of(boards[defined].id, boards))
 

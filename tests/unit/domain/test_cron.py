@@ -143,10 +143,10 @@ def test_resets_around_a_change_of_clocks_are_those_of_a_minute_by_minute_walk(
     first, last = ms(around) - 36 * 3_600_000, ms(around) + 36 * 3_600_000
     walked = _brute_force(zone, expected, first, last)
     cron = Cron(expected.expression, zone_named(zone))
-    found, at = [], first - 1
+    resets, at = [], first - 1
     while (at := cron.next(at)) < last:
-        found.append(at)
-    assert found == walked
+        resets.append(at)
+    assert resets == walked
     for at in range(walked[0], last, 7 * MINUTE_MS + 1_001):
         assert cron.last(at) == max(reset for reset in walked if reset <= at)
 

@@ -59,7 +59,7 @@ def test_so_are_those_that_nearly_round_to_another_integer(decay: Decay) -> None
             steps = (Decimal(score).ln() / Decimal(2).ln() + rate * at) * (1 << decay.fraction_bits)
             return abs(steps - round(steps))
 
-        nearest = sorted(sent, key=lambda one: distance(*one))[:100]
+        nearest = sorted(sent, key=lambda pair: distance(*pair))[:100]
     scores, instants = array("q", [score for score, _ in nearest]), array("q", [at for _, at in nearest])
     assert list(decay.keys(scores, instants)) == keys_one_by_one(decay, scores, instants)
 

@@ -260,13 +260,13 @@ def test_keep_and_retention_speak_of_all_periods_or_of_one() -> None:
 
 
 def test_the_order_of_windows_matters_since_the_first_is_the_default_of_reads() -> None:
-    one = define_board("arcade", {"windows": ["daily", "weekly"]})
-    assert one != define_board("arcade", {"windows": ["weekly", "daily"]})
-    assert one.first_window.name == "daily"
+    board = define_board("arcade", {"windows": ["daily", "weekly"]})
+    assert board != define_board("arcade", {"windows": ["weekly", "daily"]})
+    assert board.first_window.name == "daily"
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_options", "second_options"),
     [
         ({"scopes": ["a", "b"]}, {"scopes": ["b", "a"]}),
         ({"feeds": ["a", "b"]}, {"feeds": ["b", "a"]}),
@@ -282,8 +282,10 @@ def test_the_order_of_windows_matters_since_the_first_is_the_default_of_reads() 
         ({"title": "arcade", "periods": None, "scopes": None}, {}),
     ],
 )
-def test_two_spellings_of_one_meaning_are_the_same_definition(one: dict[str, object], other: dict[str, object]) -> None:
-    assert define_board("arcade", one) == define_board("arcade", other)
+def test_two_spellings_of_one_meaning_are_the_same_definition(
+    first_options: dict[str, object], second_options: dict[str, object]
+) -> None:
+    assert define_board("arcade", first_options) == define_board("arcade", second_options)
 
 
 def test_a_definition_differs_when_any_option_does() -> None:

@@ -93,9 +93,9 @@ def test_the_digest_does_not_depend_on_the_order_of_entries(
 
 @given(ENTRIES, ENTRIES)
 def test_digests_of_shards_add_up_to_the_digest_of_the_whole(
-    one: list[tuple[str, int, int]], other: list[tuple[str, int, int]]
+    first_shard: list[tuple[str, int, int]], second_shard: list[tuple[str, int, int]]
 ) -> None:
-    assert (digest(one) + digest(other)) % DIGEST_MODULUS == digest(one + other)
+    assert (digest(first_shard) + digest(second_shard)) % DIGEST_MODULUS == digest(first_shard + second_shard)
 
 
 @given(ENTRIES.filter(bool))

@@ -25,7 +25,7 @@ def period(name: str, start: int, end: int) -> dict[str, object]:
 
 
 def by_id(*boards: Board) -> Mapping[str, Board]:
-    return {one.id: one for one in boards}
+    return {definition.id: definition for definition in boards}
 
 
 def check_instances_per_event(defined: Board, boards: Mapping[str, Board], instances_max: int) -> None:
@@ -73,7 +73,10 @@ def test_no_event_touches_more_and_one_touches_as_many(seed: int) -> None:
     attributes = {"country": "BR", "level": "7"}
 
     def dirty(at: int) -> int:
-        return sum(len(one.instances_of(one.read_clock(at))) * len(one.scopes_of(attributes)) for one in boards)
+        return sum(
+            len(definition.instances_of(definition.read_clock(at))) * len(definition.scopes_of(attributes))
+            for definition in boards
+        )
 
     assert instances_per_event(boards[0], boards[1:]) == max(dirty(at) for at in range(50))
 

@@ -116,10 +116,12 @@ def test_the_better_score_wins_before_any_tiebreak() -> None:
 
 
 @given(RULES, SCORES, SCORES)
-def test_a_better_score_has_the_smaller_key_up_to_the_ends_of_64_bits(rules: Rules, one: int, other: int) -> None:
-    better = one > other if rules.order is Order.DESC else one < other
-    assert (score_key(rules, one) < score_key(rules, other)) == better
-    assert SCORE_MIN_POSSIBLE <= score_key(rules, one) <= SCORE_MAX_POSSIBLE
+def test_a_better_score_has_the_smaller_key_up_to_the_ends_of_64_bits(
+    rules: Rules, first_score: int, second_score: int
+) -> None:
+    better = first_score > second_score if rules.order is Order.DESC else first_score < second_score
+    assert (score_key(rules, first_score) < score_key(rules, second_score)) == better
+    assert SCORE_MIN_POSSIBLE <= score_key(rules, first_score) <= SCORE_MAX_POSSIBLE
 
 
 def test_the_smallest_integer_has_a_key_that_fits_since_it_is_complemented_and_not_negated() -> None:
@@ -152,7 +154,7 @@ def test_equal_scores_stand_as_ties_says(ties: Ties, standing: list[str]) -> Non
 def test_the_id_decides_last_and_by_its_bytes(rules: Rules) -> None:
     players = ["", "A", "Z", "a", "aa", "\u00e9", "\uffff", "\U0001f3ae"]
     keys = [sort_key(rules, Kept(1, 1), player) for player in players]
-    assert all(one < other for one, other in pairwise(keys))
+    assert all(key < next_key for key, next_key in pairwise(keys))
 
 
 @given(SCORES, st.integers(-100, 0), st.integers(0, 100))

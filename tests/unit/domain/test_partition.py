@@ -19,7 +19,7 @@ def test_a_players_partition_never_changes(player: str, partitions: int, expecte
 
 
 def test_players_are_spread_evenly() -> None:
-    found = Counter(partition_of(f"player-{number}", 8) for number in range(8_000))
+    counts = Counter(partition_of(f"player-{number}", 8) for number in range(8_000))
 
-    assert set(found) == set(range(8))
-    assert max(found.values()) < 1.15 * min(found.values())
+    assert set(counts) == set(range(8))
+    assert max(counts.values()) < 1.15 * min(counts.values())

@@ -88,7 +88,7 @@ def test_many_who_ask_at_once_share_a_look(ledger: Ledger, known: Finder) -> Non
         asked = [threads.submit(known.get, f"board-{number}") for number in range(ASKED)]
         wait_until(lambda: ledger.looks == 1)
         ledger.may_answer.set()
-        assert [one.result(WAIT_S) for one in asked] == [None] * ASKED
+        assert [future.result(WAIT_S) for future in asked] == [None] * ASKED
     assert ledger.looks <= ASKED // 10
 
 

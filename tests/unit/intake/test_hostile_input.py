@@ -155,7 +155,7 @@ def test_only_64_bit_signed_integers_are_a_column_of_scores(boards: Boards, colu
 
 
 @pytest.mark.parametrize(
-    ("score", "said"),
+    ("score", "message"),
     [
         (1.25, "must be an integer; this board shows 2 decimals, so send 125"),
         (0.29, "must be an integer; this board shows 2 decimals, so send 29"),
@@ -167,7 +167,7 @@ def test_only_64_bit_signed_integers_are_a_column_of_scores(boards: Boards, colu
 )
 @pytest.mark.parametrize("key", [None, "match-1"], ids=["without a key", "with a key"])
 def test_a_fraction_is_answered_with_the_integer_to_send(
-    boards: Boards, score: Any, key: str | None, said: str
+    boards: Boards, score: Any, key: str | None, message: str
 ) -> None:
     array_of_one: Any = np.array([score])
     submits: dict[str, Callable[[], object]] = {
@@ -182,7 +182,7 @@ def test_a_fraction_is_answered_with_the_integer_to_send(
     for field, submit in submits.items():
         with pytest.raises(InvalidValue) as refused:
             submit()
-        assert str(refused.value).startswith(f"{field}: {said}")
+        assert str(refused.value).startswith(f"{field}: {message}")
 
 
 @pytest.mark.parametrize("players", ["ab", b"ab", 7, {"ab"}, iter(["a", "b"]), None, {"a": 1, "b": 2}], ids=shown)

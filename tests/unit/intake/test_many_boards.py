@@ -151,8 +151,10 @@ def test_the_fingerprint_is_of_the_runs_of_one_board(boards: Boards) -> None:
         (["cid"], [4], [{"country": "BR"}], None),
     ]
     names = ("best", "latest", "best")
-    said = [
+    columns = [
         (False, name, players, b"".join(score.to_bytes(8, "little") for score in scores), None, None, attributes, json)
         for name, (players, scores, attributes, json) in zip(names, runs, strict=True)
     ]
-    assert boards.prepare_events(sent, sender_of("local", "one")).fingerprint == fingerprint_of((*said[0], *said[1:]))
+    assert boards.prepare_events(sent, sender_of("local", "one")).fingerprint == fingerprint_of(
+        (*columns[0], *columns[1:])
+    )

@@ -232,8 +232,8 @@ def test_each_answer_is_about_its_own_event(boards: Boards, grouped: GroupCalls)
         boards, [lambda: boards.submit("arcade", "alice", 5), lambda: boards.submit("arcade", "alice", 7)]
     )
 
-    said = [(one.previous_score, one.score) for one in answers if isinstance(one, Submitted)]
-    assert said == [(None, 5), (5, 12)]
+    scores = [(answer.previous_score, answer.score) for answer in answers if isinstance(answer, Submitted)]
+    assert scores == [(None, 5), (5, 12)]
 
 
 def test_a_score_that_changed_nothing_says_so_though_its_commit_did(boards: Boards, grouped: GroupCalls) -> None:
@@ -242,7 +242,7 @@ def test_a_score_that_changed_nothing_says_so_though_its_commit_did(boards: Boar
         boards, [lambda: boards.submit("arcade", "alice", 9), lambda: boards.submit("arcade", "alice", 3)]
     )
 
-    assert [one.changed for one in answers if isinstance(one, Submitted)] == [True, False]
+    assert [answer.changed for answer in answers if isinstance(answer, Submitted)] == [True, False]
 
 
 def test_the_answers_of_many_threads_add_up(boards: Boards, rng: random.Random) -> None:
@@ -261,7 +261,7 @@ def test_the_answers_of_many_threads_add_up(boards: Boards, rng: random.Random) 
     assert kept(boards) == {"alice": sum(map(sum, plans))}
     assert len({answer.position for answer in answers}) == len(answers)
     by_position = sorted(answers, key=lambda answer: int(answer.position.partition("-")[2]))
-    assert [one.previous_score for one in by_position[1:]] == [one.score for one in by_position[:-1]]
+    assert [answer.previous_score for answer in by_position[1:]] == [answer.score for answer in by_position[:-1]]
     boards.verify()
 
 

@@ -70,15 +70,15 @@ def test_readers_do_not_see_what_is_not_committed(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("found", ["3.51.2", "3.46.1", "2.99.99"])
-def test_an_sqlite_that_can_lose_commits_is_refused(found: str) -> None:
-    with pytest.raises(LedgerUnavailable, match=re.escape(found)):
-        check_sqlite_version(found)
+@pytest.mark.parametrize("version", ["3.51.2", "3.46.1", "2.99.99"])
+def test_an_sqlite_that_can_lose_commits_is_refused(version: str) -> None:
+    with pytest.raises(LedgerUnavailable, match=re.escape(version)):
+        check_sqlite_version(version)
 
 
-@pytest.mark.parametrize("found", ["3.51.3", "3.54.1", "4.0.0"])
-def test_a_newer_sqlite_is_taken(found: str) -> None:
-    check_sqlite_version(found)
+@pytest.mark.parametrize("version", ["3.51.3", "3.54.1", "4.0.0"])
+def test_a_newer_sqlite_is_taken(version: str) -> None:
+    check_sqlite_version(version)
 
 
 def test_each_migration_leads_to_the_schema_of_a_new_file(tmp_path: Path) -> None:

@@ -76,11 +76,11 @@ def test_what_is_read_is_what_was_appended(tmp_path: Path, rng: random.Random) -
 
 def test_what_was_appended_has_its_sequences_and_players_have_numbers(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
-        one, two = scores(ledger, ("alice", 1), ("bob", 2), ("alice", 3)), scores(ledger, ("carol", 4))
-        ledger.append(draft(one, two))
+        first_run, second_run = scores(ledger, ("alice", 1), ("bob", 2), ("alice", 3)), scores(ledger, ("carol", 4))
+        ledger.append(draft(first_run, second_run))
 
-        assert [one.first, two.first] == [1, 4]
-        assert [list(one.player), list(two.player)] == [[1, 2, 1], [3]]
+        assert [first_run.first, second_run.first] == [1, 4]
+        assert [list(first_run.player), list(second_run.player)] == [[1, 2, 1], [3]]
 
 
 def test_reading_begins_at_the_end_of_a_commit_only(tmp_path: Path) -> None:
@@ -224,13 +224,13 @@ def test_a_players_own_events_are_found_newest_first(
             if rng.random() < 0.3 and ledger.player_index.behind(len(sent)) > 0:
                 ledger.player_index.index_chunk()
 
-        def found(reader: SqliteLedger, player: str, **about: Any) -> list[tuple[int, int | None]]:
-            return [(one.sequence, one.score) for one in reader.history(player, **{"limit": 1_000, **about})]
+        def history_of(reader: SqliteLedger, player: str, **about: Any) -> list[tuple[int, int | None]]:
+            return [(event.sequence, event.score) for event in reader.history(player, **{"limit": 1_000, **about})]
 
         for player in ("p0", "p1", "p2", "p3", "p4", "nobody"):
             own = [(sequence, score) for sequence, (who, score) in enumerate(sent, start=1) if who == player][::-1]
-            assert found(ledger, player) == own
-            assert found(ledger, player, limit=3) == own[:3]
-            assert found(ledger, player, before=20) == [one for one in own if one[0] < 20]
+            assert history_of(ledger, player) == own
+            assert history_of(ledger, player, limit=3) == own[:3]
+            assert history_of(ledger, player, before=20) == [event for event in own if event[0] < 20]
             with opened(tmp_path) as again:
-                assert found(again, player) == own
+                assert history_of(again, player) == own

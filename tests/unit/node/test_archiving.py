@@ -102,10 +102,10 @@ def test_somebody_removed_while_it_is_written_is_not_in_the_file(
     def walked(*arguments: Any) -> Iterator[Any]:
         nonlocal times
         times += 1
-        found = list(walk(*arguments))
+        entries = list(walk(*arguments))
         if times == 1:
             store.drop(InstanceKey("arcade", WEEK))
-        return iter(found)
+        return iter(entries)
 
     monkeypatch.setattr(module, "walk", walked)
     archiving.has(store, BOARD, LIVE, WEEK, wanted)

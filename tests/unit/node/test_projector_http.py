@@ -75,19 +75,19 @@ def test_figures_are_in_the_format_of_prometheus(ask: httpx.Client, figures: Pro
     figures.count_sent(80, 1, 2)
     figures.set_kept(1.5, 3, 4, 5)
 
-    found = values(ask)
-    assert found["rankd_projector_role", "active"] == 1
-    assert found["rankd_projector_role", "standby"] == 0
-    assert found["rankd_projector_epoch",] == 7
-    assert found["rankd_projector_events_behind", "0"] == 3
-    assert found["rankd_projector_events_total",] == 40
-    assert found["rankd_projector_batch_seconds_count",] == 1
-    assert found["rankd_projector_mirrored_timestamp_seconds",] == 1_700_000_000
-    assert found["rankd_projector_redis_entries_total",] == 80
-    assert found["rankd_projector_redis_catch_ups_total",] == 1
-    assert found["rankd_projector_redis_loads_total",] == 2
-    assert found["rankd_projector_standings_behind_seconds",] == 1.5
-    assert found["rankd_projector_archives_waiting",] == 4
+    samples = values(ask)
+    assert samples["rankd_projector_role", "active"] == 1
+    assert samples["rankd_projector_role", "standby"] == 0
+    assert samples["rankd_projector_epoch",] == 7
+    assert samples["rankd_projector_events_behind", "0"] == 3
+    assert samples["rankd_projector_events_total",] == 40
+    assert samples["rankd_projector_batch_seconds_count",] == 1
+    assert samples["rankd_projector_mirrored_timestamp_seconds",] == 1_700_000_000
+    assert samples["rankd_projector_redis_entries_total",] == 80
+    assert samples["rankd_projector_redis_catch_ups_total",] == 1
+    assert samples["rankd_projector_redis_loads_total",] == 2
+    assert samples["rankd_projector_standings_behind_seconds",] == 1.5
+    assert samples["rankd_projector_archives_waiting",] == 4
 
 
 def test_other_paths_are_not_there(ask: httpx.Client) -> None:

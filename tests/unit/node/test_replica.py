@@ -75,9 +75,9 @@ def test_a_profile_is_seen_as_soon_as_it_is_stored(writer: Boards, replica: Boar
     for name in ("Alice", "Alicia", "Ali"):
         writer.set_player("alice", name=name)
         writer.set_friends("alice", [name])
-        found = replica.player("alice")
-        assert found is not None
-        assert found.name == name
+        profile = replica.player("alice")
+        assert profile is not None
+        assert profile.name == name
         assert replica.top("arcade").entries[0].name == name
         assert list(replica.stored_friends("alice")) == [name]
 

@@ -45,7 +45,7 @@ def ranks(boards: Boards) -> dict[str, object]:
 
 
 def entries_of_others(boards: Boards) -> dict[str, int]:
-    return {board: found for board, found in boards.entries_by_board(100).items() if not KEPT.keeps(board) and found}
+    return {board: count for board, count in boards.entries_by_board(100).items() if not KEPT.keeps(board) and count}
 
 
 def play(writer: Boards, clock: ManualClock) -> None:

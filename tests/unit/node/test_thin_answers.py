@@ -55,7 +55,7 @@ class Ranks:
     def has_ranked(self, wanted: dict[int, int], board: str) -> bool:
         if wanted == RANKED and self.is_new:
             self.is_new, self.problem, self.stands = False, None, None
-        return all(self.ranked[board].get(partition, 0) >= one for partition, one in wanted.items())
+        return all(self.ranked[board].get(partition, 0) >= sequence for partition, sequence in wanted.items())
 
     # The ledger
 

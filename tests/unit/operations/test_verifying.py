@@ -95,10 +95,10 @@ def verification(tmp_path: Path, ranks: ChangedAfterEachRead) -> Iterator[Verifi
 def test_entries_that_change_whenever_they_are_compared_are_compared_without_writes(
     ranks: ChangedAfterEachRead, verification: Verification
 ) -> None:
-    found = verification.run(cast(Any, ranks))
+    report = verification.run(cast(Any, ranks))
     assert (ranks.holds, ranks.is_held) == (1, False)
     assert ranks.reads == 1 + HOLD_AFTER + 1  # all entries, then alice again and again, then alice at rest
-    assert (found.entries, found.looked_at_again) == (2, HOLD_AFTER + 1)
+    assert (report.entries, report.looked_at_again) == (2, HOLD_AFTER + 1)
 
 
 def test_a_top_that_changes_whenever_it_is_compared_is_compared_without_writes(

@@ -36,12 +36,12 @@ def numbers(index: bytes) -> list[int]:
 
 
 def test_objects_differ_by_identity() -> None:
-    one, other = ["a"], ["a"]
-    found, index = distinct([one, one, other, None, one])
+    first_list, second_list = ["a"], ["a"]
+    values, index = distinct([first_list, first_list, second_list, None, first_list])
 
-    assert found[0] is one
-    assert found[1] is other
-    assert (found[2:], numbers(index)) == ([None], [0, 0, 1, 2, 0])
+    assert values[0] is first_list
+    assert values[1] is second_list
+    assert (values[2:], numbers(index)) == ([None], [0, 0, 1, 2, 0])
     assert take(["x", "y", "z"], index) == ["x", "x", "y", "z", "x"]
 
 
@@ -53,25 +53,25 @@ def test_an_index_outside_a_list_is_refused(index: array[int]) -> None:
 
 def test_mappings_differ_by_what_they_hold_and_its_types() -> None:
     sent: list[Any] = [{"a": "1"}, {"a": 1}, {"a": True}, {"a": "1"}, None, {"a": 1}, {"a": [1]}, {"a": [1]}, {}, "x"]
-    found, index = distinct_mappings(sent)
+    values, index = distinct_mappings(sent)
 
-    assert take(found, index) == sent
+    assert take(values, index) == sent
     assert numbers(index) == [0, 1, 2, 0, 3, 1, 4, 5, 6, 7]
 
 
 def test_rows_of_columns_differ_likewise() -> None:
-    found, index = distinct_rows([["a", "a", "b", "a", "a"], [1, True, 1, 1, None]])
+    rows, index = distinct_rows([["a", "a", "b", "a", "a"], [1, True, 1, 1, None]])
 
     assert numbers(index) == [0, 1, 2, 0, 3]
-    assert found == [["a", 1], ["a", True], ["b", 1], ["a", None]]
+    assert rows == [["a", 1], ["a", True], ["b", 1], ["a", None]]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["x", "y", 1, 2, None])), max_size=200))
 def test_however_many_there_are_each_is_found_again(sent: list[dict[str, object]]) -> None:
-    found, index = distinct_mappings(sent)
+    values, index = distinct_mappings(sent)
 
-    assert take(found, index) == sent
-    assert len({tuple(one.items()) for one in sent}) == len(found)
+    assert take(values, index) == sent
+    assert len({tuple(mapping.items()) for mapping in sent}) == len(values)
 
 
 _PLAIN = st.recursive(
@@ -162,16 +162,16 @@ def test_a_metadata_index_has_the_events_of_a_dictionary() -> None:
 
 
 def test_tables_are_equal_that_hold_the_same_events_under_whatever_key() -> None:
-    one, other = MetadataIndex(KEY), MetadataIndex(bytes(16))
-    for table in (one, other):
+    first_index, second_index = MetadataIndex(KEY), MetadataIndex(bytes(16))
+    for table in (first_index, second_index):
         table.put("ann", 3)
         table.put("bob", 4)
-    assert one == other
+    assert first_index == second_index
 
-    other.put("bob", 5)
+    second_index.put("bob", 5)
 
-    assert one != other
-    assert one != {"ann": 3, "bob": 4}
+    assert first_index != second_index
+    assert first_index != {"ann": 3, "bob": 4}
 
 
 def test_a_large_table_is_loaded_about_as_fast_as_it_was_made() -> None:

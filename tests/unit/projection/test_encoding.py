@@ -81,8 +81,8 @@ def test_no_part_holds_more_than_so_many_values(monkeypatch: pytest.MonkeyPatch)
                 born=1,
                 defined_at=0,
                 lost={"i": set(names)},
-                teams={"large": totals_of(names), **{f"small-{one}": totals_of([one]) for one in names}},
-                metadata={"large": noted_of(names, 1), **{f"small-{one}": noted_of([one], 1) for one in names}},
+                teams={"large": totals_of(names), **{f"small-{name}": totals_of([name]) for name in names}},
+                metadata={"large": noted_of(names, 1), **{f"small-{name}": noted_of([name], 1) for name in names}},
             )
         }
     )

@@ -152,10 +152,10 @@ def test_what_the_engine_says_is_what_the_system_says() -> None:
     players, rng, store = ids(PLAYERS), random.Random(1), EngineStore()
     # The interpreter's own lists grow in the first round; what comes after it shows the engine alone.
     fill(store, InstanceKey("first"), players, rng)
-    said, resident = store.memory().total_bytes, resident_bytes()
+    total_bytes, resident = store.memory().total_bytes, resident_bytes()
     for number in range(4):
         fill(store, InstanceKey(f"further{number}"), players, rng)
-    said, resident = store.memory().total_bytes - said, resident_bytes() - resident
+    total_bytes, resident = store.memory().total_bytes - total_bytes, resident_bytes() - resident
 
-    print(f"said {said / 2**20:.1f} MiB, resident {resident / 2**20:.1f} MiB")  # noqa: T201
-    assert said * 0.8 < resident < said * 1.25
+    print(f"said {total_bytes / 2**20:.1f} MiB, resident {resident / 2**20:.1f} MiB")  # noqa: T201
+    assert total_bytes * 0.8 < resident < total_bytes * 1.25

@@ -220,7 +220,7 @@ def poke(boards: Boards, key: InstanceKey, op: Op, player: str, score: int = 0) 
 
 
 @pytest.mark.parametrize(
-    ("op", "player", "score", "said"),
+    ("op", "player", "score", "message"),
     [
         (Op.PUT, "alice", 6, "scores or their order differ"),
         (Op.PUT, "mallory", 1, "3 players stand there and 2 should"),
@@ -238,7 +238,7 @@ def poke(boards: Boards, key: InstanceKey, op: Op, player: str, score: int = 0) 
     ],
 )
 def test_ranks_that_are_not_what_the_ledger_says_are_found(
-    boards: Boards, key: InstanceKey, *, op: Op, player: str, score: int, said: str
+    boards: Boards, key: InstanceKey, *, op: Op, player: str, score: int, message: str
 ) -> None:
     boards.define("arcade", windows=["all_time", "daily"], scopes=["country"])
     boards.submit_many(
@@ -247,10 +247,10 @@ def test_ranks_that_are_not_what_the_ledger_says_are_found(
     boards.verify()
     poke(boards, key, op, player, score)
 
-    with pytest.raises(VerificationFailed) as found:
+    with pytest.raises(VerificationFailed) as failure:
         boards.verify()
-    assert f"arcade in {key.window}, '{key.scope}': " in str(found.value)
-    assert said in str(found.value)
+    assert f"arcade in {key.window}, '{key.scope}': " in str(failure.value)
+    assert message in str(failure.value)
 
 
 def test_a_whole_instance_nobody_wrote_is_found(boards: Boards) -> None:

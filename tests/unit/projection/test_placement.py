@@ -49,7 +49,7 @@ class Placed:
         return Placement(self.context(at), at, self.catalogue, self.state)
 
     def windows(self, at: int, board: str = "arcade") -> list[str]:
-        return [target.instance for one in self.at(at).reached if one.board.id == board for target in one.targets]
+        return [target.instance for place in self.at(at).reached if place.board.id == board for target in place.targets]
 
 
 def test_an_event_counts_in_each_window_at_its_time() -> None:
@@ -137,7 +137,7 @@ def test_a_board_that_is_deleted_meanwhile_is_left_out() -> None:
     placed = Placed(arcade={}, xp={})
     del placed.state.boards["xp"]
 
-    assert [one.board.id for one in placed.at(NOON).reached] == ["arcade"]
+    assert [place.board.id for place in placed.at(NOON).reached] == ["arcade"]
 
 
 def test_what_is_remembered_is_what_would_be_worked_out_anew(rng: random.Random) -> None:
@@ -155,8 +155,8 @@ def test_what_is_remembered_is_what_would_be_worked_out_anew(rng: random.Random)
         at = rng.choice(edges) + rng.choice([-1, 0, 1, rng.randrange(-QUARTER_MS, QUARTER_MS)])
         context = placed.context(at)
         number = numbers.setdefault(context.key, len(numbers) + 1)
-        found = [target.instance for target in placements.at(number, context, at).reached[0].targets]
-        assert found == placed.windows(at), at
+        instances = [target.instance for target in placements.at(number, context, at).reached[0].targets]
+        assert instances == placed.windows(at), at
 
 
 def test_they_are_worked_out_anew_when_asked() -> None:

@@ -17,15 +17,15 @@ WEEK = {"daily": "first", "weekly": "sum_of_daily"}
 
 
 def score(boards: Boards, window: str, player: str = "alice", **about: str) -> int | None:
-    found = boards.rank("arcade", player, window=window, **about)
-    return None if found is None else found.score
+    standing = boards.rank("arcade", player, window=window, **about)
+    return None if standing is None else standing.score
 
 
 def test_the_week_adds_up_the_first_tries_of_its_days(boards: Boards, clock: ManualClock) -> None:
     boards.define("arcade", windows=["weekly", "daily"], keep=WEEK)
     for day, tries in enumerate([(5, 9), (7, 1), (3,)]):
-        for one in tries:
-            answer = boards.submit("arcade", "alice", one)
+        for attempt in tries:
+            answer = boards.submit("arcade", "alice", attempt)
         clock.advance(DAY_MS)
         assert answer.score == [5, 12, 15][day]
 
@@ -37,9 +37,9 @@ def test_a_part_that_changes_changes_the_total_by_the_difference(boards: Boards,
     boards.define("arcade", windows=["weekly", "daily"], keep={"daily": "latest", "weekly": "sum_of_daily"})
     boards.submit("arcade", "alice", 100)
     clock.advance(DAY_MS)
-    for one in (30, -5, 40):
-        boards.submit("arcade", "alice", one)
-        assert score(boards, "weekly") == 100 + one
+    for points in (30, -5, 40):
+        boards.submit("arcade", "alice", points)
+        assert score(boards, "weekly") == 100 + points
 
 
 def test_a_total_is_held_wide_beyond_the_bounds_and_comes_back(open_boards: OpenBoards, clock: ManualClock) -> None:
@@ -48,8 +48,8 @@ def test_a_total_is_held_wide_beyond_the_bounds_and_comes_back(open_boards: Open
         "arcade", windows=["weekly", "daily"], keep={"daily": "latest", "weekly": "sum_of_daily"}, score_max=100,
         score_min=-100,
     )  # fmt: skip
-    for one in (80, 70):
-        boards.submit("arcade", "alice", one)
+    for points in (80, 70):
+        boards.submit("arcade", "alice", points)
         clock.advance(DAY_MS)
     assert score(boards, "weekly") == 100
     boards.close()

@@ -127,12 +127,12 @@ def test_the_best_by_value_brings_its_tiebreak_along(boards: Boards) -> None:
     send(boards, "alice", 5, "reds", tiebreak=1)
     send(boards, "bob", 5, "reds", tiebreak=9)
     send(boards, "carol", 5, "blues", tiebreak=4)
-    assert [(one.player, one.score, one.tiebreak) for one in boards.top("guilds").entries] == [
+    assert [(entry.player, entry.score, entry.tiebreak) for entry in boards.top("guilds").entries] == [
         ("reds", 5, 9),
         ("blues", 5, 4),
     ]
     boards.remove("guilds", "bob")
-    assert [(one.player, one.tiebreak) for one in boards.top("guilds").entries] == [("blues", 4), ("reds", 1)]
+    assert [(entry.player, entry.tiebreak) for entry in boards.top("guilds").entries] == [("blues", 4), ("reds", 1)]
     send(boards, "carol", 1, "blues", tiebreak=4)
     assert teams(boards) == {"reds": 5, "blues": 1}
 

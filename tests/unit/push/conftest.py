@@ -54,11 +54,11 @@ class Gate:
         self.begun: list[asyncio.Event] = []
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
-        found = work()
+        result = work()
         open_now = asyncio.Event()
         self.begun.append(open_now)
         await open_now.wait()
-        return found
+        return result
 
 
 class Ear:
@@ -142,12 +142,12 @@ class World:
 
     def top(self, **where: Any) -> dict[str, dict[str, Any]]:
         """What the matching read says, as a client's table has it."""
-        found: dict[str, Any] = msgspec.to_builtins(self.boards.top("arcade", 10, **where))
-        return {entry["player"]: shown(entry) for entry in found["entries"]}
+        page: dict[str, Any] = msgspec.to_builtins(self.boards.top("arcade", 10, **where))
+        return {entry["player"]: shown(entry) for entry in page["entries"]}
 
     def friends(self, player: str) -> dict[str, dict[str, Any]]:
-        found: dict[str, Any] = msgspec.to_builtins(self.boards.friends_of("arcade", player))
-        return {entry["player"]: shown(entry) for entry in found["entries"]}
+        page: dict[str, Any] = msgspec.to_builtins(self.boards.friends_of("arcade", player))
+        return {entry["player"]: shown(entry) for entry in page["entries"]}
 
 
 @pytest.fixture

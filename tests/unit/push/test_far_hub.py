@@ -41,7 +41,7 @@ class Far:
 
         def counted(instances: Collection[InstanceKey]) -> Mapping[InstanceKey, tuple[int, str]]:
             self.questions += 1
-            return {key: one for key, one in digests(instances).items() if key.board not in self.away}
+            return {key: digest for key, digest in digests(instances).items() if key.board not in self.away}
 
         monkeypatch.setattr(rank_source, "digests", counted)
         world.boards.remote = cast(Any, world.boards._writer)

@@ -13,8 +13,8 @@ def message(offset: int, characters: int = 10) -> Message:
     return Message("top:arcade", Type.CHANGE, offset, {"a": "x" * characters})
 
 
-def offsets(found: list[Message] | None) -> list[int] | None:
-    return None if found is None else [one.offset for one in found]
+def offsets(messages: list[Message] | None) -> list[int] | None:
+    return None if messages is None else [push.offset for push in messages]
 
 
 def test_a_client_gets_what_came_after_the_offset_it_has() -> None:
@@ -47,8 +47,8 @@ def test_large_messages_are_kept_for_less_long() -> None:
     for offset in range(1, 21):
         kept.add(message(offset, HISTORY_BYTES_MAX // 3 // room))
 
-    found = kept.after(19)
-    assert offsets(found) == [20]
+    messages = kept.after(19)
+    assert offsets(messages) == [20]
     assert kept.after(20 - room) is None
 
 
@@ -63,15 +63,15 @@ def test_the_newest_message_is_kept_however_large_it_is() -> None:
 
 
 def test_all_topics_share_one_room_and_give_theirs_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = message(1).size_bytes
-    monkeypatch.setattr(history, "HISTORIES_BYTES_MAX", 10 * one)
+    size_bytes = message(1).size_bytes
+    monkeypatch.setattr(history, "HISTORIES_BYTES_MAX", 10 * size_bytes)
     room = HistoryBudget()
     first, second = MessageHistory(0, room), MessageHistory(0, room)
     for offset in range(1, 10):
         first.add(message(offset))
     for offset in range(10, 20):
         second.add(message(offset))
-    assert room.bytes <= 10 * one
+    assert room.bytes <= 10 * size_bytes
     assert len(first.after(0) or []) == 9
     assert offsets(second.after(18)) == [19]
     assert second.after(0) is None

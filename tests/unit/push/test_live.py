@@ -179,8 +179,8 @@ async def test_a_stream_is_resumed_by_its_last_event_id(world: World) -> None:
     for identity, types in ((seen, [b"change"]), (b"00000000-1", [b"reset", b"snapshot"]), (b"?", [b"reset"])):
         again = Open(live, asked(TOP, last_event_id=identity), sse=True)
         await until(lambda again=again, types=types: types[-1] in again.connection.body)  # type: ignore[misc]
-        said = [line for line in again.connection.body.split(b"\n") if line.startswith(b"event: ")]
-        assert said[: len(types)] == [b"event: " + kind for kind in types]
+        lines = [line for line in again.connection.body.split(b"\n") if line.startswith(b"event: ")]
+        assert lines[: len(types)] == [b"event: " + kind for kind in types]
         again.connection.goes("http.disconnect")
         await again.over()
 

@@ -42,8 +42,8 @@ def change_message(before: list[Entry], after: list[Entry], offset: int) -> Mess
 def applied(messages: list[Message], start: list[Entry]) -> tuple[dict[str, Any], int | None]:
     table = Table()
     table.apply("snapshot", {"entries": [msgspec.to_builtins(entry) for entry in start], "total": len(start)})
-    for one in messages:
-        table.take(one)
+    for push in messages:
+        table.take(push)
     return table.entries, table.total
 
 
@@ -72,7 +72,11 @@ def test_what_was_sent_before_a_reset_is_left_out() -> None:
         message(Type.CHANGE, 8, change),
     ]
 
-    assert [(one.type, one.offset) for one in conflate(several)] == [("reset", 5), ("snapshot", 6), ("change", 8)]
+    assert [(push.type, push.offset) for push in conflate(several)] == [
+        ("reset", 5),
+        ("snapshot", 6),
+        ("change", 8),
+    ]
 
 
 def test_whoever_was_passed_and_came_back_was_not_passed() -> None:

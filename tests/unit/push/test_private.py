@@ -37,8 +37,8 @@ class Watching:
     async def data(self, kind: str, count: int = 1) -> dict[str, Any]:
         """Wait for so many messages of a type; return what the last one holds."""
         if not self._sse:
-            found: dict[str, Any] = (await self.open.connection.frame(kind, count))["data"]
-            return found
+            frame: dict[str, Any] = (await self.open.connection.frame(kind, count))["data"]
+            return frame
         return await self.open.connection.event(kind, count)
 
     async def leave(self) -> None:

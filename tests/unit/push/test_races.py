@@ -29,8 +29,8 @@ async def test_two_who_come_to_a_new_topic_at_the_same_time_watch_the_same(world
     await until(lambda: len(gate.begun) == 2)
     for begun in gate.begun:
         begun.set()
-    one, other = await asyncio.gather(*coming)
-    assert one is other
+    first_watch, second_watch = await asyncio.gather(*coming)
+    assert first_watch is second_watch
 
     world.boards.submit("arcade", "alice", 70)
     rank_source = asyncio.create_task(hub.poll())
@@ -51,11 +51,11 @@ async def test_an_older_look_that_comes_back_later_changes_nothing(world: World)
     coming.append(asyncio.create_task(hub.watch(FRIENDS, ears[1])))
     await until(lambda: len(gate.begun) == 2)
     gate.begun[1].set()
-    found = await coming[1]
+    topic = await coming[1]
     gate.begun[0].set()
     await coming[0]
 
-    (snapshot,) = found.snapshot(hub.offset)
+    (snapshot,) = topic.snapshot(hub.offset)
     table = Table()
     table.take(snapshot)
     assert table.entries["alice"]["score"] == 70
@@ -156,10 +156,10 @@ async def test_a_players_snapshot_and_its_entry_are_of_one_moment(
     around_in = boards.around_in
 
     def then_scores(*args: Any) -> Any:
-        found = around_in(*args)
+        around = around_in(*args)
         monkeypatch.setattr(boards, "around_in", around_in)
         boards.submit("arcade", "dave", 70)
-        return found
+        return around
 
     monkeypatch.setattr(boards, "around_in", then_scores)
     client = Client(hub)

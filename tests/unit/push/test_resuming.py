@@ -218,11 +218,11 @@ async def test_a_board_that_is_deleted_and_defined_between_two_looks_is_seen_as_
 
 def parsed(frames: bytes) -> list[tuple[str, str, dict[str, object]]]:
     """Events as (id, type, data)."""
-    found = []
+    events = []
     for event in frames.decode().split("\n\n")[:-1]:
         fields = dict(line.split(": ", 1) for line in event.split("\n"))
-        found.append((fields["id"], fields["event"], msgspec.json.decode(fields["data"])))
-    return found
+        events.append((fields["id"], fields["event"], msgspec.json.decode(fields["data"])))
+    return events
 
 
 @on_loop
@@ -231,10 +231,10 @@ async def test_every_event_has_an_id_and_names_its_topic(world: World) -> None:
     client = Client(hub)
     for topic in TOPICS:
         await client.watch(topic)
-    found = parsed(encode_events(client.read(), hub.epoch, NO_OFFSET))
+    events = parsed(encode_events(client.read(), hub.epoch, NO_OFFSET))
 
-    assert {data["topic"] for _, _, data in found} == set(TOPICS)
-    assert all(identity.startswith(f"{hub.epoch}-") for identity, _, _ in found)
+    assert {data["topic"] for _, _, data in events} == set(TOPICS)
+    assert all(identity.startswith(f"{hub.epoch}-") for identity, _, _ in events)
 
 
 @on_loop
@@ -258,12 +258,12 @@ async def test_whoever_is_cut_off_anywhere_ends_up_with_everything(world: World,
         for _ in range(rng.randrange(4)):
             change(world, rng)
             await hub.poll()
-        found = parsed(client.stream.take_events())
+        events = parsed(client.stream.take_events())
         for _ in range(rng.randrange(3)):
             change(world, rng)
             await hub.poll()
-        found += parsed(client.stream.take_events())
-        arrived = found[: rng.randrange(len(found) + 1)]
+        events += parsed(client.stream.take_events())
+        arrived = events[: rng.randrange(len(events) + 1)]
         for identity, kind, data in arrived:
             tables[str(data["topic"])].apply(kind, data)
             since = parse_since(identity, hub.epoch)

@@ -36,8 +36,8 @@ def stream(world: World, address: str = FIRST, interval_s: float = 0.0) -> Strea
 async def test_there_are_so_many_connections_and_no_more(world: World) -> None:
     places = streams(streams_max=2)
     held = [stream(world), stream(world)]
-    for one in held:
-        places.add(one)
+    for connection in held:
+        places.add(connection)
     with pytest.raises(Overloaded):
         places.add(stream(world, SECOND))
     places.remove(held[0])
@@ -50,8 +50,8 @@ async def test_there_are_so_many_connections_and_no_more(world: World) -> None:
 async def test_one_address_cannot_take_all_places(world: World) -> None:
     places = streams(per_address_max=2)
     held = [stream(world), stream(world)]
-    for one in held:
-        places.add(one)
+    for connection in held:
+        places.add(connection)
     with pytest.raises(Overloaded):
         places.add(stream(world))
     places.add(stream(world, SECOND))
@@ -64,8 +64,8 @@ async def test_addresses_of_one_ipv6_network_are_one(world: World) -> None:
     """A customer has all of a /64."""
     places = streams(per_address_max=2)
     held = [stream(world, address) for address in ("2001:db8::1", "2001:db8::ffff:1")]
-    for one in held:
-        places.add(one)
+    for connection in held:
+        places.add(connection)
     with pytest.raises(Overloaded):
         places.add(stream(world, "2001:db8:0:0:8000::9"))
     places.add(stream(world, "2001:db8:0:1::1"))
@@ -76,10 +76,10 @@ async def test_addresses_of_one_ipv6_network_are_one(world: World) -> None:
 @on_loop
 async def test_a_place_is_given_back_once(world: World) -> None:
     places = streams(per_address_max=1)
-    one = stream(world)
-    places.add(one)
-    places.remove(one)
-    places.remove(one)
+    connection = stream(world)
+    places.add(connection)
+    places.remove(connection)
+    places.remove(connection)
     places.remove(stream(world))
     places.add(stream(world))
     with pytest.raises(Overloaded):
@@ -89,11 +89,11 @@ async def test_a_place_is_given_back_once(world: World) -> None:
 @on_loop
 async def test_no_stream_opens_once_all_are_asked_to_end(world: World) -> None:
     places = streams()
-    one = stream(world)
-    places.add(one)
+    connection = stream(world)
+    places.add(connection)
     places.end_all(STOPPING)
 
-    assert one.ending is STOPPING
+    assert connection.ending is STOPPING
     with pytest.raises(Overloaded):
         places.add(stream(world))
 
@@ -161,46 +161,46 @@ REST_S = 0.5  # long enough that a busy machine is not taken for it
 async def test_a_connection_that_asks_for_it_rests_between_two_messages(world: World) -> None:
     loop = asyncio.get_running_loop()
     resting, eager = stream(world, interval_s=REST_S), stream(world)
-    for one, rest_s in ((resting, REST_S), (eager, 0.0)):
-        one.wake()
-        await one.wait()
+    for connection, rest_s in ((resting, REST_S), (eager, 0.0)):
+        connection.wake()
+        await connection.wait()
         began = loop.time()
-        one.wake()
-        await one.wait()
+        connection.wake()
+        await connection.wait()
         took = loop.time() - began
         assert (took >= rest_s * 0.9) if rest_s else (took < REST_S)
 
 
 @on_loop
 async def test_a_rest_ends_when_the_connection_does(world: World) -> None:
-    one = stream(world, interval_s=3_600.0)
-    one.wake()
-    await one.wait()
-    one.wake()
-    waiting = asyncio.create_task(one.wait())
+    connection = stream(world, interval_s=3_600.0)
+    connection.wake()
+    await connection.wait()
+    connection.wake()
+    waiting = asyncio.create_task(connection.wait())
     await asyncio.to_thread(lambda: None)
-    one.end(Ending(1000, ""))
+    connection.end(Ending(1000, ""))
     await waiting
-    one.leave()
+    connection.leave()
 
 
 @on_loop
 async def test_a_topic_begins_at_once_although_the_connection_rests(world: World) -> None:
-    one = stream(world, interval_s=3_600.0)
+    connection = stream(world, interval_s=3_600.0)
     for topic in ("top:arcade", "player:arcade:bob"):
-        await one.watch(parse_topic(topic), None)
-        await one.wait()
-        assert [message.topic for message in one.take()] == [topic]
-    one.leave()
+        await connection.watch(parse_topic(topic), None)
+        await connection.wait()
+        assert [message.topic for message in connection.take()] == [topic]
+    connection.leave()
 
 
 @on_loop
 async def test_a_heartbeat_wakes_whoever_is_idle(world: World) -> None:
-    one = stream(world)
-    streams().check(one, now=100.0, is_beat=True)
+    connection = stream(world)
+    streams().check(connection, now=100.0, is_beat=True)
 
-    assert one.is_beating
-    await one.wait()
+    assert connection.is_beating
+    await connection.wait()
 
 
 @on_loop
@@ -210,36 +210,36 @@ async def test_a_connection_ends_with_its_credential(world: World) -> None:
         expires: Stream(hub, FIRST, player("bob", expires_at_s=expires), 0.0)
         for expires in (int(NOW_S) - 1, int(NOW_S), int(NOW_S) + 1, None)
     }
-    for one in held.values():
-        places.check(one, now=0.0, is_beat=False)
+    for connection in held.values():
+        places.check(connection, now=0.0, is_beat=False)
 
-    assert [one.ending for one in held.values()] == [EXPIRED, EXPIRED, None, None]
+    assert [connection.ending for connection in held.values()] == [EXPIRED, EXPIRED, None, None]
 
 
 @on_loop
 async def test_a_client_that_takes_nothing_for_too_long_is_sent_away_once(world: World) -> None:
     places = Streams(10, 10, lambda: NOW_S, stalled_s=30.0)
-    one = stream(world)
-    one.task = asyncio.create_task(asyncio.Event().wait())
-    one.sending_since = 100.0
+    connection = stream(world)
+    connection.task = asyncio.create_task(asyncio.Event().wait())
+    connection.sending_since = 100.0
     endings = []
     for now in (130.0, 130.1, 131.1):
-        places.check(one, now=now, is_beat=False)
-        endings.append(one.ending)
+        places.check(connection, now=now, is_beat=False)
+        endings.append(connection.ending)
 
     assert endings == [None, TOO_SLOW, TOO_SLOW]
     with pytest.raises(asyncio.CancelledError):
-        await one.task
+        await connection.task
 
 
 @on_loop
 async def test_connections_are_looked_at_again_and_again(world: World) -> None:
     held = [stream(world) for _ in range(200)]
     places = Streams(200, 200, lambda: NOW_S, heartbeat_s=0.01)
-    for one in held:
-        places.add(one)
+    for connection in held:
+        places.add(connection)
     running = asyncio.create_task(places.run())
-    for one in held:
-        await one.wait()
-        assert one.is_beating
+    for connection in held:
+        await connection.wait()
+        assert connection.is_beating
     running.cancel()

@@ -123,7 +123,9 @@ def test_a_server_that_nobody_asks_for_any_more_is_forgotten(breaker: Breaker, s
 
 def servers_away(breaker: Breaker, *names: str) -> list[str | None]:
     """What each call is answered with; None where it is refused or fails."""
-    return [None if isinstance(one, RanksUnavailable) else one for one in breaker.call_each(calls_of(*names))]
+    return [
+        None if isinstance(outcome, RanksUnavailable) else outcome for outcome in breaker.call_each(calls_of(*names))
+    ]
 
 
 def test_of_calls_made_together_only_those_fail_whose_server_is_away(

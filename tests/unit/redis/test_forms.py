@@ -71,14 +71,14 @@ def test_columns_are_written_as_single_scores_are(seed: int) -> None:
     rules = random_rules(rng)
     form = choose_form(rules, rng.choice(RESOLUTIONS_MS))
     kept = [random_kept(rng, rules, tie_max_of(form)) for _ in range(50)]
-    score, tie = array("q", [one.score for one in kept]), array("q", [one.tie for one in kept])
-    expected = [form.encode(*one) for one in kept]
+    score, tie = array("q", [standing.score for standing in kept]), array("q", [standing.tie for standing in kept])
+    expected = [form.encode(*standing) for standing in kept]
 
     assert form.fits_all(score, tie)
     if form.is_packed:
         assert form.encode_packed(score, tie) == [str(number) for number, _ in expected], f"seed {seed}"
     numbers, prefixes = prefixed_form(rules).encode_prefixed(score, tie)
-    plain = [prefixed_form(rules).encode(*one) for one in kept]
+    plain = [prefixed_form(rules).encode(*standing) for standing in kept]
     assert numbers == [str(number) for number, _ in plain], f"seed {seed}"
     assert prefixes == b"".join(prefix for _, prefix in plain), f"seed {seed}"
 

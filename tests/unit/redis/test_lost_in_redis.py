@@ -18,13 +18,13 @@ from rankd.redis.read.rank_source import Heartbeat
 
 
 def head(*sequences: int, epoch: int = 1) -> ShardHead:
-    fields = " ".join(f"p{partition} {epoch}:{one}" for partition, one in enumerate(sequences))
+    fields = " ".join(f"p{partition} {epoch}:{sequence}" for partition, sequence in enumerate(sequences))
     return read_head(f"version {LAYOUT_VERSION} time 7 {fields}".encode(), "arcade", 0)
 
 
-def read(marks: HighWater, found: ShardHead) -> bool:
+def read(marks: HighWater, shard_head: ShardHead) -> bool:
     """A read that is asked after everything before it was answered."""
-    return marks.note("arcade", 0, found, marks.of("arcade", 0))
+    return marks.note("arcade", 0, shard_head, marks.of("arcade", 0))
 
 
 def test_what_was_shown_is_lacking_until_it_is_there_again() -> None:

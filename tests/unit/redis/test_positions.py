@@ -49,9 +49,9 @@ def test_many_boards_are_asked_in_one_round_trip_and_for_nothing_else(redis_clie
     written(redis_client, "arcade", 5)
     written(redis_client, "words", 7)
     counting = Counting(redis_client)
-    found = RedisReader(counting, shards_of).positions_of(["words", "arcade", "nowhere"])
-    assert found[:2] == [{0: Position(1, 7), 3: Position(1, 9)}, {0: Position(1, 5), 3: Position(1, 9)}]
-    assert isinstance(found[2], RanksUnavailable)
+    positions = RedisReader(counting, shards_of).positions_of(["words", "arcade", "nowhere"])
+    assert positions[:2] == [{0: Position(1, 7), 3: Position(1, 9)}, {0: Position(1, 5), 3: Position(1, 9)}]
+    assert isinstance(positions[2], RanksUnavailable)
     assert counting.sent == [["rankd_read_positions"] * 5]
 
 

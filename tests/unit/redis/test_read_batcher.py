@@ -51,9 +51,9 @@ class Redis:
 
     def call_all(self, calls: Sequence[FunctionCall]) -> list[Any]:
         outcomes = self.call_each(calls)
-        for one in outcomes:
-            if isinstance(one, Exception):
-                raise one
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
         return outcomes
 
     def call_each(self, calls: Sequence[FunctionCall]) -> list[Any]:
@@ -89,7 +89,9 @@ def test_reads_that_arrive_together_share_every_round_trip(made: Made) -> None:
         return work
 
     reads = made.all_of([read(number) for number in range(READS)])
-    assert [one.result for one in reads] == [[(number, 1), (number, 2), (number, 3)] for number in range(READS)]
+    assert [pending_read.result for pending_read in reads] == [
+        [(number, 1), (number, 2), (number, 3)] for number in range(READS)
+    ]
     assert redis.round_trips == [2 * READS, READS]
     assert redis.threads == {"rankd-reads"}
 
@@ -146,8 +148,8 @@ def test_a_slow_question_of_many_reads_is_asked_once_and_its_error_is_theirs(mad
     names: Coalescer[int, int] = Coalescer(ask_all, is_slow=True)
     fine = made.all_of([lambda: names.ask(1), lambda: names.ask(2)])
     failed = made.all_of([lambda: names.ask(3), lambda: names.ask(13)])
-    assert ([one.result for one in fine], asked) == ([10, 20], [[1, 2], [3, 13]])
-    assert all(isinstance(one.error, LookupError) for one in failed)
+    assert ([pending_read.result for pending_read in fine], asked) == ([10, 20], [[1, 2], [3, 13]])
+    assert all(isinstance(pending_read.error, LookupError) for pending_read in failed)
 
 
 def test_when_redis_does_not_answer_reads_are_made_in_threads_for_a_while(
@@ -165,7 +167,7 @@ def test_when_redis_does_not_answer_reads_are_made_in_threads_for_a_while(
         except RanksUnavailable:
             return "somebody swallowed it"
 
-    assert all(one.needs_thread for one in made.all_of([read, read]))
+    assert all(pending_read.needs_thread for pending_read in made.all_of([read, read]))
     assert redis.round_trips == [2]
     redis.problem = None
     assert made.all_of([read])[0].needs_thread
@@ -193,4 +195,4 @@ def test_closing_makes_what_was_put_in() -> None:
     reads = [Read(lambda: run_in_thread(lambda: "made"), lambda _: None) for _ in range(READS)]
     reading.batcher.put(reads)
     reading.batcher.close()
-    assert [one.result for one in reads] == ["made"] * READS
+    assert [pending_read.result for pending_read in reads] == ["made"] * READS

@@ -204,12 +204,12 @@ class WritesBetween:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda reader, players: [one.score for one in reader.ranks(KEY, players)],
-        lambda reader, players: [one.score for one in reader.scores(KEY, players)],
-        lambda reader, players: [one.score for one in reader.friends(KEY, players)],
-        lambda reader, _: [one.score for one in reader.range(KEY, 1, 100).entries],
-        lambda reader, _: [one.score for one in reader.following(KEY, None, 100).entries],
-        lambda reader, _: [one.score for one in reader.around(KEY, "p50", 100, 100).above],
+        lambda reader, players: [entry.score for entry in reader.ranks(KEY, players)],
+        lambda reader, players: [entry.score for entry in reader.scores(KEY, players)],
+        lambda reader, players: [entry.score for entry in reader.friends(KEY, players)],
+        lambda reader, _: [entry.score for entry in reader.range(KEY, 1, 100).entries],
+        lambda reader, _: [entry.score for entry in reader.following(KEY, None, 100).entries],
+        lambda reader, _: [entry.score for entry in reader.around(KEY, "p50", 100, 100).above],
     ],
 )
 def test_a_read_in_several_calls_is_of_one_instant(
@@ -242,7 +242,7 @@ def test_undisturbed_calls_take_one_round_trip(redis_client: RedisClient, monkey
     quiet = WritesBetween(redis_client, lambda: None)
     reader = RedisReader(quiet, lambda _: 1)
 
-    assert [one and one.rank for one in reader.ranks(KEY, PLAYERS)] == list(range(30, 0, -1))
-    assert [one.rank for one in reader.range(KEY, 2, 29).entries] == list(range(2, 30))
+    assert [entry and entry.rank for entry in reader.ranks(KEY, PLAYERS)] == list(range(30, 0, -1))
+    assert [entry.rank for entry in reader.range(KEY, 2, 29).entries] == list(range(2, 30))
     assert len(reader.scores(KEY, PLAYERS)) == 30
     assert quiet.calls == [5, 4, 5]

@@ -32,14 +32,14 @@ class Moving:
         self._target = next(server for server in cluster.masters() if server.port != self._source.port)
         with self._source.client() as source, self._target.client() as target:
             self._slot = source.execute_command("CLUSTER", "KEYSLOT", meta)
-            self._ids: list[Any] = [one.execute_command("CLUSTER", "MYID") for one in (source, target)]
+            self._ids: list[Any] = [client.execute_command("CLUSTER", "MYID") for client in (source, target)]
             target.execute_command("CLUSTER", "SETSLOT", self._slot, "IMPORTING", self._ids[0])
             source.execute_command("CLUSTER", "SETSLOT", self._slot, "MIGRATING", self._ids[1])
 
     def keys(self) -> list[bytes]:
         with self._source.client() as source:
-            found: list[bytes] = source.execute_command("CLUSTER", "GETKEYSINSLOT", self._slot, 100)
-            return found
+            keys: list[bytes] = source.execute_command("CLUSTER", "GETKEYSINSLOT", self._slot, 100)
+            return keys
 
     def move(self, key: bytes) -> None:
         with self._source.client() as source:

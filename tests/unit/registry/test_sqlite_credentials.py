@@ -244,8 +244,8 @@ def test_a_process_that_writes_for_ever_is_not_waited_for(
 def test_a_folder_that_cannot_be_used_is_said_so(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder" / FILE_NAME).mkdir(parents=True)
-    for folder, said in (("file", "has to own it"), ("folder", "is no file; take it away")):
-        with pytest.raises(LedgerUnavailable, match=said):
+    for folder, message in (("file", "has to own it"), ("folder", "is no file; take it away")):
+        with pytest.raises(LedgerUnavailable, match=message):
             SqliteCredentials(tmp_path / folder, clock)
 
 
@@ -346,7 +346,7 @@ def test_a_hundred_thousand_keys_are_found_as_fast_as_one(
     credentials.refresh()
     refreshed_s = time.perf_counter() - began
     began = time.perf_counter()
-    found = sum(credentials.find(token) is not None for token in tokens)
+    count = sum(credentials.find(token) is not None for token in tokens)
     found_s = time.perf_counter() - began
     began = time.perf_counter()
     for _ in range(1_000):
@@ -354,7 +354,7 @@ def test_a_hundred_thousand_keys_are_found_as_fast_as_one(
     idle_s = time.perf_counter() - began
 
     # Each about ten times what it takes on a slow machine.
-    assert found == MANY
+    assert count == MANY
     assert refreshed_s < 10 * BUSY_MACHINE
     assert found_s < 3 * BUSY_MACHINE
     assert idle_s < 1 * BUSY_MACHINE

@@ -54,12 +54,12 @@ def test_what_was_written_is_read_back_in_standing_order(over: Boards, tmp_path:
     listed = list(entries)
 
     assert (head.board, head.window, head.definition) == ("arcade", DAY, over.definition("arcade"))
-    assert Counter(one.scope for one in listed) == {"country:BR": 12, "country:PT": 13, "global": 25}
+    assert Counter(entry.scope for entry in listed) == {"country:BR": 12, "country:PT": 13, "global": 25}
     for scope in ("country:BR", "country:PT", "global"):
         page = over.top("arcade", 100, window=DAY, scope=scope)
-        archived = [one for one in listed if one.scope == scope]
-        assert [(one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in archived] == [
-            (one.rank, one.player, one.score, one.tiebreak, one.reached_at) for one in page.entries
+        archived = [entry for entry in listed if entry.scope == scope]
+        assert [(entry.rank, entry.player, entry.score, entry.tiebreak, entry.reached_at) for entry in archived] == [
+            (entry.rank, entry.player, entry.score, entry.tiebreak, entry.reached_at) for entry in page.entries
         ]
     assert (head.instances, head.entries, len(listed)) == (3, 50, 50)
     assert head.digest == f"{embedded_of(over).rank_store.window_sum('arcade', DAY).digest:032x}"
@@ -67,7 +67,7 @@ def test_what_was_written_is_read_back_in_standing_order(over: Boards, tmp_path:
 
 def test_the_digest_can_be_worked_out_from_the_file(over: Boards, tmp_path: Path) -> None:
     head, entries = read_archive(keep(over, tmp_path / "kept"))
-    assert f"{digest((one.player, one.score, one.tiebreak or 0) for one in entries):032x}" == head.digest
+    assert f"{digest((entry.player, entry.score, entry.tiebreak or 0) for entry in entries):032x}" == head.digest
 
 
 def test_an_archive_is_written_in_parts_of_whole_lines(
@@ -106,7 +106,7 @@ def test_a_player_removed_afterwards_is_taken_out_of_the_file(over: Boards, tmp_
     keep(over, tmp_path / "kept")
     over.remove("arcade", "p07")
     _, entries = read_archive(keep(over, tmp_path / "kept"))
-    assert "p07" not in {one.player for one in entries}
+    assert "p07" not in {entry.player for entry in entries}
 
 
 @pytest.mark.parametrize("kept_share", [0.0, 0.1, 0.5, 0.99])
@@ -164,9 +164,9 @@ def test_two_who_archive_at_once_do_not_disturb_each_other(over: Boards, clock: 
     join_all(threads)
 
     assert problems == []
-    found = sorted((tmp_path / "data" / "archive").rglob("*"))
-    assert [path.suffix for path in found if path.is_file()] == [".gz", ".gz"]
-    for path in found:
+    paths = sorted((tmp_path / "data" / "archive").rglob("*"))
+    assert [path.suffix for path in paths if path.is_file()] == [".gz", ".gz"]
+    for path in paths:
         if path.is_file():
             head, entries = read_archive(path)
             assert len(list(entries)) == head.entries

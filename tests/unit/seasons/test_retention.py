@@ -55,7 +55,7 @@ def test_a_window_is_archived_when_it_is_final_and_leaves_when_its_retention_is_
     clock.advance(1)
     boards.settle()
     (archive,) = archives(tmp_path)
-    assert [one.player for one in read_archive(archive)[1]] == ["bob", "alice"]
+    assert [entry.player for entry in read_archive(archive)[1]] == ["bob", "alice"]
     assert kept(boards, DAY) == {"bob": 7, "alice": 5}
 
     gone = DAY_END + LATE_MS + 2 * DAY_MS
@@ -151,7 +151,7 @@ def test_the_previous_window_is_the_one_before_the_current(boards: Boards, clock
     boards.submit("arcade", "bob", 6)
 
     page = boards.top("arcade", window="weekly:previous")
-    assert (page.window, [one.player for one in page.entries]) == ("weekly:2026-W19", ["alice"])
+    assert (page.window, [entry.player for entry in page.entries]) == ("weekly:2026-W19", ["alice"])
     assert boards.top("arcade").window == "weekly:2026-W20"
     empty = boards.top("arcade", window="daily:previous")
     assert (empty.window, empty.total) == ("daily:2026-05-10", 0)
@@ -229,7 +229,7 @@ def test_archives_of_a_board_defined_anew_do_not_replace_the_old_ones(
     boards.define("arcade", definition)
     boards.submit("arcade", "bob", 6, at=DAY_END - 1, imported=True)
     boards.settle()
-    assert sorted(one.player for path in archives(tmp_path) for one in read_archive(path)[1]) == ["alice", "bob"]
+    assert sorted(entry.player for path in archives(tmp_path) for entry in read_archive(path)[1]) == ["alice", "bob"]
 
 
 def test_a_change_of_the_definition_archives_nothing_twice(boards: Boards, clock: ManualClock, tmp_path: Path) -> None:

@@ -372,7 +372,9 @@ def test_stopping_lets_a_request_end_and_closes_what_is_idle() -> None:
             assert (await idle.response())[0] == 200
             going.clear()
             await busy.send(GET)
-            await eventually(lambda: sorted(one.deadline > 0 for one in server.connections) == [False, True])
+            await eventually(
+                lambda: sorted(connection.deadline > 0 for connection in server.connections) == [False, True]
+            )
             server.stop_listening()
             assert await idle.until_closed() == b""
             going.set()
@@ -396,7 +398,7 @@ def test_answers_that_nobody_reads_are_not_made_ahead() -> None:
             client = await RawClient.to(server)
             count = 200
             await client.send(GET * count)
-            await eventually(lambda: any(one.is_write_paused for one in server.connections))
+            await eventually(lambda: any(connection.is_write_paused for connection in server.connections))
             assert made < count / 4
             for _ in range(count):
                 assert len((await client.response())[2]) == 1_000_000
@@ -416,7 +418,7 @@ def test_a_request_for_another_protocol_is_answered_with_its_body() -> None:
             assert (await client.response())[2] == b"hello"
             assert (await client.response())[0] == 200
             client.close()
-        assert [one["raw_path"] for one in seen] == [b"/x", b"/a/b"]
+        assert [scope["raw_path"] for scope in seen] == [b"/x", b"/a/b"]
 
     run(test)
 
@@ -488,7 +490,7 @@ def test_one_address_cannot_take_all_connections() -> None:
             clients = [await RawClient.to(server) for _ in range(2)]
             for client in clients:
                 await client.send(GET)
-            await eventually(lambda: [one.deadline for one in server.connections] == [0.0, 0.0])
+            await eventually(lambda: [connection.deadline for connection in server.connections] == [0.0, 0.0])
             other = await RawClient.to(server)
             assert (await other.until_closed()).startswith(b"HTTP/1.1 503")
             going.set()

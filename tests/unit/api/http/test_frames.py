@@ -45,13 +45,13 @@ def test_it_does_not_matter_where_the_bytes_are_cut() -> None:
     messages = [random_source.randbytes(random_source.randrange(300)) for _ in range(40)]
     data = b"".join(sent(TEXT, message[:9], fin=False) + sent(CONTINUATION, message[9:]) for message in messages)
     read, offset = reader(), 0
-    found: list[Incoming] = []
+    received: list[Incoming] = []
     while offset < len(data):
         size = random_source.randrange(1, 40)
-        found += read.feed(data[offset : offset + size])
+        received += read.feed(data[offset : offset + size])
         offset += size
 
-    assert [payload for _, payload in found] == messages
+    assert [payload for _, payload in received] == messages
     assert read.held_bytes == 0
 
 

@@ -22,12 +22,16 @@ def main() -> None:
         boards.define("arcade")
         try:
             report = import_scores(boards, "arcade", path, skip_bad_lines=True)
-            said = {"lines": report.lines, "imported": report.imported, "problems": [bad.problem for bad in report.bad]}
+            output = {
+                "lines": report.lines,
+                "imported": report.imported,
+                "problems": [bad.problem for bad in report.bad],
+            }
         except InvalidValue as problem:
-            said = {"refused": str(problem)}
-    said["own_bytes"] = own_bytes_max()
-    said["worker_bytes"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    sys.stdout.write(json.dumps(said))
+            output = {"refused": str(problem)}
+    output["own_bytes"] = own_bytes_max()
+    output["worker_bytes"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    sys.stdout.write(json.dumps(output))
 
 
 def own_bytes_max() -> int:

@@ -125,10 +125,10 @@ def test_what_was_cut_behind_its_last_row_is_refused_and_so_are_several_streams(
     path = tmp_path / f"s.{ending}"
     whole = write(path, {"player": ["a", "b"], "score": [1, 2]}).read_bytes()
     several = (whole + whole, whole + whole[:-8]) if ending == "arrows" else ()
-    said = "it was cut, or holds several" if ending == "arrows" else "cannot be read as Arrow"
+    message = "it was cut, or holds several" if ending == "arrows" else "cannot be read as Arrow"
     for content in (whole[:-8], *several):
         path.write_bytes(content)
-        with pytest.raises(InvalidValue, match=said):
+        with pytest.raises(InvalidValue, match=message):
             import_scores(boards, "arcade", path)
     assert boards.top("arcade").total == 0
 
@@ -158,7 +158,7 @@ def test_offsets_that_point_outside_are_refused(boards: Boards, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"player": ["a"]}, "no column 'score'"),
         ({"player": ["a"], "scores": [1]}, "score?"),
@@ -166,12 +166,12 @@ def test_offsets_that_point_outside_are_refused(boards: Boards, tmp_path: Path, 
     ],
 )
 def test_columns_that_are_unknown_missing_or_nested_are_refused(
-    boards: Boards, tmp_path: Path, ending: str, columns: dict[str, Any], said: str
+    boards: Boards, tmp_path: Path, ending: str, columns: dict[str, Any], message: str
 ) -> None:
     boards.define("arcade")
     with pytest.raises(InvalidValue) as refused:
         import_scores(boards, "arcade", write(tmp_path / f"s.{ending}", columns))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_an_interrupted_import_counts_each_row_once(boards: Boards, tmp_path: Path, ending: str) -> None:

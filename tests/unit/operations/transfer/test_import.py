@@ -133,7 +133,7 @@ def test_a_pipe_with_a_name_is_read_as_a_stream(arcade: Boards, tmp_path: Path) 
     join_all([writing])
 
     assert report.imported == 1
-    assert [found.name for found in tmp_path.glob("pipe*")] == ["pipe.csv"]
+    assert [file.name for file in tmp_path.glob("pipe*")] == ["pipe.csv"]
 
 
 def test_batches_are_of_the_size_asked_for_and_progress_is_reported(arcade: Boards, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_batch_too_large_for_one_request_goes_in_several(
 
 
 @pytest.mark.parametrize(
-    ("board", "name", "options", "said"),
+    ("board", "name", "options", "message"),
     [
         ("chess", "scores.csv", {}, "chess"),
         ("closed", "scores.csv", {}, "open = true"),
@@ -243,9 +243,9 @@ def test_a_batch_too_large_for_one_request_goes_in_several(
     ],
 )
 def test_what_cannot_be_begun_is_said_at_once(
-    arcade: Boards, tmp_path: Path, *, board: str, name: str, options: dict[str, Any], said: str
+    arcade: Boards, tmp_path: Path, *, board: str, name: str, options: dict[str, Any], message: str
 ) -> None:
     arcade.define("closed", open=False)
     path = name if name == "-" else write(tmp_path, name, "player,score\nalice,5\n")
-    with pytest.raises(RankdError, match=said):
+    with pytest.raises(RankdError, match=message):
         import_scores(arcade, board, path, **options)

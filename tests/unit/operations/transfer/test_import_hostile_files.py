@@ -128,7 +128,7 @@ def test_a_line_of_json_that_is_not_utf_8_is_named_with_its_byte(arcade: Boards,
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("bob", "1 fields, and the header 2"),
         ("bob,2,3", "3 fields, and the header 2"),
@@ -136,15 +136,15 @@ def test_a_line_of_json_that_is_not_utf_8_is_named_with_its_byte(arcade: Boards,
         ("b\rob,2", "carriage return"),
     ],
 )
-def test_lines_of_another_shape_are_named(arcade: Boards, tmp_path: Path, line: str, said: str) -> None:
+def test_lines_of_another_shape_are_named(arcade: Boards, tmp_path: Path, line: str, message: str) -> None:
     report = read(arcade, tmp_path, f"player,score\nalice,1\n{line}\ncarol,3\n")
     assert list(problems(report)) == [3]
-    assert said in problems(report)[3]
+    assert message in problems(report)[3]
     assert standing(arcade) == {"alice": 1, "carol": 3}
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("[1, 2]", "must be an object"),
         ("{", "is not JSON"),
@@ -163,11 +163,11 @@ def test_lines_of_another_shape_are_named(arcade: Boards, tmp_path: Path, line: 
         ("[" * 100_000, "is not JSON"),
     ],
 )
-def test_objects_of_another_shape_are_named(arcade: Boards, tmp_path: Path, line: str, said: str) -> None:
+def test_objects_of_another_shape_are_named(arcade: Boards, tmp_path: Path, line: str, message: str) -> None:
     text = f'{{"player":"a","score":1}}\n{line}\n{{"player":"c","score":3}}\n'
     report = read(arcade, tmp_path, text, "scores.ndjson")
     assert list(problems(report)) == [2]
-    assert said in problems(report)[2]
+    assert message in problems(report)[2]
     assert standing(arcade) == {"a": 1, "c": 3}
 
 
@@ -227,7 +227,7 @@ def test_a_field_of_many_characters_is_refused(arcade: Boards, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         ("player,player,score", "names the column 'player' twice"),
         ("player,scores", "did you mean score?"),
@@ -240,10 +240,10 @@ def test_a_field_of_many_characters_is_refused(arcade: Boards, tmp_path: Path) -
         ('"player,score', "opens a quote"),
     ],
 )
-def test_a_header_that_makes_no_sense_is_refused(arcade: Boards, tmp_path: Path, header: str, said: str) -> None:
+def test_a_header_that_makes_no_sense_is_refused(arcade: Boards, tmp_path: Path, header: str, message: str) -> None:
     with pytest.raises(InvalidValue, match="header") as refused:
         read(arcade, tmp_path, f"{header}\nalice,5\n")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"\xef\xbb\xbf"])
@@ -256,8 +256,8 @@ def test_an_empty_table_is_refused_and_empty_lines_are_no_lines(arcade: Boards, 
 
 def test_files_that_cannot_be_read_are_refused_with_a_reason(arcade: Boards, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
-    for name, said in (("missing.csv", "No such file"), ("folder.csv", "Is a directory"), ("a\x00.csv", "null byte")):
-        with pytest.raises(InvalidValue, match=f"cannot be read: .*{said}"):
+    for name, reason in (("missing.csv", "No such file"), ("folder.csv", "Is a directory"), ("a\x00.csv", "null byte")):
+        with pytest.raises(InvalidValue, match=f"cannot be read: .*{reason}"):
             import_scores(arcade, "arcade", tmp_path / name)
     with pytest.raises(InvalidValue, match="save it as UTF-8"):
         read(arcade, tmp_path, "player,score\nalice,5\n".encode("utf-16"))

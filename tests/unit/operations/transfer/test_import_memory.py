@@ -27,10 +27,10 @@ def measured(folder: Path, path: Path) -> dict[str, Any]:
     command = [sys.executable, str(Path(__file__).with_name("importing_child.py")), str(folder / "data"), str(path)]
     ended = subprocess.run(command, capture_output=True, timeout=ENDS_S, cwd=REPOSITORY, check=False)
     assert ended.returncode == 0, ended.stderr.decode()[-2_000:]
-    said: dict[str, Any] = json.loads(ended.stdout)
-    assert said["own_bytes"] < IMPORT_RESIDENT_BYTES_MAX, said
-    assert said["worker_bytes"] < MEMORY_BYTES_MAX, said
-    return said
+    report: dict[str, Any] = json.loads(ended.stdout)
+    assert report["own_bytes"] < IMPORT_RESIDENT_BYTES_MAX, report
+    assert report["worker_bytes"] < MEMORY_BYTES_MAX, report
+    return report
 
 
 def packed(path: Path, parts: Iterable[bytes]) -> Path:
@@ -43,40 +43,40 @@ def packed(path: Path, parts: Iterable[bytes]) -> Path:
 def test_lines_of_brackets_are_not_built(tmp_path: Path) -> None:
     line = b'{"player":"a","score":1,"%s":%s' + b"{}," * 300_000 + b"{}]%s\n"
     lines = [line % (b"name", b"[", b"}"), line % (b"metadata", b'{"x":[', b"}}"), line % (b"nonsense", b"[", b"}")]
-    said = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", lines * 20))
+    report = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", lines * 20))
 
-    assert (said["lines"], said["imported"]) == (60, 20)
-    assert said["problems"][0].startswith("metadata: must be at most 16384 bytes as it is written")
-    assert "has a field that is unknown: 'nonsense'" in said["problems"][1]
+    assert (report["lines"], report["imported"]) == (60, 20)
+    assert report["problems"][0].startswith("metadata: must be at most 16384 bytes as it is written")
+    assert "has a field that is unknown: 'nonsense'" in report["problems"][1]
 
 
 def test_a_line_without_an_end_is_not_held(tmp_path: Path) -> None:
-    said = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", [b'{"player":"', *([b"x" * MB] * 400)]))
+    report = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", [b'{"player":"', *([b"x" * MB] * 400)]))
 
-    assert said["problems"] == ["line: is longer than 1048576 bytes"]
+    assert report["problems"] == ["line: is longer than 1048576 bytes"]
 
 
 def test_records_of_a_million_fields_are_not_held(tmp_path: Path) -> None:
-    said = measured(tmp_path, packed(tmp_path / "s.csv.gz", [b"player,score\n", *([b"," * MB + b"\n"] * 60)]))
+    report = measured(tmp_path, packed(tmp_path / "s.csv.gz", [b"player,score\n", *([b"," * MB + b"\n"] * 60)]))
 
-    assert said["problems"][0] == "line: has 1000001 fields, and the header 2"
+    assert report["problems"][0] == "line: has 1000001 fields, and the header 2"
 
 
 def test_long_fields_are_held_a_few_at_a_time(tmp_path: Path) -> None:
     row = b"a,1," + b"x" * 120_000 + b"\n"
-    said = measured(tmp_path, packed(tmp_path / "s.csv.gz", [b"player,score,name\n", *([row] * 2_000)]))
+    report = measured(tmp_path, packed(tmp_path / "s.csv.gz", [b"player,score,name\n", *([row] * 2_000)]))
 
-    assert (said["lines"], said["imported"]) == (2_000, 2_000)
+    assert (report["lines"], report["imported"]) == (2_000, 2_000)
 
 
 def test_quotes_that_stay_open_hold_no_more_than_a_record_may_have(tmp_path: Path) -> None:
     long = b'a,1,"' + "é".encode() * 60_000 + b"\n" + (b"x" * 900_000 + b"\n") * 62
-    said = measured(
+    report = measured(
         tmp_path, packed(tmp_path / "s.csv.gz", [b"player,score,name\n", long, long, b'b,2,"\xf0\x9f\x9a\x80"\n'])
     )
 
-    assert said["imported"] == 1
-    assert said["problems"]
+    assert report["imported"] == 1
+    assert report["problems"]
 
 
 def test_a_header_of_many_columns_is_refused(tmp_path: Path) -> None:
@@ -96,18 +96,18 @@ def test_a_line_of_very_many_events_is_held_once(tmp_path: Path) -> None:
         return b'{"player":[%s],"score":[%s],%s}\n' % (players, scores, more)
 
     attributes, metadata = b'"attributes":{"country":"BR"}', b'"metadata":{"x":"' + b"y" * 900 + b'"}'
-    said = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", [line(150_000, attributes), line(5_000, metadata)]))
+    report = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", [line(150_000, attributes), line(5_000, metadata)]))
 
-    assert (said["lines"], said["imported"]) == (155_000, 155_000)
+    assert (report["lines"], report["imported"]) == (155_000, 155_000)
 
 
 def test_a_line_of_columns_of_brackets_is_not_built(tmp_path: Path) -> None:
     line = b'{"player":["a"],"score":[1],"%s":[%s' + b"{}," * 300_000 + b"{}]%s}\n"
     lines = [line % (b"name", b"", b""), line % (b"metadata", b"[", b"]"), line % (b"attributes", b"", b"")]
-    said = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", lines * 20))
+    report = measured(tmp_path, packed(tmp_path / "s.ndjson.gz", lines * 20))
 
-    assert said["imported"] == 20
-    assert {problem.partition(":")[0] for problem in said["problems"]} <= {"event 1", "metadata", "attributes"}
+    assert report["imported"] == 20
+    assert {problem.partition(":")[0] for problem in report["problems"]} <= {"event 1", "metadata", "attributes"}
 
 
 # Parquet and Arrow
@@ -247,9 +247,9 @@ class TestArrow:
             "score": range(60_000),
             "name": ["x" * 99] * 60_000,
         }
-        said = measured(tmp_path, self.written(tmp_path / f"s.{ending}", columns, max_chunksize=20_000))
+        report = measured(tmp_path, self.written(tmp_path / f"s.{ending}", columns, max_chunksize=20_000))
 
-        assert (said["lines"], said["imported"]) == (60_000, 60_000)
+        assert (report["lines"], report["imported"]) == (60_000, 60_000)
 
     def test_rows_that_take_no_room_are_refused(self, tmp_path: Path, ending: str) -> None:
         pa, _ = arrow()

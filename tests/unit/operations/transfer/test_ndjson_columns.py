@@ -81,7 +81,7 @@ def test_one_value_counts_for_all_events(arcade: Boards, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"score": [1]}, "score: must be as many as player; 1 and 2 are there"),
         ({"player": ["a"]}, "score: must be as many as player; 2 and 1 are there"),
@@ -97,13 +97,13 @@ def test_one_value_counts_for_all_events(arcade: Boards, tmp_path: Path, name: s
     ],
 )
 def test_columns_that_do_not_fit_name_the_field_and_the_line(
-    arcade: Boards, tmp_path: Path, changed: dict[str, Any], said: str
+    arcade: Boards, tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
     bad = {"player": ["a", "b"], "score": [1, 2], **changed}
     report = import_scores(arcade, "arcade", write(tmp_path, {"player": "c", "score": 1}, bad))
 
     assert report.refused
-    assert report.bad == [BadLine(2, said)]
+    assert report.bad == [BadLine(2, message)]
     assert arcade.top("arcade").total == 0
 
 

@@ -120,10 +120,10 @@ def test_what_is_no_parquet_is_refused(boards: Boards, tmp_path: Path) -> None:
 def test_columns_that_are_unknown_or_missing_are_refused(boards: Boards, tmp_path: Path) -> None:
     arrow()
     boards.define("arcade")
-    for columns, said in (({"player": ["a"]}, "no column 'score'"), ({"player": ["a"], "scores": [1]}, "score?")):
+    for columns, message in (({"player": ["a"]}, "no column 'score'"), ({"player": ["a"], "scores": [1]}, "score?")):
         with pytest.raises(InvalidValue, match="header: ") as refused:
             import_scores(boards, "arcade", write(tmp_path / "s.parquet", columns))
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
 
 def test_an_empty_board_is_a_file_with_columns_and_no_rows(boards: Boards, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from benchmarks.redis_server import Pipeline, RawConnection, integers
 from benchmarks.workload import Events, Workload
 from rankd import Boards, Client
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 
 SETTINGS = ("max_wal_size=4GB", "shared_buffers=256MB")
 WINDOWS = ["all_time", "daily", "weekly", "monthly", "hourly"]
@@ -58,7 +59,9 @@ def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         installation = Installation(folder, postgres, redis, {"RANKD_RANKS_CACHE_MS": "0"})
         stack.callback(installation.stop)
         projector = installation.project()
-        boards = stack.enter_context(open_thin(installation.ledger_url, redis.url, at_least_wait_ms=60_000))
+        boards = stack.enter_context(
+            open_thin(SharedStores(installation.ledger_url), redis.url, at_least_wait_ms=60_000)
+        )
         stand = Stand(scale, boards)
         stand.load()
         yield stand.backlog_row(projector, redis)

@@ -15,7 +15,7 @@ from tests.servers.postgres import PostgresServer, running_postgres
 from tests.servers.redis import RedisServer, running_redis
 
 from rankd.clock import SystemClock
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 from rankd.registry.credentials import Scope
 from rankd.registry.postgres.credentials import PostgresCredentials
 
@@ -30,7 +30,7 @@ class OnPostgres:
         self.postgres = postgres
         self.database = postgres.make_database()
         self.ledger_url = postgres.url(self.database)
-        migrate(self.ledger_url)
+        SharedStores(self.ledger_url).migrate()
         known = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
         self._environment = {
             **known,

@@ -13,7 +13,8 @@ from rankd.errors import FolderLocked, Refused
 from rankd.ledger.port import Appended, Draft
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.open_embedded import embedded_of
-from rankd.node.open_operations import migrate, move_from
+from rankd.node.open_operations import move_from
+from rankd.node.shared_stores import SharedStores
 from rankd.operations import move as moving
 from rankd.operations.move import FolderMove
 from rankd.projection.catalogue import Catalogue
@@ -68,8 +69,8 @@ def ranked_there(url: str) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_ranks_are_the_same(seed: int, tmp_path: Path, postgres_url: str) -> None:
     ranked = fill(tmp_path / "data", seed)
-    migrate(postgres_url)
-    moved = move_from(tmp_path / "data", postgres_url)
+    SharedStores(postgres_url).migrate()
+    moved = move_from(tmp_path / "data", SharedStores(postgres_url))
 
     assert ranked_there(postgres_url) == ranked, f"seed {seed}"
     assert (moved.players, moved.keys) == (2, 1)
@@ -77,8 +78,8 @@ def test_the_ranks_are_the_same(seed: int, tmp_path: Path, postgres_url: str) ->
 
 def test_names_friends_and_keys_come_along(tmp_path: Path, postgres_url: str) -> None:
     fill(tmp_path / "data", 1)
-    migrate(postgres_url)
-    move_from(tmp_path / "data", postgres_url)
+    SharedStores(postgres_url).migrate()
+    move_from(tmp_path / "data", SharedStores(postgres_url))
 
     registry = PostgresRegistry(postgres_url, 100)
     profile, friends, found = registry.profile("ann"), registry.friends("ann"), registry.search("p2", 5)
@@ -92,7 +93,7 @@ def test_names_friends_and_keys_come_along(tmp_path: Path, postgres_url: str) ->
 
 def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = fill(tmp_path / "data", 2)
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     monkeypatch.setattr(moving, "BATCH_EVENTS", 7)
     append, appended = PostgresLedger.append, 0
 
@@ -108,7 +109,7 @@ def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monk
     while True:
         attempts += 1
         try:
-            move_from(tmp_path / "data", postgres_url)
+            move_from(tmp_path / "data", SharedStores(postgres_url))
             break
         except ConnectionError:
             assert attempts < 100
@@ -119,14 +120,14 @@ def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monk
 def test_a_database_that_holds_something_else_is_left_alone(tmp_path: Path, postgres_url: str) -> None:
     fill(tmp_path / "one", 1)
     fill(tmp_path / "two", 2)
-    migrate(postgres_url)
-    move_from(tmp_path / "one", postgres_url)
+    SharedStores(postgres_url).migrate()
+    move_from(tmp_path / "one", SharedStores(postgres_url))
     with pytest.raises(Refused, match="holds other events"):
-        move_from(tmp_path / "two", postgres_url)
+        move_from(tmp_path / "two", SharedStores(postgres_url))
 
 
 def test_a_folder_in_use_is_not_moved(tmp_path: Path, postgres_url: str) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     ledger = PostgresLedger(postgres_url)
     with rankd.open(tmp_path / "data"), pytest.raises(FolderLocked):
         FolderMove(tmp_path / "data", ledger).run(postgres_url)

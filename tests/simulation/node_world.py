@@ -19,6 +19,7 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.node.open_node import CHECKPOINTS, open_node
+from rankd.node.shared_stores import SharedStores
 from rankd.projection.verify import digests
 
 from .oracle import Oracle, Row, Submitted
@@ -52,7 +53,7 @@ class NodeWorld(World):
 
     def _open_node(self, number: int) -> rankd.Boards:
         return open_node(
-            self.ledger_url,
+            SharedStores(self.ledger_url),
             self.node_folder(number),
             clock=self.clock,
             commit_wait_ms=0,

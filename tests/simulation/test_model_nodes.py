@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 import rankd
-from rankd.node import catching_up, following, node, open_node, ranks
+from rankd.node import catching_up, following, node, ranks, shared_stores
 from rankd.registry.postgres.registry import PostgresRegistry
 
 from .conftest import LendStores
@@ -40,7 +40,7 @@ def little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "STEP_EVENTS", 7)
     monkeypatch.setattr(following, "STEP_EVENTS", 7)
     monkeypatch.setattr(catching_up, "READ_EVENTS", 9)
-    monkeypatch.setattr(open_node, "PostgresRegistry", partial(PostgresRegistry, poll_every_ms=20))
+    monkeypatch.setattr(shared_stores, "PostgresRegistry", partial(PostgresRegistry, poll_every_ms=20))
 
 
 @pytest.fixture

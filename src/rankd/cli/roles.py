@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -45,9 +45,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate", "rankd migrate --data scores"))
 def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Migrate a data folder, or a PostgreSQL database, to the newest version; creates the database's tables.
+    """Migrate a data folder, or a PostgreSQL database, to the newest version; creates tables, and topics in Kafka.
 
-    Every start migrates a folder too. For a database the command may run twice, and from several places.
+    Every start migrates a folder too. For servers the command may run twice, and from several places.
     """
     target = Target.folder_of(data, config)
     loaded = target.config()
@@ -87,9 +87,10 @@ def migrate_from(
     check_folder(folder)
     installation_of(loaded)
     from rankd.node.open_operations import move_from  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
     with progress("moving") as report_progress:
-        moved = move_from(folder, loaded.ledger.url, loaded.registry.url, report_progress)
+        moved = move_from(folder, SharedStores.of(loaded), report_progress)
     answer(
         moved,
         as_json,
@@ -112,17 +113,13 @@ def _migrate_folder(target: Target, folder: Path) -> Migrated:
 
 def _migrate_shared(config: Config) -> Migrated:
     installation_of(config)  # raises where drivers are missing
-    from rankd.ledger.postgres.ledger import PostgresLedger  # noqa: PLC0415 - its driver is an extra
-    from rankd.ledger.postgres.migrations import scripts_of  # noqa: PLC0415
-    from rankd.node.open_operations import migrate as migrate_all  # noqa: PLC0415
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415 - its drivers are an extra
 
-    before = migrate_all(config.ledger.url, config.registry.url, config.ledger.partitions)
-    ledger = PostgresLedger(config.ledger.url)
-    try:
+    stores = SharedStores.of(config)
+    before = stores.migrate(config.ledger.partitions)
+    with closing(stores.open_ledger()) as ledger:
         events = sum(ledger.heads().sequences)
-    finally:
-        ledger.close()
-    version = max(before, len(scripts_of("rankd.ledger.postgres")))  # a newer rankd may have been here
+    version = max(before, stores.ledger_version)  # a newer rankd may have been here
     return Migrated(masked_url(config.ledger.url), before, version, events)
 
 
@@ -134,7 +131,7 @@ def _version_of(file: Path) -> int:
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd project", "rankd project --config production.toml"))
 def project(*, config: ConfigFile = None) -> None:
-    """Rank a PostgreSQL ledger into Redis, until it is stopped; an embedded server ranks for itself.
+    """Rank a shared ledger into Redis, until it is stopped; an embedded server ranks for itself.
 
     Run two or more: one ranks, the others follow and take over when it dies. It waits for servers that are unavailable.
     """
@@ -154,6 +151,7 @@ def project(*, config: ConfigFile = None) -> None:
     from rankd.node.projector import ProjectorSettings  # noqa: PLC0415
     from rankd.node.projector_figures import ProjectorFigures  # noqa: PLC0415
     from rankd.node.projector_http import ProjectorServer  # noqa: PLC0415
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
     logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, masking(secrets_of(loaded)))
     stop = threading.Event()
@@ -171,8 +169,9 @@ def project(*, config: ConfigFile = None) -> None:
         )
         folder = Path(loaded.projector.folder).expanduser()
         prepare_projector_folder(folder)
+        stores = SharedStores.of(loaded)
         projector = _retry_until_ledger(
-            lambda: make_projector(loaded.ledger.url, loaded.ranks.url, folder, settings=settings, figures=figures),
+            lambda: make_projector(stores, loaded.ranks.url, folder, settings=settings, figures=figures),
             stop,
         )
         if projector is not None:
@@ -189,6 +188,6 @@ def _retry_until_ledger(make: Callable[[], T], stop: threading.Event) -> T | Non
         except LedgerUnavailable as problem:
             if str(problem) != logged:
                 logged = str(problem)
-                _log.warning("the projector waits for PostgreSQL before it starts: %s", problem)
+                _log.warning("the projector waits for the ledger before it starts: %s", problem)
             stop.wait(START_RETRY_S)
     return None

@@ -97,6 +97,7 @@ class Writer:
         self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
         self.answers = StoredAnswers(ledger.capabilities.stores_answers)
         is_sole_writer = ledger.capabilities.is_sole_writer
+        self.appends_conditionally = ledger.capabilities.appends_conditionally
         self._board_lookup = None if is_sole_writer else BoardLookup(lambda: self.run_for(followed.catch_up))
         self._seen = followed.seen  # control events behind the cached acceptances
         self._has_ordinals = ledger.partitions > 1  # one partition is ordered anyway
@@ -260,7 +261,7 @@ class Writer:
     def append(self, commit: Commit, seen: int) -> Appended:
         """Make a commit durable and rank it.
 
-        The outcome of a failed append is unknown, so the next commit follows the ledger before it appends.
+        The outcome of a failed append is unknown, so the next commit follows a ledger that compares before it appends.
         """
         draft = Draft(
             commit.event_runs,
@@ -274,7 +275,7 @@ class Writer:
             self.answers.waiting if self.answers.are_due or not commit.events else (),
             commit.sources,
         )
-        self._is_unsure = True
+        self._is_unsure = self.appends_conditionally
         try:
             appended = self._ledger.append(draft)
         except (DefinitionsChanged, KeysTaken, SourceMoved):  # nothing was written
@@ -293,7 +294,7 @@ class Writer:
 
     def append_control(self, append: Callable[[], Result]) -> Result:
         """Append control events by `append` and follow them; if that fails, the next commit follows them first."""
-        self._is_unsure = True
+        self._is_unsure = self.appends_conditionally
         result = append()
         self._followed.catch_up()
         self._is_unsure = False

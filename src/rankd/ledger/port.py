@@ -331,6 +331,10 @@ class SharedLedger(Ledger, Protocol):
         """The unique identity of this ledger."""
         ...
 
+    def prepare(self, now: int) -> None:
+        """Prepare for events from an instant on, for some weeks; every process that appends does, now and then."""
+        ...
+
     def controls(self, after: int, count_max: int = CONTROLS_MAX) -> Sequence[ControlEvent]:
         """Return the first `count_max` control events behind a number, in order."""
         ...

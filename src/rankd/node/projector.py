@@ -20,6 +20,7 @@ from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
 from rankd.ledger.port import SharedLedger
 from rankd.ledger.postgres.lease import Lease
+from rankd.node.ledger_tending import LedgerTending
 from rankd.node.projector_figures import ACTIVE, STANDBY, ProjectorFigures
 from rankd.node.projector_observer import ProjectorObserver
 from rankd.projection.catalogue import Catalogue
@@ -96,6 +97,10 @@ class Projector:
         self.archiving = ArchiveStep(folder / ARCHIVE)
         self._roll_overs: RollOvers | None = None
         self.is_active = False
+        self._tending = LedgerTending(ledger, lambda: self.is_active, self._time_awaited)
+
+    def _time_awaited(self) -> int | None:
+        return None if self._follower is None else self._follower.time_awaited
 
     @property
     def follower(self) -> RecordedFollower:
@@ -128,6 +133,7 @@ class Projector:
 
     def close(self) -> None:
         """Release the lease, and close all parts."""
+        self._tending.close()
         self._lease.release()
         self.archiving.close()
         standings_sync, self._standings_sync = self._standings_sync, None

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable
 from itertools import islice
 
-from rankd.backend import Figures, Started
+from rankd.backend import AnswersLater, Figures, Started
 from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
 from rankd.ledger.port import Ledger, PastEvent
+from rankd.node.past_events import past_events
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.verify import Report, digests, verify
@@ -26,6 +27,7 @@ _log = logging.getLogger("rankd")
 class RankingBackend:
     """A ledger followed into an engine of this process."""
 
+    later: AnswersLater | None = None  # a commit ranks
     remote = None  # ranked in this process
     lag_ms: float | None = None  # what a sole writer appends is ranked at once
 
@@ -81,7 +83,7 @@ class RankingBackend:
 
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events, the newest first."""
-        return self._ledger.history(player, limit, before, board)
+        return past_events(self._ledger, player, limit, before, board)
 
     def snapshot(self) -> None:
         """Write a checkpoint of the state between two commits, while further commits go on."""

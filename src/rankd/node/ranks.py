@@ -48,7 +48,10 @@ class EngineRanks:
         self.beyond: LedgerNewer | None = None  # permanent: only a newer version can go on
         self._ledger = ledger
         self._is_sole_writer = ledger.capabilities.is_sole_writer
-        self.checks_early = self._is_sole_writer  # no other process defines boards
+        # Else what this process appends is followed as what others append, and judged then.
+        self._ranks_commits = ledger.capabilities.appends_conditionally
+        # No other process defines boards, or nothing is known better at the commit.
+        self.checks_early = self._is_sole_writer or not self._ranks_commits
         self._clock = clock
         self._answer_wait_s = answer_wait_ms / 1_000
         self._answer_by_s = 0.0  # monotonic
@@ -64,9 +67,9 @@ class EngineRanks:
         return self.follower.controls
 
     @property
-    def has_changed(self) -> bool:
-        """Whether the last control event changed anything."""
-        return self.applier.changed
+    def has_changed(self) -> bool | None:
+        """Whether the last event other than a score changed anything; None where it is followed later."""
+        return self.applier.changed if self._ranks_commits else None
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -116,7 +119,8 @@ class EngineRanks:
         self.at = max(self.at, heads.at)
         upto = dict(enumerate(heads.sequences))
         while not is_upto(self._positions, upto):
-            self.follow()
+            if not self.follow() and self.follower.has_read(heads.sequences):
+                break  # the rest waits for the other partitions of a log to pass its time
             step()
         self.complete_as_of = max(self.complete_as_of, asked_at)
 
@@ -126,7 +130,7 @@ class EngineRanks:
         So scores are checked against the newest definitions, and an answer includes everything acknowledged before. A
         node that lags far goes on after `answer_wait_ms`, and answers its scores without a rank.
         """
-        if self._is_sole_writer:
+        if self._is_sole_writer or not self._ranks_commits:
             return
         heads = self._ledger.heads()
         self.at = max(self.at, heads.at)
@@ -134,7 +138,9 @@ class EngineRanks:
         self._follow_to(dict(enumerate(heads.sequences)), self._answer_by_s)
 
     def rank(self, commit: Commit, appended: Appended) -> None:
-        """Apply the appended events, and answer the questions of the commit."""
+        """Apply the appended events, and answer the questions of the commit; those of a log are followed later."""
+        if not self._ranks_commits:
+            return
         self._questions = {appended.place(index): question for index, question in commit.questions.items()}
         try:
             if self._is_sole_writer:

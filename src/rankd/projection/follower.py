@@ -63,9 +63,18 @@ class Follower(Generic[Store]):
         return self._merging.ordinal
 
     @property
+    def time_awaited(self) -> int | None:
+        """The newest time that a waiting event needs the other partitions to have passed; None while none does."""
+        return None
+
+    @property
     def waiting(self) -> int:
         """The number of events that were read and wait for other partitions."""
         return self._merging.events
+
+    def has_read(self, sequences: Sequence[int]) -> bool:
+        """Return whether events up to these sequences were read, though some of them may wait."""
+        return reaches(self._read, sequences)
 
     def board(self, board_id: str) -> tuple[Board, BoardState]:
         """Return a board's current definition and its state."""

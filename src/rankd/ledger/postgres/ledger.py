@@ -207,13 +207,13 @@ class PostgresLedger:
                 except psycopg.Error as problem:
                     raise_refused(problem)
                     raise
-            self.make_months(max(at, self.heads().at))
+            self.prepare(max(at, self.heads().at))
         raise LedgerUnavailable(f"the tables of this month could not be created ({cause}); run `rankd migrate`")
 
     def tend(self, _awaited: int | None = None) -> None:
         """Do nothing: the database completes every append."""
 
-    def make_months(self, now: int) -> None:
+    def prepare(self, now: int) -> None:
         """Create the tables of an instant's month and of the next months."""
         self._fetch("SELECT make_months(%s, %s)", (now, MONTHS_AHEAD))
 

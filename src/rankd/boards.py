@@ -15,6 +15,7 @@ from typing import Self, Unpack
 import msgspec
 
 from rankd.backend import Backend, Figures, Started
+from rankd.domain.acceptance import check_open
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
@@ -26,7 +27,7 @@ from rankd.intake import scores as column
 from rankd.intake.prepare import FindBoard, SentScore
 from rankd.intake.queue import Task
 from rankd.intake.results import Batched, Changed, Submitted
-from rankd.intake.scores import ScoreTask, check_open
+from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import LOCAL, Sender, sender_of
 from rankd.ledger.port import PastEvent
 from rankd.projection.port import SEQUENCE_MAX, RankStore

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from rankd.clock import Clock
+from rankd.domain.acceptance import check_open
 from rankd.domain.board import Board
 from rankd.errors import Behind, BoardUnknown, Closed, LedgerNewer, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
@@ -28,7 +29,7 @@ from rankd.intake.newcomers import Newcomers
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import StoredAnswers, check_same
 from rankd.intake.results import Accepted, Batched, Question, Submitted, without_rank
-from rankd.intake.scores import ScoreTask, check_open, check_signed
+from rankd.intake.scores import ScoreTask, check_signed
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Context
 from rankd.ledger.port import (

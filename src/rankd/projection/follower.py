@@ -1,6 +1,7 @@
 """The follower reads the ledger, merges its partitions into one order and applies them to the engine.
 
     Ledger.read → Merging → Applier → EngineStore
+    Ledger.read → LogMerging → Admission → Applier → EngineStore, where the ledger is a log
 
 Every follower of the same ledger reaches the same ranks, however its reads were cut.
 """
@@ -12,13 +13,18 @@ from typing import Generic, TypeVar
 
 from rankd.domain.board import Board
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
+from rankd.errors import LedgerDamaged
 from rankd.ledger.event import EventRun, EventSpan
 from rankd.ledger.port import Ledger, Part
 from rankd.ledger.vector import reaches
+from rankd.projection.admission import Admission
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
+from rankd.projection.log_merging import cut_columns
+from rankd.projection.log_state import LogState
 from rankd.projection.merging import Merging, Step
 from rankd.projection.port import RankStore
+from rankd.projection.reacceptance import Reacceptances
 from rankd.projection.rows import skip
 from rankd.projection.state import BoardState, State
 
@@ -38,10 +44,11 @@ class Follower(Generic[Store]):
         ordinal: int = 0,
         controls: int = 0,
         kept: BoardSelection = EVERY_BOARD,
+        log: LogState | None = None,
     ) -> None:
         """Continue at the store's positions; `ordinal` is the last applied, `controls` the number of control events.
 
-        Boards that are not kept have no rows.
+        Boards that are not kept have no rows. `log` is what was known of a log at these positions.
         """
         self.store = store
         self.applier = Applier(store, state, catalogue, ledger.context, kept)
@@ -49,8 +56,15 @@ class Follower(Generic[Store]):
         self.controls = controls
         self.events = 0  # applied since the start
         self._ledger = ledger
-        self._merging = Merging(ledger.partitions, ledger.context, ordinal)
         self._read = list(self.positions)
+        self.admission: Admission | None = None  # where the ledger is a log
+        self._merging: Merging | Admission = Merging(ledger.partitions, ledger.context, ordinal)
+        if not ledger.capabilities.appends_conditionally:
+            _check_reaches(ledger.heads().firsts, self._read)
+            reacceptances = Reacceptances(state, catalogue, self.applier.directory.boards)
+            log = log or LogState.empty(ledger.partitions)
+            self._merging = self.admission = Admission(ledger.context, reacceptances, log, self._read, controls)
+            self.applier.context_of = self.admission.context
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -63,11 +77,6 @@ class Follower(Generic[Store]):
         return self._merging.ordinal
 
     @property
-    def time_awaited(self) -> int | None:
-        """The newest time that a waiting event needs the other partitions to have passed; None while none does."""
-        return None
-
-    @property
     def waiting(self) -> int:
         """The number of events that were read and wait for other partitions."""
         return self._merging.events
@@ -75,6 +84,11 @@ class Follower(Generic[Store]):
     def has_read(self, sequences: Sequence[int]) -> bool:
         """Return whether events up to these sequences were read, though some of them may wait."""
         return reaches(self._read, sequences)
+
+    @property
+    def time_awaited(self) -> int | None:
+        """The time in a log that waiting events need every partition to pass, for `Ledger.tend`; None where none do."""
+        return None if self.admission is None else self.admission.time_awaited
 
     def board(self, board_id: str) -> tuple[Board, BoardState]:
         """Return a board's current definition and its state."""
@@ -87,7 +101,7 @@ class Follower(Generic[Store]):
         `upto` are the sequences to stop at, which some follower reached between two of its steps.
         """
         before = self.events
-        not_read = [partition for partition in range(self._ledger.partitions) if self._merging.is_at_barrier(partition)]
+        not_read = [partition for partition in range(self._ledger.partitions) if self._merging.holds_back(partition)]
         if upto is not None:
             not_read += [partition for partition, sequence in enumerate(upto) if self._read[partition] >= sequence]
         parts = self._ledger.read(self._read, events_max, not_read)
@@ -123,7 +137,11 @@ class Follower(Generic[Store]):
             self.events += count
             self._read[run.partition] = run.first + count - 1
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: Step | EventSpan) -> None:
+        if isinstance(step, EventSpan):  # of a log: without effect
+            skip(self.store, step)
+            self.events += step.upto - step.after
+            return
         self.apply(step.event_run)
         self.events += len(step.event_run)
         if step.barrier is not None:
@@ -134,4 +152,20 @@ class Follower(Generic[Store]):
 
 def _cut(part: Part, upto: int) -> Part:
     count = min(len(part.event_run), upto - part.event_run.first + 1)
-    return Part(part.partition, part.event_run.part(0, count), None if part.ordinals is None else part.ordinals[:count])
+    return Part(
+        part.partition,
+        part.event_run.part(0, count),
+        None if part.ordinals is None else part.ordinals[:count],
+        None if part.log is None else cut_columns(part.log, 0, count),
+    )
+
+
+def _check_reaches(firsts: Sequence[int], positions: Sequence[int]) -> None:
+    """Refuse to follow a log whose next events have expired."""
+    for partition, (first, position) in enumerate(zip(firsts, positions, strict=False)):
+        if position + 1 < first:
+            newest = f"the newest checkpoint is at event {position}" if any(positions) else "there is no checkpoint"
+            raise LedgerDamaged(
+                f"partition {partition} of the ledger's log begins at event {first}, and {newest}: put a checkpoint "
+                "there that reaches it, of another process or from the archive"
+            )

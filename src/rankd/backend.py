@@ -46,6 +46,8 @@ class Figures(msgspec.Struct, frozen=True):
     followed_at: int | None = None  # of a node: what was committed by then, in ms, is ranked
     holds_lease: bool | None = None  # of a node: whether it runs the timed work
     lag_ms: float | None = None  # of the ranks behind a shared ledger
+    refused: int | None = None  # events of a log that its follower refused since the start
+    repeats: int | None = None  # events of a log that were repeats
 
 
 class BoardWrites(Protocol):

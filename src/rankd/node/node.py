@@ -105,7 +105,11 @@ class Node(FollowingBackend):
 
     def figures(self) -> Figures:
         """Return the backend's figures, with this node's lag and lease."""
-        return msgspec.structs.replace(super().figures(), holds_lease=self.holds_lease)
+        figures = msgspec.structs.replace(super().figures(), holds_lease=self.holds_lease)
+        admission = self._ranks.follower.admission
+        if admission is None:
+            return figures
+        return msgspec.structs.replace(figures, refused=admission.refusals, repeats=admission.repeats)
 
     def settle(self) -> None:
         """Follow the ledger to its head, and do all due work if this node holds or gets the lease."""

@@ -48,8 +48,12 @@ def open_node(
         opened.callback(registry.close)
         checkpoints = Checkpoints(folder / CHECKPOINTS, chosen.snapshots_kept)
         shown = progress or progress_bar()
-        hold = WriteHold(ledger)
-        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms, hold=hold)
+        hold, refused = WriteHold(ledger), stores.open_refused_events()
+        if refused is not None:
+            opened.callback(refused.close)
+        ranks, started = caught_up(
+            ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms, hold=hold, refused=refused
+        )
 
         def ranked() -> tuple[int, ...]:
             return tuple(ranks.positions.values())
@@ -73,4 +77,6 @@ def open_node(
             lag=lag,
             close_parts=opened.pop_all().close,
         )
+        if refused is not None:
+            refused.holds_lease = lambda: node.holds_lease
         return Boards(node)

@@ -31,6 +31,7 @@ def make_projector(
         folder=folder,
         settings=settings or ProjectorSettings(),
         standings=stores.open_standings_writer,
+        refused=stores.open_refused_events(),
         figures=figures,
     )
 

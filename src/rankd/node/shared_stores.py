@@ -15,13 +15,14 @@ import socket
 import msgspec
 
 from rankd.config.checks import is_in_kafka
-from rankd.config.model import Config, KafkaConfig
+from rankd.config.model import Config, ConsumeConfig, KafkaConfig
 from rankd.kafka.address import client_settings
 from rankd.ledger.port import SharedLedger
 from rankd.ledger.postgres.lease import Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.ledger.postgres.ledger import migrate as migrate_postgres
 from rankd.ledger.postgres.migrations import migrate_component, scripts_of
+from rankd.node.refused_events import RefusedEvents
 from rankd.registry.postgres.registry import PostgresRegistry, migrate_registry
 from rankd.registry.postgres.standings import StoredStandings, migrate_standings
 from rankd.registry.postgres.standings_writer import StandingsWriter
@@ -38,11 +39,12 @@ class SharedStores(msgspec.Struct, frozen=True):
     registry_url: str = ""  # empty: where the ledger is
     kafka: KafkaConfig = KafkaConfig()
     kafka_wait_ms: int = 30_000
+    consume: ConsumeConfig = ConsumeConfig()  # where dead letters go
 
     @classmethod
     def of(cls, config: Config) -> SharedStores:
         """Return the shared stores of a configuration."""
-        return cls(config.ledger.url, config.registry.url, config.kafka, config.ledger.kafka_wait_ms)
+        return cls(config.ledger.url, config.registry.url, config.kafka, config.ledger.kafka_wait_ms, config.consume)
 
     @property
     def database_url(self) -> str:
@@ -70,6 +72,14 @@ class SharedStores(msgspec.Struct, frozen=True):
     def open_standings_writer(self) -> StandingsWriter:
         """Open the stored standings, for a projector."""
         return StandingsWriter(self.database_url)
+
+    def open_refused_events(self) -> RefusedEvents | None:
+        """Open what sends events to the dead letters that followers refuse; None where the ledger itself refuses."""
+        if not is_in_kafka(self.ledger_url):
+            return None
+        from rankd.node.refusal_topic import RefusalTopic  # noqa: PLC0415 - its driver is an extra
+
+        return RefusedEvents(RefusalTopic(self.kafka.ledger_topic, self.consume, self._brokers()).send)
 
     def lease(self, name: str) -> Lease:
         """Return a lease that this process may claim."""

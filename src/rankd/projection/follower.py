@@ -17,7 +17,7 @@ from rankd.errors import LedgerDamaged
 from rankd.ledger.event import EventRun, EventSpan
 from rankd.ledger.port import Ledger, Part
 from rankd.ledger.vector import reaches
-from rankd.projection.admission import Admission
+from rankd.projection.admission import Admission, RefusedEvent
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.log_merging import cut_columns
@@ -89,6 +89,11 @@ class Follower(Generic[Store]):
     def time_awaited(self) -> int | None:
         """The time in a log that waiting events need every partition to pass, for `Ledger.tend`; None where none do."""
         return None if self.admission is None else self.admission.time_awaited
+
+    def watch_refused(self, refused: Callable[[RefusedEvent], None]) -> None:
+        """Have a function called with each event of a log that is refused from now on."""
+        if self.admission is not None:
+            self.admission.refused = refused
 
     def board(self, board_id: str) -> tuple[Board, BoardState]:
         """Return a board's current definition and its state."""

@@ -34,15 +34,19 @@ OWN = ("settle", "submit", "set_player", "set_friends", "snapshot", "verify")
 
 @dataclass(kw_only=True)
 class NodeWorld(World):
-    """Two nodes over a database of the run's own."""
+    """Two nodes over a ledger of the run's own."""
 
-    ledger_url: str
+    stores: SharedStores
     rng: random.Random
     nodes: list[rankd.Boards] = field(init=False)
 
     def open(self) -> None:
         self.nodes = [self._open_node(number) for number in range(NODES)]
-        self.boards = NodeBoards(self)
+        self.boards = self.open_boards()
+
+    def open_boards(self) -> NodeBoards:
+        """Open what steps are done to."""
+        return NodeBoards(self)
 
     def close(self) -> None:
         for node in self.nodes:
@@ -53,7 +57,7 @@ class NodeWorld(World):
 
     def _open_node(self, number: int) -> rankd.Boards:
         return open_node(
-            SharedStores(self.ledger_url),
+            self.stores,
             self.node_folder(number),
             clock=self.clock,
             commit_wait_ms=0,
@@ -129,7 +133,7 @@ class NodeBoards(rankd.Boards):
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
-        if name in OWN or name.startswith("_"):
+        if name in OWN or name in vars(type(self)) or name.startswith("_"):
             return found
         world: NodeWorld = self._world
         if name in WRITES:

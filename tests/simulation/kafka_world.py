@@ -1,0 +1,113 @@
+"""Two nodes on a Kafka ledger beside the oracle, in the place of the library.
+
+What may be otherwise than with nodes on PostgreSQL (nothing else may):
+- Repeats are recognised by followers: the sender of one, or of another request under a used key, is answered as if it
+  were new, and it changes nothing.
+- Whether a removal changed anything depends on the current windows alone; a reset always says that it did.
+- A player's history is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any
+
+from tests.servers.kafka import KafkaBroker
+from tests.servers.postgres import PostgresServer
+from tests.servers.topics import Topics
+from tests.servers.waiting import wait_until
+
+import rankd
+from rankd.config.model import KafkaConfig
+from rankd.kafka.address import client_settings
+from rankd.node.shared_stores import SharedStores
+
+from .node_world import NodeBoards, NodeOracle, NodeWorld
+from .oracle import Request
+from .steps import outcome
+
+KEPT_FOR_EVER = -1  # clocks of tests are years away
+_numbers = count()
+
+
+@contextmanager
+def kafka_stores(broker: KafkaBroker, postgres: PostgresServer, partitions: int) -> Iterator[SharedStores]:
+    """Lend an empty ledger on a broker that others use too, and an empty database beside it."""
+    name = postgres.make_database()
+    topics = Topics(client_settings(broker.url, KafkaConfig())["bootstrap.servers"])
+    topic = topics.name(f"events-{next(_numbers)}")
+    kafka = KafkaConfig(ledger_topic=topic, ledger_retention_ms=KEPT_FOR_EVER)
+    stores = SharedStores(broker.url, postgres.url(name), kafka)
+    stores.migrate(partitions)
+    try:
+        yield stores
+    finally:
+        topics.delete(topic)
+        topics.delete(f"{topic}-control")
+        postgres.drop_database(name)
+
+
+class KafkaOracle(NodeOracle):
+    """The oracle, which notes whether the last request was under a key that is known."""
+
+    def __init__(self, *beginning: Any) -> None:
+        super().__init__(*beginning)
+        self.knew_key = False
+
+    def _repeated(self, key: str | None, request: Request) -> Any:
+        self.knew_key = True
+        answer = super()._repeated(key, request)
+        self.knew_key = answer is not None
+        return answer
+
+    def remove(self, board: str, player: str) -> bool:
+        super().remove(board, player)
+        return True
+
+
+class KafkaWorld(NodeWorld):
+    """Two nodes over topics of the run's own."""
+
+    def open_boards(self) -> NodeBoards:
+        return KafkaBoards(self)
+
+    def any_node(self) -> rankd.Boards:
+        """Return one of them by chance, once it has followed everything: it checks by the definitions it knows."""
+        node = super().any_node()
+        wait_until(lambda: self._has_followed(node))
+        return node
+
+    def _has_followed(self, node: rankd.Boards) -> bool:
+        """Follow everything that waits for no mark of time."""
+        node.settle()
+        ranks = node._backend._ranks  # type: ignore[attr-defined]
+        return not ranks.follower.waiting
+
+    def same(self, said: Callable[[], Any], expected: Callable[[], Any]) -> None:
+        oracle = self.oracle
+        assert isinstance(oracle, KafkaOracle)
+        self.boards.settle()
+        oracle.knew_key = False
+        should = outcome(expected)
+        if oracle.knew_key:
+            outcome(said)
+            return
+        super().same(said, lambda: should)
+
+    def check_position(self, _key: str | None, _position: str, repeated: bool) -> None:
+        assert not repeated
+
+    def verify(self) -> None:
+        for node in self.nodes:
+            wait_until(partial(self._has_followed, node))
+        super().verify()
+
+
+class KafkaBoards(NodeBoards):
+    """The boards of whichever node a step goes to."""
+
+    def remove(self, *named: Any, **options: Any) -> rankd.Changed:
+        return rankd.Changed(self._world.any_node().remove(*named, **options).position)

@@ -100,15 +100,16 @@ def _open_row(scale: Scale, nodes: Nodes, embedded: Path) -> Row:
             seconds = time.perf_counter() - began
             if boards.started.snapshot is None:
                 raise AssertionError("a checkpoint was not loaded")
-            series.add(RANKD, seconds, _places(boards, players))
+            series.add(RANKD, seconds, places(boards, players))
         began = time.perf_counter()
         with rankd.open(embedded) as boards:
-            series.add(LIBRARY, time.perf_counter() - began, _places(boards, players))
+            series.add(LIBRARY, time.perf_counter() - began, places(boards, players))
     note = "from a checkpoint, five windows; library: the embedded folder from its snapshot"
     return series.row("nodes_open", scale.scaled_players, "seconds", {}, note, judged=not scale.smoke)
 
 
-def _places(boards: Boards, players: Sequence[str]) -> int:
+def places(boards: Boards, players: Sequence[str]) -> int:
+    """Return a digest of the places of some players."""
     found: list[dict[str, Any]] = [
         {"player": one.player, "rank": one.rank, "score": one.score} for one in boards.ranks(BOARD, players).entries
     ]

@@ -28,6 +28,7 @@ from .states import comparable
 from .steps import World
 
 NODES = 2
+ANSWER_WAIT_MS = 20_000  # for the rank of a score: nobody marks the time of a log while no node has the lease
 WRITES = ("define", "delete", "submit_many", "remove", "reset")
 OWN = ("settle", "submit", "set_player", "set_friends", "snapshot", "verify")
 
@@ -63,6 +64,7 @@ class NodeWorld(World):
             commit_wait_ms=0,
             scope_values_max=self.oracle.scope_values_max,
             snapshot_events=self.rng.choice([20, 1_000]),
+            at_least_wait_ms=ANSWER_WAIT_MS,
         )
 
     def any_node(self) -> rankd.Boards:

@@ -5,6 +5,7 @@ What may be otherwise than with nodes on PostgreSQL (nothing else may):
   were new, and it changes nothing.
 - Whether a removal changed anything depends on the current windows alone; a reset always says that it did.
 - A player's history is not found.
+- The clock moves on with each step, and is not put back: in a log, time that goes back is that of the partition.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from rankd.config.model import KafkaConfig
 from rankd.kafka.address import client_settings
 from rankd.node.shared_stores import SharedStores
 
+from .driver import Driver
 from .node_world import NodeBoards, NodeOracle, NodeWorld
-from .oracle import Request
-from .steps import outcome
+from .oracle import Oracle, Request
+from .steps import SetBack, Step, outcome
 
+TICK_MS = 2  # before each step: what comes in the same millisecond as a mark of time counts in the next one
 KEPT_FOR_EVER = -1  # clocks of tests are years away
 _numbers = count()
 
@@ -68,6 +71,14 @@ class KafkaOracle(NodeOracle):
         return True
 
 
+class KafkaDriver(Driver):
+    """Chooses steps for a Kafka ledger."""
+
+    def next(self, oracle: Oracle) -> Step:
+        step = super().next(oracle)
+        return self.next(oracle) if isinstance(step, SetBack) else step
+
+
 class KafkaWorld(NodeWorld):
     """Two nodes over topics of the run's own."""
 
@@ -89,6 +100,7 @@ class KafkaWorld(NodeWorld):
     def same(self, said: Callable[[], Any], expected: Callable[[], Any]) -> None:
         oracle = self.oracle
         assert isinstance(oracle, KafkaOracle)
+        oracle.now = self.clock.advance(TICK_MS)
         self.boards.settle()
         oracle.knew_key = False
         should = outcome(expected)

@@ -19,7 +19,7 @@ import rankd
 from rankd.node import catching_up, following, ledger_tending, ranks, shared_stores
 from rankd.registry.postgres.registry import PostgresRegistry
 
-from .kafka_world import KafkaOracle, KafkaWorld, kafka_stores
+from .kafka_world import KafkaDriver, KafkaOracle, KafkaWorld, kafka_stores
 from .oracle import Oracle
 from .playing import Folders, Runs
 
@@ -29,6 +29,7 @@ RUNS: Runs[KafkaWorld] = Runs(
     steps=100,
     long_runs=30,
     long_steps=300,
+    driver=KafkaDriver,
     oracle=KafkaOracle,
     finish=KafkaWorld.verify,
 )

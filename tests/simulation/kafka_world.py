@@ -5,6 +5,7 @@ What may be otherwise than with nodes on PostgreSQL (nothing else may):
   were new, and it changes nothing.
 - Whether a removal changed anything depends on the current windows alone; a reset always says that it did.
 - A player's history is not found.
+- Scores of one batch reach a team in the order of their partitions.
 - The clock moves on with each step, and is not put back: in a log, time that goes back is that of the partition.
 """
 
@@ -23,12 +24,13 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.config.model import KafkaConfig
+from rankd.domain.partition import partition_of
 from rankd.kafka.address import client_settings
 from rankd.node.shared_stores import SharedStores
 
 from .driver import Driver
 from .node_world import NodeBoards, NodeOracle, NodeWorld
-from .oracle import Oracle, Request
+from .oracle import Life, Oracle, Request, Row
 from .steps import SetBack, Step, outcome
 
 TICK_MS = 2  # before each step: what comes in the same millisecond as a mark of time counts in the next one
@@ -59,6 +61,11 @@ class KafkaOracle(NodeOracle):
     def __init__(self, *beginning: Any) -> None:
         super().__init__(*beginning)
         self.knew_key = False
+        self.partitions = 1
+
+    def _append_rows(self, life: Life, rows: list[Row]) -> None:
+        """Append a batch in the order in which teams get scores of one time: by partition."""
+        super()._append_rows(life, sorted(rows, key=lambda row: partition_of(row.player, self.partitions)))
 
     def _repeated(self, key: str | None, request: Request) -> Any:
         self.knew_key = True

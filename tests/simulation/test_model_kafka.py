@@ -65,7 +65,10 @@ def world_of(
     folders: Folders, kafka: KafkaBroker, postgres: PostgresServer, seed: int, oracle: Oracle
 ) -> Iterator[KafkaWorld]:
     folder, rng = folders(), random.Random(seed)
-    with kafka_stores(kafka, postgres, rng.choice(PARTITIONS)) as stores:
+    partitions = rng.choice(PARTITIONS)
+    if isinstance(oracle, KafkaOracle):
+        oracle.partitions = partitions
+    with kafka_stores(kafka, postgres, partitions) as stores:
         world = KafkaWorld(folder, rankd.ManualClock(oracle.now), oracle, stores=stores, rng=rng)
         try:
             yield world

@@ -217,7 +217,7 @@ class Load:
         try:
             after = [0] * ledger.partitions
             while parts := ledger.read(after, READ_EVENTS):
-                for partition, event_run, _ in parts:
+                for partition, event_run, *_ in parts:
                     after[partition] = event_run.first + len(event_run) - 1
                     context = ledger.context(event_run.context)
                     if context.kind is not EventKind.SCORE:

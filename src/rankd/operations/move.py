@@ -89,7 +89,7 @@ class FolderMove:
         batch: list[EventRun] = []
         done = 0
         while parts := source.read([done], READ_EVENTS):
-            for _, event_run, _ in parts:
+            for _, event_run, *_ in parts:
                 context = source.context(event_run.context)
                 if context.kind in CONTROLS:
                     self._append(source, batch)

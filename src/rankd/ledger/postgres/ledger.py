@@ -127,7 +127,9 @@ class PostgresLedger:
             raise LedgerUnavailable("the ledger's creation is incomplete: run `rankd migrate`")
         self._partitions, self._identity = int(row[0]), str(row[1])
 
-    capabilities = Capabilities(is_sole_writer=False, stores_answers=False)
+    capabilities = Capabilities(
+        is_sole_writer=False, stores_answers=False, appends_conditionally=True, finds_history=True
+    )
 
     def stamp(self, _positions: Sequence[int]) -> str:
         """Return the ledger's identity: its sequences are never reused."""
@@ -207,6 +209,9 @@ class PostgresLedger:
                     raise
             self.make_months(max(at, self.heads().at))
         raise LedgerUnavailable(f"the tables of this month could not be created ({cause}); run `rankd migrate`")
+
+    def tend(self, _awaited: int | None = None) -> None:
+        """Do nothing: the database completes every append."""
 
     def make_months(self, now: int) -> None:
         """Create the tables of an instant's month and of the next months."""

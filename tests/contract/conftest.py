@@ -11,7 +11,9 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
+from tests.contract.kafka_ledgers import KafkaStorage
 from tests.contract.ledger_places import LedgerPlace, PostgresStorage, SqliteReplicaStorage, SqliteStorage, Storage
+from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
 from rankd.domain.instance import InstanceKey
@@ -35,7 +37,14 @@ ON_CLUSTER = (
     "test_rank_store_threads",
 )
 CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
-LEDGERS = ["sqlite", "sqlite-replica", "postgres-1", "postgres-3"]  # the numbers are of partitions
+LEDGERS = [
+    "sqlite",
+    "sqlite-replica",
+    "postgres-1",
+    "postgres-3",
+    "kafka-1",
+    "kafka-3",
+]  # the numbers are of partitions
 
 Row = tuple[str, int] | tuple[str, int, int]
 
@@ -152,6 +161,9 @@ def make_ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
                 folder = tmp_path / str(next(numbers))
                 folder.mkdir()
                 return SqliteReplicaStorage(folder) if request.param == "sqlite-replica" else SqliteStorage(folder)
+            if kind == "kafka":
+                broker: KafkaBroker = request.getfixturevalue("kafka")
+                return KafkaStorage(broker.url, int(partitions))
             server: PostgresServer = request.getfixturevalue("postgres")
             return PostgresStorage(made.enter_context(server.database()), int(partitions))
 
@@ -170,6 +182,10 @@ def ledger_place(make_ledger_place: MakeLedgerPlace) -> LedgerPlace:
 
 
 @pytest.fixture
-def ledger(ledger_place: LedgerPlace) -> Ledger:
-    """An empty ledger."""
-    return ledger_place.open()
+def ledger(request: pytest.FixtureRequest, ledger_place: LedgerPlace) -> Ledger:
+    """An empty ledger, with the capabilities that the test is marked with."""
+    ledger = ledger_place.open()
+    for mark in request.node.iter_markers("capability"):
+        if not getattr(ledger.capabilities, mark.args[0]):
+            pytest.skip(f"the ledger has not the capability {mark.args[0]}")
+    return ledger

@@ -45,6 +45,12 @@ class Topics:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
 
+    def value_of(self, topic: str, name: str) -> str:
+        """Return a setting of a topic, as the broker knows it."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entry: ConfigEntry = self._admin.describe_configs([resource])[resource].result(WAIT_S)[name]
+        return str(entry.value)
+
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(WAIT_S)
 

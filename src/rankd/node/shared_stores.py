@@ -18,10 +18,12 @@ from rankd.config.checks import is_in_kafka
 from rankd.config.model import Config, ConsumeConfig, KafkaConfig
 from rankd.kafka.address import client_settings
 from rankd.ledger.port import SharedLedger
+from rankd.ledger.postgres.backlog import PostgresBacklog
+from rankd.ledger.postgres.connections import Connections
 from rankd.ledger.postgres.lease import Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.ledger.postgres.ledger import migrate as migrate_postgres
-from rankd.ledger.postgres.migrations import migrate_component, scripts_of
+from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.node.refused_events import RefusedEvents
 from rankd.registry.postgres.registry import PostgresRegistry, migrate_registry
 from rankd.registry.postgres.standings import StoredStandings, migrate_standings
@@ -55,7 +57,22 @@ class SharedStores(msgspec.Struct, frozen=True):
         """Open the ledger; LedgerUnavailable while its servers are away, or before `rankd migrate`."""
         if not is_in_kafka(self.ledger_url):
             return PostgresLedger(self.ledger_url)
-        raise AssertionError("no adapter yet")
+        from rankd.ledger.kafka import KafkaLedger  # noqa: PLC0415 - its driver is an extra
+
+        connections = Connections(self.database_url)
+        try:
+            with connections.using() as connection:
+                check_component(connection, COORDINATION, len(coordination_scripts()))
+            return KafkaLedger(
+                self._brokers(),
+                self.kafka.ledger_topic,
+                PostgresBacklog(connections),
+                wait_ms=self.kafka_wait_ms,
+                close_backlog=connections.close,
+            )
+        except BaseException:
+            connections.close()
+            raise
 
     def open_registry(self, settings: Settings) -> PostgresRegistry:
         """Open profiles and friends."""
@@ -95,7 +112,11 @@ class SharedStores(msgspec.Struct, frozen=True):
         if not is_in_kafka(self.ledger_url):
             before = migrate_postgres(self.ledger_url, partitions)
         else:
-            raise AssertionError("no adapter yet")
+            from rankd.ledger.kafka import migrate as migrate_kafka  # noqa: PLC0415 - its driver is an extra
+
+            before = migrate_kafka(
+                self._brokers(), self.kafka.ledger_topic, partitions, retention_ms=self.kafka.ledger_retention_ms
+            )
         migrate_component(self.database_url, COORDINATION, coordination_scripts())
         migrate_standings(self.database_url)
         migrate_registry(self.registry_url or self.ledger_url)

@@ -51,7 +51,8 @@ from rankd.ledger.postgres.connections import (
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.ledger.postgres.packing import Bigints, Smallints, Texts
-from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_REQUESTS, parts_of, past_event, shares
+from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_REQUESTS, parts_of, past_event
+from rankd.ledger.vector import shares
 
 COMPONENT = "ledger"
 PARTITIONS = 8

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 import psycopg
@@ -21,6 +22,8 @@ from rankd.registry.credentials import Scope
 from rankd.registry.postgres.credentials import PostgresCredentials
 
 from .serving import ROOT, STOP_S, Serving, free_port
+
+_topics = count(1)  # brokers are shared by tests
 
 
 class OnPostgres:
@@ -36,7 +39,7 @@ class OnPostgres:
         self.ledger_url = postgres.url(self.database)  # of the database beside it, where the ledger is a topic
         self.stores = SharedStores(self.ledger_url)
         if brokers_url is not None:
-            kafka = KafkaConfig(ledger_topic=f"events-{self.database}")
+            kafka = KafkaConfig(ledger_topic=f"events-{next(_topics)}")
             self.stores = SharedStores(brokers_url, self.ledger_url, kafka)
         self.stores.migrate()
         known = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}

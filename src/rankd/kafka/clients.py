@@ -24,6 +24,7 @@ ANSWER_WAIT_S = 10.0
 DELIVERY_WAIT_S = 30.0
 ROOM_WAIT_S = 0.1  # for the brokers to take records
 OFFSETS_RETRY_S = 0.02
+OFFSETS_ATTEMPT_S, OFFSETS_SLOW_S = 1.0, 0.3  # for all leaders to answer
 FUTURE_GRACE_S = 0.5  # for the client to report that a request was not answered in time
 FAILURE_POLLS = 5  # after a fatal error, for the records that failed
 RECORD_BYTES_MAX = 64 * 1024 * 1024  # sent; a topic's max.message.bytes is lower, and refuses first
@@ -244,11 +245,13 @@ class KafkaAdmin:
         while True:
             asked = {TopicPartition(*place): spec for place in places if place not in found}
             failure: KafkaException | None = None
+            began = monotonic()
             try:
-                futures = self._admin.list_offsets(asked, request_timeout=max(OFFSETS_RETRY_S, deadline - monotonic()))
+                attempt_s = min(OFFSETS_ATTEMPT_S, max(OFFSETS_RETRY_S, deadline - monotonic()))
+                futures = self._admin.list_offsets(asked, request_timeout=attempt_s)
                 for place, future in futures.items():
                     try:
-                        answer = future.result(max(0.0, deadline - monotonic()) + FUTURE_GRACE_S)
+                        answer = future.result(attempt_s + FUTURE_GRACE_S)
                         found[place.topic, place.partition] = answer.offset
                     except KafkaException as problem:  # also of a leader that is being replaced
                         failure = problem
@@ -256,6 +259,10 @@ class KafkaAdmin:
                         failure = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             except KafkaException as problem:
                 failure = problem
+            # A client that does not know who leads now asks those who did, each time anew, until it lists the topics.
+            if failure is not None or monotonic() - began > OFFSETS_SLOW_S:
+                with suppress(KafkaException):
+                    self._admin.list_topics(timeout=OFFSETS_ATTEMPT_S)
             if failure is None:
                 return [found[place] for place in places]
             if monotonic() > deadline or failure.args[0].code() in _LASTING:

@@ -142,7 +142,8 @@ def test_what_does_not_fit_a_newer_definition_is_a_dead_letter(
 
 
 def test_a_players_history_is_not_found(a: httpx.Client) -> None:
-    answer = a.get("/v1/boards/arcade/players/alice/events")
+    define(a, "past")
+    answer = a.get("/v1/boards/past/players/alice/events")
     assert (answer.status_code, answer.json()["code"]) == (422, "refused")
     assert "is a log" in answer.json()["detail"]
 

@@ -99,7 +99,8 @@ class Writer:
         self.answers = StoredAnswers(ledger.capabilities.stores_answers)
         is_sole_writer = ledger.capabilities.is_sole_writer
         self.appends_conditionally = ledger.capabilities.appends_conditionally
-        self._board_lookup = None if is_sole_writer else BoardLookup(lambda: self.run_for(followed.catch_up))
+        look = (lambda: self.run_for(followed.catch_up)) if self.appends_conditionally else followed.catch_up
+        self._board_lookup = None if is_sole_writer else BoardLookup(look)
         self._seen = followed.seen  # control events behind the cached acceptances
         self._has_ordinals = ledger.partitions > 1  # one partition is ordered anyway
         self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
@@ -276,6 +277,7 @@ class Writer:
             self.answers.waiting if self.answers.are_due or not commit.events else (),
             commit.sources,
         )
+        self._followed.check_as_of(seen)
         self._is_unsure = self.appends_conditionally
         try:
             appended = self._ledger.append(draft)

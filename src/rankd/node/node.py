@@ -113,7 +113,7 @@ class Node(FollowingBackend):
 
     def settle(self) -> None:
         """Follow the ledger to its head, and do all due work if this node holds or gets the lease."""
-        self.writer.run_for(self._ranks.catch_up)
+        self._run_alone(self._ranks.catch_up)
         self._claim_or_keep_lease()
         archiving = self._retirement.archiving
         while self.holds_lease:

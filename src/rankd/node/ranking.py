@@ -54,6 +54,8 @@ class RankingBackend:
         self.rank_source = EngineRankSource(ranks.store, lambda: ranks.position_token, is_stale)
         self._ledger = ledger
         self._ranks = ranks
+        # A log is followed beside commits, everything else in the committing thread.
+        self._run_alone = writer.run_for if ledger.capabilities.appends_conditionally else ranks.run_alone
         self._checkpoints = checkpoints
         self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
@@ -92,7 +94,7 @@ class RankingBackend:
 
     def _write_checkpoint(self) -> None:
         for attempt in range(1, CHECKPOINT_ATTEMPTS + 1):
-            checkpoint = self.writer.run_for(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
+            checkpoint = self._run_alone(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
             try:
                 checkpoint.write()
             except OSError as problem:
@@ -106,7 +108,7 @@ class RankingBackend:
 
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Compare what is ranked here with what the ledger says."""
-        ranked, upto = self.writer.run_for(self._digests)
+        ranked, upto = self._run_alone(self._digests)
         return verify(self._ledger, ranked, upto, progress)
 
     def _digests(self) -> tuple[dict[str, tuple[int, int]], tuple[int, ...]]:

@@ -54,6 +54,7 @@ class Follower(Generic[Store]):
         self.applier = Applier(store, state, catalogue, ledger.context, kept)
         self.apply: Callable[[EventRun], None] = self.applier.apply  # AnsweringApplier replaces it
         self.controls = controls
+        self.is_changing = False  # a control event is being applied
         self.events = 0  # applied since the start
         self._ledger = ledger
         self._read = list(self.positions)
@@ -147,10 +148,12 @@ class Follower(Generic[Store]):
             skip(self.store, step)
             self.events += step.upto - step.after
             return
+        self.is_changing = step.barrier is not None
         self.apply(step.event_run)
         self.events += len(step.event_run)
         if step.barrier is not None:
             self.controls += 1
+            self.is_changing = False
             for partition, sequence in enumerate(step.barrier[1:], start=1):
                 skip(self.store, EventSpan(partition, sequence - 1, sequence))
 

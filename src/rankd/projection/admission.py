@@ -9,7 +9,7 @@ as dead letters. An event's key is known for REPEATS_KNOWN_MS, by the time of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -94,6 +94,10 @@ class Admission:
     def holds_back(self, partition: int) -> bool:
         """Return whether reading on in a partition is of no use until the others have come closer."""
         return self._merging.holds_back(partition)
+
+    def end(self, partitions: Collection[int]) -> None:
+        """Note that nothing more will be read of some partitions, until this is called again."""
+        self._merging.ended = partitions
 
     def add(self, parts: Sequence[Part]) -> None:
         """Add places behind those read before."""

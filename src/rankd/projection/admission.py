@@ -133,8 +133,8 @@ class Admission:
 
     def _events(self, step: LogStep) -> Iterator[Step | EventSpan]:
         event_run, log = step.event_run, step.log
-        verdicts = None if log.keys is None else self.state.keys[event_run.partition].admit(log.keys, log.times)
         standing = self._standing(event_run.context)
+        verdicts = None if log.keys is None else self.state.keys[event_run.partition].admit(log.keys, log.times)
         if verdicts is None and standing.is_current and (not step.is_moved or self._holds(standing, event_run)):
             yield Step(event_run)
             return

@@ -143,7 +143,7 @@ SOLO: dict[str, Any] = {
     "score_max": 1_000,
     "score_min": -50,
 }
-RAID = {"name": "raid", "reset": "*/10 * * * *"}
+RAID = {"name": "raid", "reset": "* * * * *"}
 GUILDS: dict[str, Any] = {
     "team": {"attribute": "guild", "by": "sum"},
     "keep": "latest",

@@ -266,3 +266,13 @@ def test_a_checkpoint_with_damaged_keys_is_skipped(log: Log, tmp_path: Path, dam
     path.write_bytes(damage(path.read_bytes()))
     assert checkpoints.newest(log.port, log.heads(), CountingStore.load, Follower) is None
     assert checkpoints.skipped == 1
+
+
+def test_a_moved_event_reads_the_clock_of_its_board_again(log: Log) -> None:
+    define(log, 2, {**SUM, "windows": ["all_time", {"name": "raid", "reset": "0 * * * *"}]})
+    for time, player in ((START + 3_600_000, "bob"), (START, "ann")):
+        board = AcceptanceContext(2, 0, {"raid": time})
+        context = Context(EventKind.SCORE, "arcade", "game", {"arcade": board})
+        log.append(0, Place(log.number_context(context), time, time, player, 1))
+    store = Followed(log).follower.store
+    assert store.total(InstanceKey("arcade", "raid:2026-05-04T1300Z", "global")) == 2

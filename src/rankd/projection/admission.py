@@ -9,7 +9,7 @@ as dead letters. An event's key is known for REPEATS_KNOWN_MS, by the time of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -95,6 +95,10 @@ class Admission:
         """Return whether reading on in a partition is of no use until the others have come closer."""
         return self._merging.holds_back(partition)
 
+    def end(self, partitions: Collection[int]) -> None:
+        """Note that nothing more will be read of some partitions, until this is called again."""
+        self._merging.ended = partitions
+
     def add(self, parts: Sequence[Part]) -> None:
         """Add places behind those read before."""
         self._merging.add(parts)
@@ -129,8 +133,8 @@ class Admission:
 
     def _events(self, step: LogStep) -> Iterator[Step | EventSpan]:
         event_run, log = step.event_run, step.log
-        verdicts = None if log.keys is None else self.state.keys[event_run.partition].admit(log.keys, log.times)
         standing = self._standing(event_run.context)
+        verdicts = None if log.keys is None else self.state.keys[event_run.partition].admit(log.keys, log.times)
         if verdicts is None and standing.is_current and (not step.is_moved or self._holds(standing, event_run)):
             yield Step(event_run)
             return

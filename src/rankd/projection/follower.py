@@ -113,7 +113,7 @@ class Follower(Generic[Store]):
         parts = self._ledger.read(self._read, events_max, not_read)
         if upto is not None:
             parts = [_cut(part, upto[part.partition]) for part in parts if part.event_run.first <= upto[part.partition]]
-        self.take(parts)
+        self.take(parts, upto)
         return max(self.events - before, sum(len(part.event_run) for part in parts))
 
     def follow_to_head(self, events_max: int, progress: Callable[[int, int], None]) -> None:
@@ -127,10 +127,13 @@ class Follower(Generic[Store]):
             done = sum(self.positions)
             progress(done, max(done, sum(heads)))
 
-    def take(self, parts: Sequence[Part]) -> None:
-        """Take events that follow those read before, and apply all that are ready."""
+    def take(self, parts: Sequence[Part], upto: Sequence[int] | None = None) -> None:
+        """Take events that follow those read before, and apply all that are ready; nothing is read behind `upto`."""
         for part in parts:
             self._read[part.partition] = part.event_run.first + len(part.event_run) - 1
+        if self.admission is not None:
+            # A follower that stopped at `upto` had read on, and knew that no earlier event could follow.
+            self.admission.end({number for number, end in enumerate(upto or ()) if self._read[number] >= end})
         self._merging.add(parts)
         for step in self._merging.steps():
             self._apply(step)

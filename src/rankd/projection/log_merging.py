@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -48,6 +48,7 @@ class LogMerging:
         self._held = [0] * len(times)  # events that wait, by partition
         self._times = times
         self._read_times = times.copy()
+        self.ended: Collection[int] = ()  # partitions of which nothing more will be read
         self._is_ordered = is_ordered
         self._controls = controls
 
@@ -141,7 +142,11 @@ class LogMerging:
         first = min(heads)
         # The earliest place that each other partition has or may still get; what is at a barrier goes on behind it.
         others = [head for head in heads if head is not first]
-        others += [(self._read_times[other], other) for other, waiting in enumerate(self._waiting) if not waiting]
+        others += [
+            (self._read_times[other], other)
+            for other, waiting in enumerate(self._waiting)
+            if not waiting and other not in self.ended
+        ]
         limit = min(others, default=None)
         if limit is not None and limit < first:
             return None

@@ -35,9 +35,13 @@ class Topics:
 
     def create(self, name: str, partitions: int = 1, **config: str) -> str:
         topic = self.name(name)
+        self.create_named(topic, partitions, **config)
+        return topic
+
+    def create_named(self, topic: str, partitions: int, **config: str) -> None:
+        """Create a topic of exactly this name."""
         new = NewTopic(topic, partitions, config={key.replace("_", "."): value for key, value in config.items()})
         self._admin.create_topics([new])[topic].result(WAIT_S)
-        return topic
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""

@@ -252,6 +252,8 @@ class KafkaAdmin:
                 for place, future in futures.items():
                     try:
                         answer = future.result(attempt_s + FUTURE_GRACE_S)
+                        if answer.offset < 0:
+                            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
                         found[place.topic, place.partition] = answer.offset
                     except KafkaException as problem:  # also of a leader that is being replaced
                         failure = problem
@@ -271,6 +273,8 @@ class KafkaAdmin:
                     self._reason.raise_for(failure, self._brokers)
                 return [found.get(place) for place in places]
             pause.pause(threading.Event())
+            with suppress(KafkaException):  # the client finds new leaders when it lists topics, not by such a failure
+                self._admin.list_topics(timeout=max(OFFSETS_RETRY_S, deadline - monotonic()))
 
     def check_topic(self, topic: str) -> None:
         """Refuse a topic that does not exist."""

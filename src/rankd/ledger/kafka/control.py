@@ -60,10 +60,10 @@ class CopiedRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="copied"):
     sequences: list[list[int]]  # of the last control events up to `number`, by partition
 
 
-Record = LedgerRecord | ContextRecord | ControlRecord | CopiedRecord
+TopicRecord = LedgerRecord | ContextRecord | ControlRecord | CopiedRecord
 
 encode_record = msgspec.json.Encoder().encode
-_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_decoder: msgspec.json.Decoder[TopicRecord] = msgspec.json.Decoder(TopicRecord)
 
 
 class _Kind(msgspec.Struct):
@@ -193,7 +193,7 @@ class ControlState:
         ]
 
 
-def _decoded(offset: int, value: bytes | None) -> Record:
+def _decoded(offset: int, value: bytes | None) -> TopicRecord:
     try:
         return _decoder.decode(value or b"")
     except msgspec.DecodeError as problem:

@@ -221,6 +221,8 @@ class Decoder:
                 if flag & HAS_KEY:
                     request_keys[index] = value[place : place + KEY_BYTES]
                     place += KEY_BYTES
+                    if place > len(value):
+                        raise ValueError("it ends early")
                 if flag & HAS_DETAIL:
                     details[index], place = _part(value, place)
                 if flag & HAS_METADATA:

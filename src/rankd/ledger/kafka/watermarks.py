@@ -9,6 +9,7 @@ from rankd.kafka.clients import KafkaAdmin
 from rankd.ledger.kafka.failures import as_ledger_failures, unavailable
 
 HEADS_WAIT_S = 5.0
+READ_WAIT_S = 1.0  # before a read, which goes on with the partitions whose leaders answer
 FIRSTS_KNOWN_S = 10.0  # what expires does so in segments, after days
 
 
@@ -23,7 +24,7 @@ class Watermarks:
         self._firsts: tuple[int, ...] = ()
         self._firsts_s = -FIRSTS_KNOWN_S
 
-    def ends(self, wait_s: float = HEADS_WAIT_S) -> list[int | None]:
+    def ends(self, wait_s: float = READ_WAIT_S) -> list[int | None]:
         """Return the number of offsets of each partition; None where its leader does not answer."""
         with as_ledger_failures():
             return self._admin.ends(self._events, wait_s)

@@ -29,6 +29,7 @@ from tests.servers.postgres import running_postgres
 import rankd
 from benchmarks.disk import folder_on_disk
 from benchmarks.figures import LIBRARY, RANKD, Row, Scale, Series
+from benchmarks.http_check import sample
 from benchmarks.http_servers import HttpServer, running_rankd
 from benchmarks.http_sustained import Load, run_load
 from benchmarks.http_wrk import BOARD, Wrk
@@ -97,7 +98,7 @@ def _backlog_row(scale: Scale, nodes: Nodes) -> Row:
 
 
 def _rebuild_row(scale: Scale, nodes: Nodes, embedded: Path) -> Row:
-    series, players = Series(), [f"user_{number:08d}" for number in range(0, scale.scaled_players, 97)]
+    series, players = Series(), sample(scale.scaled_players)
     for _ in range(scale.rounds):
         shutil.rmtree(nodes.node_folder("a") / CHECKPOINTS)
         began = time.perf_counter()

@@ -30,9 +30,10 @@ def installation(tmp_path: Path, kafka: KafkaBroker) -> Iterator[Installation]:
         yield running
 
 
-def submit(client: httpx.Client, player: str, score: int, board: str = "arcade", **more: Any) -> dict[str, Any]:
-    headers = {**WAIT, **more.pop("headers", {})}
-    answer = client.post("/v1/scores", json={"board": board, "player": player, "score": score, **more}, headers=headers)
+def submit(client: httpx.Client, player: str, score: int, key: str = "") -> dict[str, Any]:
+    headers = {**WAIT, "Idempotency-Key": key} if key else WAIT
+    sent = {"board": "arcade", "player": player, "score": score, "attributes": {"clan": "red"}}
+    answer = client.post("/v1/scores", json=sent, headers=headers)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -46,17 +47,15 @@ def test_scores_are_ranked_by_projectors_that_are_killed_verified_and_rebuilt(in
             "arcade": {"keep": "sum", "windows": ["all_time", "weekly"], "feeds": ["clans"]},
         }.items():
             assert client.put(f"/v1/boards/{board}", json=definition).status_code == 200
-        clan = {"attributes": {"clan": "red"}}
-        assert submit(client, "alice", 10, **clan)["rank"] == 1
-        assert submit(client, "bob", 20, **clan)["rank"] == 1
-        key = {"Idempotency-Key": "match-1"}
+        assert submit(client, "alice", 10)["rank"] == 1
+        assert submit(client, "bob", 20)["rank"] == 1
         for _ in range(2):
-            found = submit(client, "alice", 15, headers=key, **clan)
+            found = submit(client, "alice", 15, key="match-1")
         assert (found["rank"], found["score"]) == (1, 25)
 
         first.send_signal(signal.SIGKILL)
         first.wait()
-        after = submit(client, "bob", 30, **clan)
+        after = submit(client, "bob", 30)
         assert (after["rank"], after["score"]) == (1, 50)
         where = {"at_least": after["position"]}
         page = client.get("/v1/boards/clans/top", params=where).json()

@@ -19,7 +19,7 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, progress
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
-from rankd.config.checks import is_in_redis, is_shared, listen_address
+from rankd.config.checks import is_in_kafka, is_in_postgres, is_in_redis, is_shared, listen_address
 from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url, masking, secrets_of
 from rankd.config.model import Config
@@ -71,26 +71,42 @@ def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
     "migrate-from", rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate-from rankd-data --config shared.toml")
 )
 def migrate_from(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder of an embedded installation.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="The data folder of an embedded installation, or postgresql://…"),
+    ],
     *,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Move an embedded installation into the PostgreSQL database of the configuration: events, profiles and keys.
+    """Move an embedded installation into the shared ledger of the configuration: events, profiles and keys.
 
-    Stop its server first. The database must be migrated and empty; the folder stays as it is. Run again, it resumes
+    Stop its server first. The ledger must be migrated and empty; the folder stays as it is. Run again, it resumes
     after an interruption. Start servers and projectors afterwards: the ranks are the same.
+
+    From a ledger in PostgreSQL the events move, for a ledger in Kafka; registry.url names the database where profiles
+    and keys are and stay.
     """
     loaded = Target.folder_of(None, config).config()
     if not is_shared(loaded):
-        raise Refused(f"ledger.url: {loaded.ledger.url} is a folder; name the database to move into: postgresql://…")
-    check_folder(folder)
+        raise Refused(
+            f"ledger.url: {loaded.ledger.url} is a folder; name what to move into: postgresql://… or kafka://…"
+        )
     installation_of(loaded)
-    from rankd.node.open_operations import move_from  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.open_operations import move_from, move_ledger  # noqa: PLC0415 - its drivers are an extra
     from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
+    stores = SharedStores.of(loaded)
+    is_ledger = is_in_postgres(source)
+    if is_ledger and not is_in_kafka(stores.ledger_url):
+        raise Refused("ledger.url: a ledger in PostgreSQL moves into one in Kafka; copy databases by pg_dump")
+    if not is_ledger:
+        check_folder(Path(source))
     with progress("moving") as report_progress:
-        moved = move_from(folder, SharedStores.of(loaded), report_progress)
+        if is_ledger:
+            moved = move_ledger(source, stores, report_progress)
+        else:
+            moved = move_from(Path(source), stores, report_progress)
     answer(
         moved,
         as_json,

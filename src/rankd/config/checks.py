@@ -248,6 +248,11 @@ def is_shared(config: Config) -> bool:
     return _scheme(config.ledger.url) in (*POSTGRES, KAFKA)
 
 
+def is_in_postgres(ledger_url: str) -> bool:
+    """Tell whether a ledger is in PostgreSQL."""
+    return _scheme(ledger_url) in POSTGRES
+
+
 def is_in_kafka(ledger_url: str) -> bool:
     """Tell whether a ledger is a topic of Kafka, which needs PostgreSQL beside it."""
     return _scheme(ledger_url) == KAFKA

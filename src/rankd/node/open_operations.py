@@ -8,6 +8,7 @@ from pathlib import Path
 from rankd.clock import SystemClock
 from rankd.node.shared_stores import SharedStores
 from rankd.operations.move import FolderMove, MoveReport
+from rankd.operations.move_events import LedgerMove
 from rankd.operations.rebuild import Rebuild, Rebuilt
 from rankd.operations.verify import Progress, Verification, Verified
 from rankd.redis.connection.client import connect
@@ -29,6 +30,12 @@ def rebuild_shared(
     with closing(stores.open_ledger()) as ledger, closing(connect(ranks_url)) as client:
         rebuilding = Rebuild(ledger, lambda follower: Mirror(client, whole=follower.whole), progress)
         return rebuilding.run(SystemClock().now(), board)
+
+
+def move_ledger(source_url: str, stores: SharedStores, progress: Progress | None = None) -> MoveReport:
+    """Move the events of a PostgreSQL ledger into a migrated, empty one; profiles and keys stay where they are."""
+    with closing(SharedStores(source_url).open_ledger()) as source, closing(stores.open_ledger()) as ledger:
+        return MoveReport(LedgerMove(source, ledger, SystemClock(), progress).run(), 0, 0)
 
 
 def move_from(folder: Path, stores: SharedStores, progress: Progress | None = None) -> MoveReport:

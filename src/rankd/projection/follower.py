@@ -119,11 +119,13 @@ class Follower(Generic[Store]):
     def follow_to_head(self, events_max: int, progress: Callable[[int, int], None]) -> None:
         """Follow the ledger to its present head, in steps of `events_max`.
 
-        `progress` is called after each step with (events followed, events to follow).
+        `progress` is called after each step with (events followed, events to follow). Of a log, the last events may be
+        read and still wait for the time of other partitions to pass.
         """
         heads = self._ledger.heads().sequences
         while not reaches(self.positions, heads):
-            self.follow(events_max)
+            if not self.follow(events_max) and reaches(self._read, heads):
+                return
             done = sum(self.positions)
             progress(done, max(done, sum(heads)))
 

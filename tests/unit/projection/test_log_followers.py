@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rankd.ledger.event import EventRun
+from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun
 from rankd.projection.admission import RefusedEvent
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
@@ -22,7 +22,7 @@ from rankd.projection.state import State
 from rankd.projection.verify import digests, verify
 
 from .log_reference import Meaning, meaning_of
-from .log_world import Log, written_log
+from .log_world import GUILDS, HOUR_MS, START, Log, Place, Writers, written_log
 
 STEPS = 250
 SEEDS = [int(os.environ["RANKD_SEED"])] if "RANKD_SEED" in os.environ else list(range(12))
@@ -147,3 +147,17 @@ def test_a_replay_stops_where_another_follower_stood(seed: int) -> None:
             follower.applier.let_go_all()
             log.cut = lambda count: count
             verify(log.port, digests(follower.store), follower.positions, lambda _events: None)
+
+
+def test_the_head_is_reached_though_the_last_team_events_wait_for_other_partitions() -> None:
+    log, later = Log(2), START + HOUR_MS
+    writers = Writers(random.Random(1), log)
+    writers.define("guilds", GUILDS, everywhere=True)
+    context = log.number_context(Context(EventKind.SCORE, "guilds", "game", {"guilds": AcceptanceContext(1)}))
+    log.append(0, Place(context, later, later, "ann", 1, detail=Detail({"guild": "red"})))
+    follower = new_follower(log)
+    follower.follow_to_head(1_000, lambda _done, _all: None)
+    assert (follower.positions, follower.waiting, follower.time_awaited) == ((1, 1), 1, later)
+    writers.mark(1, later + 1)
+    follower.follow_to_head(1_000, lambda _done, _all: None)
+    assert (follower.positions, follower.waiting, follower.time_awaited) == ((2, 2), 0, None)

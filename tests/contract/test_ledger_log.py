@@ -32,7 +32,7 @@ from tests.servers.waiting import join_all, wait_until
 
 from rankd.errors import LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.ledger.event import Context, Detail, EventKind
-from rankd.ledger.kafka import KafkaLedger
+from rankd.ledger.kafka import KafkaLedger, reading
 from rankd.ledger.kafka.control import ControlRecord, control_item, encode_context_record, encode_record
 from rankd.ledger.kafka.control_writing import LEFT_AFTER_S
 from rankd.ledger.kafka.records import encode_barrier, encode_mark
@@ -466,3 +466,37 @@ def test_who_reads_from_the_beginning_keeps_nobody_from_following(open_ledger: O
         while follower.read():
             pass
         assert follower.rows == expected
+
+
+def test_what_a_partition_has_that_waits_is_read_later(
+    open_ledger: OpenLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "QUEUED_MAX", 20)
+    writer, ledger = open_ledger(), open_ledger()
+    for number in range(40):
+        writer.append(draft(writer, *((player, number) for player in PLAYERS)))
+    position, found = [0] * PARTITIONS, [list[int]() for _ in range(PARTITIONS)]
+
+    def read(skipping: set[int], events_max: int) -> bool:
+        parts = ledger.read(position, events_max, skipping)
+        for part in parts:
+            assert part.event_run.first == position[part.partition] + 1
+            position[part.partition] += len(part.event_run)
+            found[part.partition] += part.event_run.score
+        return bool(parts)
+
+    while read({0}, 50):
+        pass
+    assert position[0] == 0
+    writer.append(draft(writer, *((player, 40) for player in PLAYERS)))
+    while read(set(), 70):
+        pass
+    assert found == [[row.score for row in rows] for rows in everything(writer)]
+
+
+def test_a_draft_may_be_larger_than_what_a_client_holds(ledger: KafkaLedger) -> None:
+    events = 120_000
+    appended = ledger.append(draft(ledger, *((PLAYERS[number % 24], number) for number in range(events))))
+
+    assert sum(ledger.heads().sequences) == events
+    assert dict(enumerate(ledger.heads().sequences)) == appended.end

@@ -11,13 +11,14 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
-from tests.contract.kafka_ledgers import KafkaStorage
+from tests.contract.kafka_ledgers import LOG_PARTITIONS, KafkaStorage, OpenLog
 from tests.contract.ledger_places import LedgerPlace, PostgresStorage, SqliteReplicaStorage, SqliteStorage, Storage
 from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking, Rules
+from rankd.ledger.kafka import KafkaLedger
 from rankd.ledger.port import Ledger
 from rankd.projection.port import Applied, Op, RankedEntry, RankStore, RowChange, UpdateBatch, Verdict, walk
 
@@ -189,3 +190,22 @@ def ledger(request: pytest.FixtureRequest, ledger_place: LedgerPlace) -> Ledger:
         if not getattr(ledger.capabilities, mark.args[0]):
             pytest.skip(f"the ledger has not the capability {mark.args[0]}")
     return ledger
+
+
+@pytest.fixture
+def log_storage(kafka: KafkaBroker) -> KafkaStorage:
+    """A ledger on Kafka in topics of the test's own."""
+    return KafkaStorage(kafka.url, LOG_PARTITIONS)
+
+
+@pytest.fixture
+def open_log(log_storage: KafkaStorage) -> Iterator[OpenLog]:
+    """Return a function that opens the ledger as one more process."""
+    with ExitStack() as opened:
+
+        def opening() -> KafkaLedger:
+            ledger, close = log_storage.open()
+            opened.callback(close)
+            return ledger
+
+        yield opening

@@ -14,9 +14,13 @@ from rankd.kafka.address import client_settings
 from rankd.ledger.backlog import BacklogState
 from rankd.ledger.kafka import KafkaLedger, migrate
 from rankd.ledger.kafka.topics import control_topic_of
+from rankd.ledger.port import LogColumns, Part
 
 APPEND_WAIT_MS = 1_500  # of tests in which a broker refuses
+LOG_PARTITIONS = 3  # of the tests about logs alone
 _numbers = count()
+
+OpenLog = Callable[[], KafkaLedger]
 
 
 class NoBacklog:
@@ -72,3 +76,18 @@ class KafkaStorage:
         for topic in topics:
             self.topics.configure(topic, "max.message.bytes", bytes_max)
         wait_until(lambda: all(self.topics.value_of(topic, "max.message.bytes") == bytes_max for topic in topics))
+
+
+def parts_of(ledger: KafkaLedger, after: Sequence[int] = (0,) * LOG_PARTITIONS) -> list[Part]:
+    """Read everything behind some positions."""
+    position, parts = list(after), list[Part]()
+    while read := ledger.read(position, 1_000):
+        for part in read:
+            position[part.partition] = part.event_run.first + len(part.event_run) - 1
+        parts += read
+    return parts
+
+
+def log_of(part: Part) -> LogColumns:
+    assert part.log is not None
+    return part.log

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from time import monotonic
 
 import msgspec
 import pytest
 from confluent_kafka import Producer
-from tests.contract.kafka_ledgers import KafkaStorage
+from tests.contract.kafka_ledgers import LOG_PARTITIONS, KafkaStorage, OpenLog, log_of, parts_of
 from tests.contract.ledger_drafts import (
     ARCADE,
     AT,
     GUILDS,
     PLAYERS,
     WAIT_S,
-    Reader,
     control,
     draft,
     everything,
@@ -26,7 +23,6 @@ from tests.contract.ledger_drafts import (
     player_in,
     scores,
 )
-from tests.servers.kafka import KafkaBroker
 from tests.servers.load_bound import LoadBound
 from tests.servers.waiting import join_all, wait_until
 
@@ -36,49 +32,12 @@ from rankd.ledger.kafka import KafkaLedger
 from rankd.ledger.kafka.control import ControlRecord, control_item, encode_context_record, encode_record
 from rankd.ledger.kafka.control_writing import LEFT_AFTER_S
 from rankd.ledger.kafka.records import encode_barrier, encode_mark
-from rankd.ledger.port import KEY_BYTES, MARK, DefinitionsChanged, Draft, LogColumns, Part, SourceSpan
-
-PARTITIONS = 3
-OpenLedger = Callable[[], KafkaLedger]
+from rankd.ledger.port import KEY_BYTES, DefinitionsChanged, Draft, LogColumns, Part, SourceSpan
 
 
 @pytest.fixture
-def storage(kafka: KafkaBroker) -> KafkaStorage:
-    """Topics of the test's own."""
-    return KafkaStorage(kafka.url, PARTITIONS)
-
-
-@pytest.fixture
-def open_ledger(storage: KafkaStorage) -> Iterator[OpenLedger]:
-    """Return a function that opens the ledger as one more process."""
-    with ExitStack() as opened:
-
-        def opening() -> KafkaLedger:
-            ledger, close = storage.open()
-            opened.callback(close)
-            return ledger
-
-        yield opening
-
-
-@pytest.fixture
-def ledger(open_ledger: OpenLedger) -> KafkaLedger:
-    return open_ledger()
-
-
-def parts_of(ledger: KafkaLedger, after: Sequence[int] = (0,) * PARTITIONS) -> list[Part]:
-    """Read everything behind some positions."""
-    position, parts = list(after), list[Part]()
-    while read := ledger.read(position, 1_000):
-        for part in read:
-            position[part.partition] = part.event_run.first + len(part.event_run) - 1
-        parts += read
-    return parts
-
-
-def log_of(part: Part) -> LogColumns:
-    assert part.log is not None
-    return part.log
+def ledger(open_log: OpenLog) -> KafkaLedger:
+    return open_log()
 
 
 def keys_of(part: Part) -> list[bytes]:
@@ -95,7 +54,7 @@ def control_record(ledger: KafkaLedger, seen: int, *kinds: EventKind) -> bytes:
 
 def numbers_in(ledger: KafkaLedger) -> list[list[int]]:
     """Return the numbers of the control events as they are read, by partition."""
-    numbers: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    numbers: list[list[int]] = [[] for _ in range(LOG_PARTITIONS)]
     for part in parts_of(ledger):
         if log_of(part).number:
             numbers[part.partition].append(log_of(part).number)
@@ -154,19 +113,19 @@ def test_a_log_takes_no_events_of_a_source(ledger: KafkaLedger) -> None:
     assert parts_of(ledger) == []
 
 
-def test_offsets_that_are_missing_are_skipped(ledger: KafkaLedger, storage: KafkaStorage) -> None:
-    player = player_in(1, partitions=PARTITIONS)
+def test_offsets_that_are_missing_are_skipped(ledger: KafkaLedger, log_storage: KafkaStorage) -> None:
+    player = player_in(1, partitions=LOG_PARTITIONS)
     ledger.append(draft(ledger, (player, 1)))
-    producer = Producer({**storage.settings, "transactional.id": storage.topic, "log_level": 0})
+    producer = Producer({**log_storage.settings, "transactional.id": log_storage.topic, "log_level": 0})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
-    producer.produce(storage.topic, encode_mark(), partition=1, timestamp=AT)
+    producer.produce(log_storage.topic, encode_mark(), partition=1, timestamp=AT)
     producer.commit_transaction(WAIT_S)
     wait_until(lambda: ledger.heads().sequences[1] == 3)  # the end of the transaction takes up an offset
     ledger.append(draft(ledger, (player, 2), (player, 3)))
 
     for events_max in (1, 2, 100):
-        position, found = [0] * PARTITIONS, list[tuple[int, int]]()
+        position, found = [0] * LOG_PARTITIONS, list[tuple[int, int]]()
         while read := ledger.read(position, events_max):
             for part in read:
                 position[part.partition] = part.event_run.first + len(part.event_run) - 1
@@ -178,34 +137,36 @@ def test_offsets_that_are_missing_are_skipped(ledger: KafkaLedger, storage: Kafk
 # What the topics hold beside
 
 
-def test_records_of_others_are_refused(ledger: KafkaLedger, storage: KafkaStorage) -> None:
-    storage.topics.send(storage.topic, [("alice", b"a score")], partition=0)
+def test_records_of_others_are_refused(ledger: KafkaLedger, log_storage: KafkaStorage) -> None:
+    log_storage.topics.send(log_storage.topic, [("alice", b"a score")], partition=0)
 
     with pytest.raises(LedgerDamaged, match="not written by rankd"):
         parts_of(ledger)
 
 
 @pytest.mark.parametrize("key", ["alice", None])
-def test_records_of_a_newer_version_are_refused(ledger: KafkaLedger, storage: KafkaStorage, key: str | None) -> None:
+def test_records_of_a_newer_version_are_refused(
+    ledger: KafkaLedger, log_storage: KafkaStorage, key: str | None
+) -> None:
     newer = b"\2" + bytes(40)
-    storage.topics.send(storage.topic, [(key, newer) if key else newer], partition=0)
+    log_storage.topics.send(log_storage.topic, [(key, newer) if key else newer], partition=0)
 
     with pytest.raises(LedgerNewer, match="upgrade rankd"):
         parts_of(ledger)
 
 
-def test_a_control_topic_that_a_newer_version_wrote_is_refused(ledger: KafkaLedger, storage: KafkaStorage) -> None:
-    storage.topics.send(storage.control_topic, [{"kind": "merge", "of": [1, 2]}])
+def test_a_control_topic_that_a_newer_version_wrote_is_refused(ledger: KafkaLedger, log_storage: KafkaStorage) -> None:
+    log_storage.topics.send(log_storage.control_topic, [{"kind": "merge", "of": [1, 2]}])
 
     for _ in range(2):  # it is not skipped the second time
         with pytest.raises(LedgerNewer, match="upgrade rankd"):
             ledger.controls(0)
 
 
-def test_topics_that_replace_the_records_times_are_refused(ledger: KafkaLedger, storage: KafkaStorage) -> None:
+def test_topics_that_replace_the_records_times_are_refused(ledger: KafkaLedger, log_storage: KafkaStorage) -> None:
     ledger.append(draft(ledger, (PLAYERS[0], 1)))
-    storage.topics.configure(storage.topic, "message.timestamp.type", "LogAppendTime")
-    wait_until(lambda: storage.topics.value_of(storage.topic, "message.timestamp.type") == "LogAppendTime")
+    log_storage.topics.configure(log_storage.topic, "message.timestamp.type", "LogAppendTime")
+    wait_until(lambda: log_storage.topics.value_of(log_storage.topic, "message.timestamp.type") == "LogAppendTime")
 
     with pytest.raises(LedgerUnavailable, match=r"message\.timestamp\.type=CreateTime"):
         ledger.append(draft(ledger, (PLAYERS[0], 2)))
@@ -213,17 +174,17 @@ def test_topics_that_replace_the_records_times_are_refused(ledger: KafkaLedger, 
         parts_of(ledger)
 
 
-def test_what_has_expired_is_not_read(ledger: KafkaLedger, storage: KafkaStorage, open_ledger: OpenLedger) -> None:
+def test_what_has_expired_is_not_read(ledger: KafkaLedger, log_storage: KafkaStorage, open_log: OpenLog) -> None:
     for number in range(5):
         ledger.append(draft(ledger, *((player, number) for player in PLAYERS)))
     ends = ledger.heads().sequences
-    storage.topics.delete_records(storage.topic, 4, partition=1)
+    log_storage.topics.delete_records(log_storage.topic, 4, partition=1)
 
-    other = open_ledger()
+    other = open_log()
     assert other.heads().firsts == (1, 5, 1)
     assert ledger.heads().sequences == ends
     with pytest.raises(LedgerDamaged, match="partition 1 of the ledger's log begins at 5, and 1 is to be read next"):
-        other.read([0] * PARTITIONS, 100)
+        other.read([0] * LOG_PARTITIONS, 100)
     with pytest.raises(LedgerDamaged, match="begins at 5, and 4 is to be read next"):
         other.read([0, 3, 0], 100)
     assert [part.event_run.first for part in parts_of(other, [0, 4, 0])] == [1, 5, 1]
@@ -236,10 +197,10 @@ def test_what_has_expired_is_not_read(ledger: KafkaLedger, storage: KafkaStorage
 # Contexts
 
 
-def test_a_context_may_have_two_numbers(ledger: KafkaLedger, storage: KafkaStorage, open_ledger: OpenLedger) -> None:
-    storage.topics.send(storage.control_topic, [encode_context_record(ARCADE)] * 2)
-    storage.topics.send(storage.control_topic, [encode_context_record(GUILDS)])
-    late = open_ledger()
+def test_a_context_may_have_two_numbers(ledger: KafkaLedger, log_storage: KafkaStorage, open_log: OpenLog) -> None:
+    log_storage.topics.send(log_storage.control_topic, [encode_context_record(ARCADE)] * 2)
+    log_storage.topics.send(log_storage.control_topic, [encode_context_record(GUILDS)])
+    late = open_log()
 
     number = late.number_context(ARCADE)
     assert late.number_context(GUILDS) == number + 2
@@ -249,12 +210,12 @@ def test_a_context_may_have_two_numbers(ledger: KafkaLedger, storage: KafkaStora
         event_run = scores(ledger, ("alice", later))
         event_run.context = number + later
         ledger.append(Draft([event_run], AT, 0))
-    parts = parts_of(open_ledger())
+    parts = parts_of(open_log())
     assert [(part.event_run.context, part.event_run.score[0]) for part in parts] == [(number, 0), (number + 1, 1)]
 
 
-def test_processes_that_number_one_context_at_once_understand_each_other(open_ledger: OpenLedger) -> None:
-    ledgers = [open_ledger() for _ in range(3)]
+def test_processes_that_number_one_context_at_once_understand_each_other(open_log: OpenLog) -> None:
+    ledgers = [open_log() for _ in range(3)]
     contexts = [Context(EventKind.SCORE, f"board-{number}", "local", {}) for number in range(10)]
 
     def write(ledger: KafkaLedger) -> None:
@@ -274,19 +235,19 @@ def test_processes_that_number_one_context_at_once_understand_each_other(open_le
 
 
 def test_a_control_event_counts_once_it_is_in_every_partition(
-    ledger: KafkaLedger, storage: KafkaStorage, open_ledger: OpenLedger
+    ledger: KafkaLedger, log_storage: KafkaStorage, open_log: OpenLog
 ) -> None:
     """The process died after it had written that there is one."""
-    storage.topics.send(storage.control_topic, [control_record(ledger, 0, EventKind.DEFINE, EventKind.RESET)])
+    log_storage.topics.send(log_storage.control_topic, [control_record(ledger, 0, EventKind.DEFINE, EventKind.RESET)])
 
     assert ledger.heads().control == 0
     assert ledger.controls(0) == []
-    assert numbers_in(ledger) == [[]] * PARTITIONS
+    assert numbers_in(ledger) == [[]] * LOG_PARTITIONS
     began_s = monotonic()
     wait_until(lambda: ledger.tend() is None and ledger.heads().control == 2)  # type: ignore[func-returns-value]
     assert monotonic() - began_s >= LEFT_AFTER_S  # before, it may be that the process is copying them
-    assert numbers_in(ledger) == [[1, 2]] * PARTITIONS
-    first, second = open_ledger().controls(0)
+    assert numbers_in(ledger) == [[1, 2]] * LOG_PARTITIONS
+    first, second = open_log().controls(0)
     assert (first.number, first.context.kind, first.sequences) == (1, EventKind.DEFINE, (1, 1, 1))
     assert (second.number, second.context.kind, second.sequences) == (2, EventKind.RESET, (2, 2, 2))
     ledger.tend()
@@ -294,10 +255,10 @@ def test_a_control_event_counts_once_it_is_in_every_partition(
 
 
 def test_whoever_appends_the_next_one_completes_those_of_a_process_that_died(
-    ledger: KafkaLedger, storage: KafkaStorage
+    ledger: KafkaLedger, log_storage: KafkaStorage
 ) -> None:
-    storage.topics.send(storage.control_topic, [control_record(ledger, 0, EventKind.DEFINE, EventKind.RESET)])
-    storage.topics.send(storage.topic, [encode_barrier(1)], partition=1)  # so far it came
+    log_storage.topics.send(log_storage.control_topic, [control_record(ledger, 0, EventKind.DEFINE, EventKind.RESET)])
+    log_storage.topics.send(log_storage.topic, [encode_barrier(1)], partition=1)  # so far it came
 
     with pytest.raises(DefinitionsChanged):
         ledger.append_control([control()], seen=0)
@@ -309,21 +270,23 @@ def test_whoever_appends_the_next_one_completes_those_of_a_process_that_died(
     assert [event.number for event in ledger.controls(0)] == [1, 2, 3]
 
 
-def test_a_control_event_that_is_copied_twice_is_read_as_the_same(ledger: KafkaLedger, storage: KafkaStorage) -> None:
+def test_a_control_event_that_is_copied_twice_is_read_as_the_same(
+    ledger: KafkaLedger, log_storage: KafkaStorage
+) -> None:
     detail = Detail(definition={"keep": "best"})
     ledger.append_control([control(detail=detail)], seen=0)
-    for partition in range(PARTITIONS):
-        storage.topics.send(storage.topic, [encode_barrier(1)], partition=partition)
+    for partition in range(LOG_PARTITIONS):
+        log_storage.topics.send(log_storage.topic, [encode_barrier(1)], partition=partition)
 
     parts = parts_of(ledger)
-    assert [log_of(part).number for part in parts] == [1] * 2 * PARTITIONS
+    assert [log_of(part).number for part in parts] == [1] * 2 * LOG_PARTITIONS
     assert {part.event_run.context for part in parts} == {ledger.number_context(control().context)}
-    assert [part.event_run.detail for part in parts] == [[detail]] * 2 * PARTITIONS
+    assert [part.event_run.detail for part in parts] == [[detail]] * 2 * LOG_PARTITIONS
     assert ledger.heads().control == len(ledger.controls(0)) == 1
 
 
-def test_a_copy_of_no_control_event_is_refused(ledger: KafkaLedger, storage: KafkaStorage) -> None:
-    storage.topics.send(storage.topic, [encode_barrier(1)], partition=0)
+def test_a_copy_of_no_control_event_is_refused(ledger: KafkaLedger, log_storage: KafkaStorage) -> None:
+    log_storage.topics.send(log_storage.topic, [encode_barrier(1)], partition=0)
 
     with pytest.raises(LedgerDamaged, match="control event 1 is missing"):
         parts_of(ledger)
@@ -331,24 +294,26 @@ def test_a_copy_of_no_control_event_is_refused(ledger: KafkaLedger, storage: Kaf
 
 @pytest.mark.parametrize("seen", [0, 2, 7])
 def test_control_events_of_who_has_not_seen_all_are_void(
-    ledger: KafkaLedger, storage: KafkaStorage, open_ledger: OpenLedger, seen: int
+    ledger: KafkaLedger, log_storage: KafkaStorage, open_log: OpenLog, seen: int
 ) -> None:
     """As if the process had been overtaken just before it wrote."""
     written = list(ledger.append_control([control()], seen=0))
-    storage.topics.send(storage.control_topic, [control_record(ledger, seen, EventKind.RESET, EventKind.DELETE)])
+    log_storage.topics.send(
+        log_storage.control_topic, [control_record(ledger, seen, EventKind.RESET, EventKind.DELETE)]
+    )
     with pytest.raises(DefinitionsChanged):
         ledger.append_control([control()], seen=seen)
 
     written += ledger.append_control([control(EventKind.MIDNIGHT)], seen=1)
 
-    for one in (ledger, open_ledger()):
+    for one in (ledger, open_log()):
         assert one.controls(0) == written
         assert [event.context.kind for event in written] == [EventKind.DEFINE, EventKind.MIDNIGHT]
-        assert numbers_in(one) == [[1, 2]] * PARTITIONS
+        assert numbers_in(one) == [[1, 2]] * LOG_PARTITIONS
 
 
-def test_of_processes_that_append_control_events_at_once_each_sees_all_others(open_ledger: OpenLedger) -> None:
-    ledgers = [open_ledger() for _ in range(3)]
+def test_of_processes_that_append_control_events_at_once_each_sees_all_others(open_log: OpenLog) -> None:
+    ledgers = [open_log() for _ in range(3)]
     rounds, won, bound = 8, list[tuple[str, int]](), LoadBound()
 
     def define(ledger: KafkaLedger, name: str) -> None:
@@ -373,8 +338,8 @@ def test_of_processes_that_append_control_events_at_once_each_sees_all_others(op
             assert list(dict.fromkeys(numbers)) == list(range(1, 3 * rounds + 1))
 
 
-def test_an_event_accepted_after_a_control_event_stands_behind_it_everywhere(open_ledger: OpenLedger) -> None:
-    one, other = open_ledger(), open_ledger()
+def test_an_event_accepted_after_a_control_event_stands_behind_it_everywhere(open_log: OpenLog) -> None:
+    one, other = open_log(), open_log()
     for number in range(5):
         one.append_control([control(board=f"board-{number}")], seen=number)
         seen = len(other.controls(0))
@@ -386,83 +351,3 @@ def test_an_event_accepted_after_a_control_event_stands_behind_it_everywhere(ope
         for row in rows:
             passed += row.kind is EventKind.DEFINE
             assert row.kind is EventKind.DEFINE or row.score == passed
-
-
-# Time marks
-
-
-def test_a_partition_that_keeps_an_event_waiting_is_marked_with_a_later_time(ledger: KafkaLedger) -> None:
-    players = [player_in(partition, partitions=PARTITIONS) for partition in range(PARTITIONS)]
-    ledger.append(draft(ledger, (players[0], 1), at=AT))
-    ledger.append(draft(ledger, (players[1], 1), at=AT + 500))
-    ledger.tend()
-    parts_of(ledger)
-    assert ledger.heads().sequences == (1, 1, 0)
-
-    ledger.tend(awaited=AT)
-
-    assert ledger.heads().sequences == (2, 1, 1)
-    marks = parts_of(ledger, [1, 1, 0])
-    assert [(part.partition, part.event_run.context, len(part.event_run)) for part in marks] == [
-        (0, MARK, 1),
-        (2, MARK, 1),
-    ]
-    assert all(log_of(part).times[0] == AT + 500 for part in marks)
-    ledger.tend(awaited=AT)  # all have passed it
-    assert ledger.heads().sequences == (2, 1, 1)
-    ledger.tend(awaited=AT + 500)
-    assert ledger.heads().sequences == (3, 2, 2)
-    assert {log_of(part).times[0] for part in parts_of(ledger, [2, 1, 1])} == {AT + 501}
-
-
-# Following
-
-
-def test_a_wait_ends_when_another_process_appends(open_ledger: OpenLedger) -> None:
-    ledger, other = open_ledger(), open_ledger()
-    reader = Reader(ledger)
-    assert reader.read() == 0
-    began_s = monotonic()
-    ledger.wait(0.3)
-    assert monotonic() - began_s >= 0.3
-    appending = threading.Timer(0.2, lambda: other.append(draft(other, ("alice", 1))))
-    appending.start()
-
-    began_s = monotonic()
-    ledger.wait(WAIT_S)
-
-    assert monotonic() - began_s < WAIT_S / 2
-    assert reader.read() == 1
-    join_all([appending])
-
-
-def test_who_reads_from_the_beginning_keeps_nobody_from_following(open_ledger: OpenLedger) -> None:
-    ledger, bound = open_ledger(), LoadBound()
-    followers = [Reader(ledger, events_max) for events_max in (1_000, 7)]
-    problems: list[BaseException] = []
-    done = threading.Event()
-
-    def read_again() -> None:
-        try:
-            while bound.take() and not done.is_set():
-                everything(ledger, events_max=50)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=read_again) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for number in range(30):
-        ledger.append(draft(ledger, *((player, number) for player in PLAYERS)))
-        for follower in followers:
-            ledger.wait(0.01)
-            follower.read()
-    done.set()
-    join_all(threads)
-    assert problems == []
-    expected = everything(ledger)
-    assert sum(map(len, expected)) == 30 * len(PLAYERS)
-    for follower in followers:
-        while follower.read():
-            pass
-        assert follower.rows == expected

@@ -29,6 +29,7 @@ from benchmarks.http_wrk import HOW_TO_GET_WRK, wrk_is_installed
 from benchmarks.huge_bench import huge_rows
 from benchmarks.kafka_bench import kafka_rows
 from benchmarks.kafka_burst import kafka_burst_rows
+from benchmarks.kafka_ledger import kafka_ledger_rows
 from benchmarks.kafka_relay import kafka_relay_rows
 from benchmarks.kinds_bench import KINDS, kind_rows
 from benchmarks.kinds_following import kind_following_rows
@@ -86,6 +87,7 @@ GROUPS = (
     "nodes",
     "kafka",
     "kafka_relay",
+    "kafka_ledger",
     "kinds_following",
 )
 WRK_GROUPS = frozenset({"http", "live", "priority", "workers"})  # they need it as a client
@@ -220,6 +222,8 @@ def scaled_rows(scale: Scale, wanted: Sequence[str], with_redis: bool) -> Iterat
         yield from kafka_burst_rows(scale)
     if "kafka_relay" in wanted and kafka_is_installed():
         yield from kafka_relay_rows(scale)
+    if "kafka_ledger" in wanted and kafka_is_installed() and with_postgres:
+        yield from kafka_ledger_rows(scale, wrk_is_installed())
     if "kinds_following" in wanted and with_postgres:
         yield from kind_following_rows(scale, with_redis)
 
@@ -252,11 +256,11 @@ def main(given: Sequence[str]) -> int:
         if asked.only or os.environ.get("CI") == "true":
             return 2
         chosen -= WRK_GROUPS
-    if chosen & {"scaled", "nodes", "kinds_following"} and binaries() is None:
+    if chosen & {"scaled", "nodes", "kinds_following", "kafka_ledger"} and binaries() is None:
         print(HOW_TO_GET_POSTGRES, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2
-    if chosen & {"kafka", "kafka_relay"} and not kafka_is_installed():
+    if chosen & {"kafka", "kafka_relay", "kafka_ledger"} and not kafka_is_installed():
         print(HOW_TO_GET_KAFKA, file=sys.stderr)
         if os.environ.get("CI") == "true":
             return 2

@@ -32,7 +32,7 @@ from rankd.config.model import Config, LedgerConfig, OutboxConfig, RanksConfig
 from rankd.domain.position import parse_position
 from rankd.kafka.clients import Record
 from rankd.node.installation import Installation, installation_of
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 from rankd.outbox.records import POSITION
 from rankd.outbox.running import ConfiguredRelay
 
@@ -56,7 +56,7 @@ def kafka_relay_rows(scale: Scale) -> Iterator[Row]:
         if binaries() is not None:
             folder.chmod(0o711)  # the server has a user of its own
             url = stack.enter_context(running_postgres(SETTINGS, parent=folder)).url()
-            migrate(url)
+            SharedStores(url).migrate()
             yield _row(scale, broker, "kafka_relay_postgres", url, folder)
 
 

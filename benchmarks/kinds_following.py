@@ -26,9 +26,10 @@ from benchmarks.kinds_bench import EVENT, FIVE, KINDS, Kind, KindSubject, digest
 from benchmarks.scaled_path import SETTINGS
 from rankd import Boards
 from rankd.node.open_node import open_node
-from rankd.node.open_operations import migrate, rebuild_shared
+from rankd.node.open_operations import rebuild_shared
 from rankd.node.open_projector import make_projector, prepare_projector_folder
 from rankd.node.projector import Projector
+from rankd.node.shared_stores import SharedStores
 
 _FIVE_WINDOWS = {"windows": FIVE, "keep": "latest"}
 FOLLOWED = {
@@ -52,10 +53,10 @@ def _rows_of(
     scale: Scale, folder: Path, postgres: PostgresServer, name: str, kind: Kind, *, with_redis: bool
 ) -> Iterator[Row]:
     ledger_url = postgres.url(postgres.make_database())
-    migrate(ledger_url)
+    SharedStores(ledger_url).migrate()
     live, followed = Series(), {"node": Series()}
     with ExitStack() as stack:
-        boards = stack.enter_context(open_node(ledger_url, folder / "a", clock=SteadyClock()))
+        boards = stack.enter_context(open_node(SharedStores(ledger_url), folder / "a", clock=SteadyClock()))
         players = scale.kinds_followed_players
         subject = KindSubject(folder, kind, players, is_plain=False, boards=boards)
         subject.join(scale.embedded_batch_rows)
@@ -63,7 +64,7 @@ def _rows_of(
         if with_redis:
             ranks_url = stack.enter_context(running_redis()).url
             prepare_projector_folder(folder / "projector")
-            projector = make_projector(ledger_url, ranks_url, folder / "projector", clock=SteadyClock())
+            projector = make_projector(SharedStores(ledger_url), ranks_url, folder / "projector", clock=SteadyClock())
             stack.enter_context(closing(projector))
             _settle(projector)
             followed |= {"projector": Series(), "rebuild": Series()}
@@ -75,7 +76,7 @@ def _rows_of(
         events = players + scale.rounds * scale.kinds_rows
         if projector is not None:
             began_ns = time.perf_counter_ns()
-            rebuild_shared(ledger_url, ranks_url)
+            rebuild_shared(SharedStores(ledger_url), ranks_url)
             followed["rebuild"].add(RANKD, (time.perf_counter_ns() - began_ns) / events)
     for how, series in followed.items():
         series.samples[LIVE] = live.samples[LIVE]
@@ -94,7 +95,7 @@ def _settle(projector: Projector) -> int:
 
 
 def _follow_from_the_beginning(series: Series, ledger_url: str, folder: Path, boards: Boards) -> None:
-    with open_node(ledger_url, folder, clock=SteadyClock()) as node:
+    with open_node(SharedStores(ledger_url), folder, clock=SteadyClock()) as node:
         started = node.started
         series.add(RANKD, started.seconds * 1e9 / started.replayed)
         series.checksums = {RANKD: digest_of(node), LIVE: digest_of(boards)}

@@ -31,6 +31,7 @@ from benchmarks.http_wrk import BOARD, Wrk
 from benchmarks.scaled_path import BUSY_SHARE, CONNECTIONS, DEFINITION, LEAST_PER_S, LOAD_EVENTS, SETTINGS, Stand
 from rankd import Boards, Client
 from rankd.node.open_node import open_node
+from rankd.node.shared_stores import SharedStores
 
 WAIT_MS = 60_000
 TIMEOUT_S = 120.0
@@ -46,7 +47,7 @@ def node_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         stack.callback(nodes.stop)
         with rankd.open(folder / "embedded") as boards:
             load_boards(boards, scale.scaled_players)
-        with open_node(nodes.ledger_url, nodes.node_folder("a")) as boards:
+        with open_node(SharedStores(nodes.ledger_url), nodes.node_folder("a")) as boards:
             load_boards(boards, scale.scaled_players)
         yield _open_row(scale, nodes, folder / "embedded")
         shutil.copytree(nodes.node_folder("a"), nodes.node_folder("b"))  # a checkpoint is of a ledger, not of a node
@@ -95,19 +96,20 @@ def _open_row(scale: Scale, nodes: Nodes, embedded: Path) -> Row:
     series, players = Series(), sample(scale.scaled_players)
     for _ in range(scale.rounds):
         began = time.perf_counter()
-        with open_node(nodes.ledger_url, nodes.node_folder("a")) as boards:
+        with open_node(SharedStores(nodes.ledger_url), nodes.node_folder("a")) as boards:
             seconds = time.perf_counter() - began
             if boards.started.snapshot is None:
                 raise AssertionError("a checkpoint was not loaded")
-            series.add(RANKD, seconds, _places(boards, players))
+            series.add(RANKD, seconds, places(boards, players))
         began = time.perf_counter()
         with rankd.open(embedded) as boards:
-            series.add(LIBRARY, time.perf_counter() - began, _places(boards, players))
+            series.add(LIBRARY, time.perf_counter() - began, places(boards, players))
     note = "from a checkpoint, five windows; library: the embedded folder from its snapshot"
     return series.row("nodes_open", scale.scaled_players, "seconds", {}, note, judged=not scale.smoke)
 
 
-def _places(boards: Boards, players: Sequence[str]) -> int:
+def places(boards: Boards, players: Sequence[str]) -> int:
+    """Return a digest of the places of some players."""
     found: list[dict[str, Any]] = [
         {"player": one.player, "rank": one.rank, "score": one.score} for one in boards.ranks(BOARD, players).entries
     ]

@@ -26,6 +26,7 @@ from benchmarks.http_wrk import Wrk
 from benchmarks.nodes_bench import load_boards
 from benchmarks.scaled_path import SETTINGS
 from rankd.node.open_node import open_node
+from rankd.node.shared_stores import SharedStores
 
 WRITES_SHARE = 0.3
 SETTLE_S = 2  # large senders begin before and end after what is measured
@@ -66,7 +67,7 @@ def priority_node_rows(scale: Scale) -> Iterator[Row]:
         folder.chmod(0o711)  # PostgreSQL has a user of its own
         nodes = Nodes(folder, stack.enter_context(running_postgres(SETTINGS, parent=folder)), {})
         stack.callback(nodes.stop)
-        with open_node(nodes.ledger_url, nodes.node_folder("a")) as boards:
+        with open_node(SharedStores(nodes.ledger_url), nodes.node_folder("a")) as boards:
             load_boards(boards, scale.http_players)
         yield from _measured(scale, folder, (nodes.node("a").url, nodes.admin), "priority_node")
 

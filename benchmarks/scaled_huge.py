@@ -23,8 +23,9 @@ from benchmarks.figures import RANKD, REDIS, Row, Scale, Series
 from benchmarks.redis_server import Pipeline, RawConnection, integers
 from benchmarks.workload import Workload
 from rankd.domain.instance import InstanceKey
-from rankd.node.open_operations import migrate, rebuild_shared
+from rankd.node.open_operations import rebuild_shared
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 from rankd.redis.keys import KeyKind, ShardKeys, instance_name
 
 BOARD = "bench"
@@ -45,7 +46,7 @@ def scaled_huge_rows(scale: Scale) -> Iterator[Row]:
         postgres = stack.enter_context(running_postgres(SETTINGS, parent=folder))
         ours, theirs = (stack.enter_context(running_redis()) for _ in range(2))
         ledger_url = postgres.url()
-        migrate(ledger_url)
+        SharedStores(ledger_url).migrate()
         appending_s = _fill(ledger_url, ours.url, players)
         series, replays_s, wholes_s = Series(), [], []
         for _ in range(min(scale.rounds, scale.load_rounds_max)):
@@ -66,7 +67,7 @@ def scaled_huge_rows(scale: Scale) -> Iterator[Row]:
 
 def _fill(ledger_url: str, ranks_url: str, players: int) -> float:
     """Give everybody a score; return how long that took."""
-    with open_thin(ledger_url, ranks_url) as boards:
+    with open_thin(SharedStores(ledger_url), ranks_url) as boards:
         boards.define(BOARD, DEFINITION)
         began = time.perf_counter()
         for events in Workload(players).joining(SUBMITTED_TOGETHER):
@@ -83,7 +84,7 @@ def _rebuild(ledger_url: str, ranks_url: str, players: int) -> tuple[float, floa
         nonlocal replayed
         replayed = time.perf_counter()
 
-    rebuilt = rebuild_shared(ledger_url, ranks_url, progress)
+    rebuilt = rebuild_shared(SharedStores(ledger_url), ranks_url, progress)
     ended = time.perf_counter()
     if rebuilt.entries != players:
         raise RuntimeError(f"{rebuilt.entries} entries were rebuilt of {players}")

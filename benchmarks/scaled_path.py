@@ -33,6 +33,7 @@ from benchmarks.redis_server import Pipeline, RawConnection, integers
 from benchmarks.workload import Events, Workload
 from rankd import Boards, Client
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 
 SETTINGS = ("max_wal_size=4GB", "shared_buffers=256MB")
 WINDOWS = ["all_time", "daily", "weekly", "monthly", "hourly"]
@@ -58,7 +59,9 @@ def scaled_path_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         installation = Installation(folder, postgres, redis, {"RANKD_RANKS_CACHE_MS": "0"})
         stack.callback(installation.stop)
         projector = installation.project()
-        boards = stack.enter_context(open_thin(installation.ledger_url, redis.url, at_least_wait_ms=60_000))
+        boards = stack.enter_context(
+            open_thin(SharedStores(installation.ledger_url), redis.url, at_least_wait_ms=60_000)
+        )
         stand = Stand(scale, boards)
         stand.load()
         yield stand.backlog_row(projector, redis)
@@ -134,7 +137,7 @@ class Stand:
         """Return when a read shows everything up to a position."""
         self._boards.top(BOARD, 1, at_least=position)
 
-    def visible_row(self, name: str, per_s: int, most: float) -> Row:
+    def visible_row(self, name: str, per_s: int, most: float, ledger: str = "PostgreSQL synced") -> Row:
         """Send at a rate, and see how long it takes until a read shows a score."""
         series = Series()
         extra: dict[str, float] = {"sent_per_s": float(per_s), "most_per_s": most}
@@ -143,7 +146,7 @@ class Stand:
             series.add(RANKD, delays_s[int(len(delays_s) * P99)] * 1e9, len(delays_s))
             extra["p50_ms"] = delays_s[len(delays_s) // 2] * 1_000
             extra["held_per_s"] = sent_per_s
-        note = f"five windows, PostgreSQL synced, from sending until shown, while {per_s} events/s are sent"
+        note = f"five windows, {ledger}, from sending until shown, while {per_s} events/s are sent"
         return series.row(name, self._scale.scaled_players, "ns_p99", extra, note, judged=not self._scale.smoke)
 
     def _delays(self, per_s: int, seconds: float) -> tuple[list[float], float]:

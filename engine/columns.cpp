@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "columns_grouping.hpp"
+#include "columns_log.hpp"
 #include "columns_totals.hpp"
 #include "decay_key.hpp"
 #include "metadata_index.hpp"
@@ -340,6 +341,10 @@ NB_MODULE(_columns, module) {
   module.def("divided", &rankd::divided, "column"_a, "divisor"_a,
              nb::sig("def divided(column: object, divisor: int) -> bytes"),
              "A column of int64 divided by a number and rounded down.");
+  module.def("rising", &rankd::rising, "times"_a, "at"_a, "sent"_a.none(), "last"_a,
+             nb::sig("def rising(times: object, at: object, sent: object | None, last: int) -> tuple[bytes, bytes] | None"),
+             "The record times of a log's events, none before `last` or the one before it, and the events' own instants,\n"
+             "which follow where the sender gave none (`sent` is 0); None where that changes nothing.");
   module.def("expand", &rankd::expand, "group"_a, "offsets"_a, "entry_board"_a, "entry_instance"_a, "sent"_a,
              "scores"_a, "ties"_a, "lowest"_a, "highest"_a,
              nb::sig("def expand(group: object, offsets: object, entry_board: object, entry_instance: object, "
@@ -399,6 +404,29 @@ NB_MODULE(_columns, module) {
       .def("average", &rankd::team_totals_average, "team"_a, "Rounded down; None for a team without players.")
       .def("replace", &rankd::team_totals_replace, "team"_a, "before"_a.none(), "after"_a.none(),
            "Note that a player's score changed; None is a player without one.");
+  using rankd::KeysSnapshot;
+  nb::class_<KeysSnapshot>(module, "KeysSnapshot", "Recent keys as they were at an instant.")
+      .def_prop_ro("key", &KeysSnapshot::key)
+      .def_prop_ro("time", &KeysSnapshot::time)
+      .def_prop_ro("part_count", &KeysSnapshot::part_count)
+      .def("part", &KeysSnapshot::part, "index"_a, "The bytes of one part, for `restore`.")
+      .def("__len__", &KeysSnapshot::size);
+  using rankd::RecentKeys;
+  nb::class_<RecentKeys>(module, "RecentKeys", "The keys that one partition of a log has seen within a time to live.")
+      .def(nb::new_(&rankd::new_recent_keys), "key"_a, "ttl_ms"_a)
+      .def("admit", &rankd::admit_keys, "keys"_a, "times"_a,
+           nb::sig("def admit(self, keys: object, times: object) -> bytes | None"),
+           "Remember the keys of events, each 16 bytes of a digest and 16 of a fingerprint, all zero without one.\n\n"
+           "Return None where all are fresh; else for each event 0 fresh, 1 repeated, 2 used with another fingerprint.")
+      .def("snapshot", [](const RecentKeys& keys) { return KeysSnapshot(keys); })
+      .def("reserve", &RecentKeys::reserve, "count"_a, "Make room for so many keys to restore; there must be none.")
+      .def("restore", [](RecentKeys& keys, nb::bytes part, int64_t time) {
+             keys.restore(std::string_view(part.c_str(), part.size()), time);
+           }, "part"_a, "time"_a, "Add a part of a snapshot of keys with the same hash key, as of a time.")
+      .def_prop_ro("time", &RecentKeys::time, "The log's time at the last key judged.")
+      .def("memory_bytes", &RecentKeys::bytes)
+      .def("check", &RecentKeys::check, "Fail where an invariant does not hold.")
+      .def("__len__", &RecentKeys::size);
   using rankd::DecayKeys;
   nb::class_<DecayKeys>(module, "DecayKeys", "The order keys of decaying scores; see rankd.domain.decay.")
       .def(nb::new_(&rankd::made_keys), "logarithms"_a, "log2_e"_a, "fraction_bits"_a, "rate"_a)

@@ -43,6 +43,12 @@ def row_columns(rows: list[Any], whole_numbers: int, fields: int) -> tuple[Any, 
 def divided(column: object, divisor: int) -> bytes:
     """A column of int64 divided by a number and rounded down."""
 
+def rising(times: object, at: object, sent: object | None, last: int) -> tuple[bytes, bytes] | None:
+    """
+    The record times of a log's events, none before `last` or the one before it, and the events' own instants,
+    which follow where the sender gave none (`sent` is 0); None where that changes nothing.
+    """
+
 def expand(
     group: object,
     offsets: object,
@@ -183,6 +189,48 @@ class TeamTotals:
 
     def replace(self, team: str, before: int | None, after: int | None) -> None:
         """Note that a player's score changed; None is a player without one."""
+
+class KeysSnapshot:
+    """Recent keys as they were at an instant."""
+
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def time(self) -> int: ...
+    @property
+    def part_count(self) -> int: ...
+    def part(self, index: int) -> bytes:
+        """The bytes of one part, for `restore`."""
+
+    def __len__(self) -> int: ...
+
+class RecentKeys:
+    """The keys that one partition of a log has seen within a time to live."""
+
+    def __init__(self, key: bytes, ttl_ms: int) -> None: ...
+    def admit(self, keys: object, times: object) -> bytes | None:
+        """
+        Remember the keys of events, each 16 bytes of a digest and 16 of a fingerprint, all zero without one.
+
+        Return None where all are fresh; else for each event 0 fresh, 1 repeated, 2 used with another fingerprint.
+        """
+
+    def snapshot(self) -> KeysSnapshot: ...
+    def reserve(self, count: int) -> None:
+        """Make room for so many keys to restore; there must be none."""
+
+    def restore(self, part: bytes, time: int) -> None:
+        """Add a part of a snapshot of keys with the same hash key, as of a time."""
+
+    @property
+    def time(self) -> int:
+        """The log's time at the last key judged."""
+
+    def memory_bytes(self) -> int: ...
+    def check(self) -> None:
+        """Fail where an invariant does not hold."""
+
+    def __len__(self) -> int: ...
 
 class DecayKeys:
     """The order keys of decaying scores; see rankd.domain.decay."""

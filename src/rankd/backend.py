@@ -46,6 +46,8 @@ class Figures(msgspec.Struct, frozen=True):
     followed_at: int | None = None  # of a node: what was committed by then, in ms, is ranked
     holds_lease: bool | None = None  # of a node: whether it runs the timed work
     lag_ms: float | None = None  # of the ranks behind a shared ledger
+    refused: int | None = None  # events of a log that its follower refused since the start
+    repeats: int | None = None  # events of a log that were repeats
 
 
 class BoardWrites(Protocol):
@@ -136,12 +138,11 @@ RANKED: Mapping[int, int] = MappingProxyType({0: 0})
 NEW_WAIT_MS = 500  # how long a score that wants its rank waits for such a board
 
 
-class Remote(Protocol):
-    """The services of an API process whose ranks are made by a projector; from any thread."""
+class AnswersLater(Protocol):
+    """Answers scores that are durable before they are ranked; from any thread."""
 
-    @property
-    def ledger_seen(self) -> LedgerFreshness:
-        """The ledger's positions as polled last, a few times a second."""
+    def submit(self, task: ScoreTask) -> object:
+        """Append scores and wait for their rank; those not ranked in time are answered without."""
 
     def standing_before(self, task: ScoreTask) -> Before | None:
         """Return the player's standing before the commit; None where it cannot be read.
@@ -151,6 +152,14 @@ class Remote(Protocol):
 
     def ranked(self, task: ScoreTask, accepted: Accepted, before: Before | None) -> Submitted | None:
         """Answer a durable score that was ranked a moment ago; None where the rank cannot be read. Never raises."""
+
+
+class Remote(AnswersLater, Protocol):
+    """The services of an API process whose ranks are made by a projector; from any thread."""
+
+    @property
+    def ledger_seen(self) -> LedgerFreshness:
+        """The ledger's positions as polled last, a few times a second."""
 
     def ranked_upto(self, boards: Sequence[str]) -> dict[str, Mapping[int, int]]:
         """Return each board's ranked positions, by partition, in one round trip; unreachable ones are left out."""
@@ -216,6 +225,10 @@ class Backend(Protocol):
     @property
     def rank_source(self) -> RankSource:
         """Opens reads."""
+
+    @property
+    def later(self) -> AnswersLater | None:
+        """Answers scores that are ranked after their commit; None where a commit ranks them."""
 
     @property
     def remote(self) -> Remote | None:

@@ -15,6 +15,7 @@ from typing import Self, Unpack
 import msgspec
 
 from rankd.backend import Backend, Figures, Started
+from rankd.domain.acceptance import check_open
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
 from rankd.domain.player import check_player
@@ -26,7 +27,7 @@ from rankd.intake import scores as column
 from rankd.intake.prepare import FindBoard, SentScore
 from rankd.intake.queue import Task
 from rankd.intake.results import Batched, Changed, Submitted
-from rankd.intake.scores import ScoreTask, check_open
+from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import LOCAL, Sender, sender_of
 from rankd.ledger.port import PastEvent
 from rankd.projection.port import SEQUENCE_MAX, RankStore
@@ -64,6 +65,7 @@ class Boards(Reads):
         self._writer = backend.writer
         self._changes = backend.changes
         self._registry = backend.registry
+        self.later = backend.later
         self.remote = backend.remote
         self.sources = backend.sources  # for consumers of topics
         self.backpressure = backend.writer.backpressure
@@ -151,7 +153,7 @@ class Boards(Reads):
     ) -> Submitted:
         """Submit one score; it is durable and ranked when this returns."""
         sent = _Sent(board, player, score, tiebreak, at, attributes, metadata)
-        result = self._writer.submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
+        result = self._submit(self.prepare_score(sent, sender_of(sender, key, imported=imported)))
         if not isinstance(result, Submitted):
             raise AssertionError("a single score is answered with Submitted")
         return result
@@ -206,12 +208,15 @@ class Boards(Reads):
         sent = [_sent_of(event, index) for index, event in enumerate(events)]
         return self._submit_columns(self.prepare_events(sent, sender_of(sender, key, imported=imported)))
 
+    def _submit(self, task: ScoreTask) -> object:
+        return self._writer.submit(task) if self.later is None else self.later.submit(task)
+
     def _submit_columns(self, task: ScoreTask) -> Batched:
         for part in task.parts:
             part.check_lengths(self._backend.settings.request_events_max)
         if not task.events:
             return Batched(self.position, 0)
-        result = self._writer.submit(task)
+        result = self._submit(task)
         if not isinstance(result, Batched):
             raise AssertionError("many scores are answered with Batched")
         return result

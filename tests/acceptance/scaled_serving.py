@@ -1,4 +1,4 @@
-"""Whole installations of real processes on PostgreSQL: API servers with projectors and Redis, or nodes that rank."""
+"""Whole installations of real processes: API servers with projectors and Redis, or nodes, on PostgreSQL or on Kafka."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 import psycopg
@@ -15,26 +16,38 @@ from tests.servers.postgres import PostgresServer, running_postgres
 from tests.servers.redis import RedisServer, running_redis
 
 from rankd.clock import SystemClock
-from rankd.node.open_operations import migrate
+from rankd.config.model import KafkaConfig
+from rankd.node.shared_stores import SharedStores
 from rankd.registry.credentials import Scope
 from rankd.registry.postgres.credentials import PostgresCredentials
 
 from .serving import ROOT, STOP_S, Serving, free_port
 
+_topics = count(1)  # brokers are shared by tests
+
 
 class OnPostgres:
     """Servers on one ledger, and what is needed to talk to them."""
 
-    def __init__(self, folder: Path, postgres: PostgresServer, environment: Mapping[str, str]):
+    def __init__(
+        self, folder: Path, postgres: PostgresServer, environment: Mapping[str, str], brokers_url: str | None = None
+    ):
+        """The ledger is in a topic of its own where `brokers_url` is given."""
         self.folder = folder
         self.postgres = postgres
         self.database = postgres.make_database()
-        self.ledger_url = postgres.url(self.database)
-        migrate(self.ledger_url)
+        self.ledger_url = postgres.url(self.database)  # of the database beside it, where the ledger is a topic
+        self.stores = SharedStores(self.ledger_url)
+        if brokers_url is not None:
+            kafka = KafkaConfig(ledger_topic=f"events-{next(_topics)}")
+            self.stores = SharedStores(brokers_url, self.ledger_url, kafka)
+        self.stores.migrate()
         known = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
         self._environment = {
             **known,
-            "RANKD_LEDGER_URL": self.ledger_url,
+            "RANKD_LEDGER_URL": self.stores.ledger_url,
+            "RANKD_REGISTRY_URL": self.stores.registry_url,
+            "RANKD_KAFKA_LEDGER_TOPIC": self.stores.kafka.ledger_topic,
             "RANKD_SERVER_LOG_FORMAT": "json",
             "RANKD_LIMITS_LAG_MAX_MS": "0",  # on a slow machine it takes long until a stopped projector is replaced
             **environment,
@@ -87,8 +100,15 @@ class OnPostgres:
 class Installation(OnPostgres):
     """API servers that hold nothing, projectors, and a Redis with the ranks."""
 
-    def __init__(self, folder: Path, postgres: PostgresServer, redis: RedisServer, environment: Mapping[str, str]):
-        super().__init__(folder, postgres, {"RANKD_RANKS_URL": redis.url, **environment})
+    def __init__(
+        self,
+        folder: Path,
+        postgres: PostgresServer,
+        redis: RedisServer,
+        environment: Mapping[str, str],
+        brokers_url: str | None = None,
+    ):
+        super().__init__(folder, postgres, {"RANKD_RANKS_URL": redis.url, **environment}, brokers_url)
         self.redis = redis
 
     def project(self, name: str = "a", **environment: str) -> subprocess.Popen[bytes]:
@@ -128,10 +148,12 @@ class Nodes(OnPostgres):
 
 
 @contextmanager
-def nodes_installed(folder: Path, environment: Mapping[str, str] = {}) -> Iterator[Nodes]:
-    """Run PostgreSQL with a migrated ledger, and stop everything at the end."""
+def nodes_installed(
+    folder: Path, environment: Mapping[str, str] = {}, brokers_url: str | None = None
+) -> Iterator[Nodes]:
+    """Run PostgreSQL with a migrated ledger, or beside one on these brokers, and stop everything at the end."""
     with running_postgres() as postgres:
-        nodes = Nodes(folder, postgres, environment)
+        nodes = Nodes(folder, postgres, environment, brokers_url)
         try:
             yield nodes
         finally:
@@ -139,11 +161,13 @@ def nodes_installed(folder: Path, environment: Mapping[str, str] = {}) -> Iterat
 
 
 @contextmanager
-def installed(folder: Path, environment: Mapping[str, str] = {}) -> Iterator[Installation]:
-    """Run PostgreSQL and Redis with a migrated ledger, and stop everything at the end."""
+def installed(
+    folder: Path, environment: Mapping[str, str] = {}, brokers_url: str | None = None
+) -> Iterator[Installation]:
+    """Run PostgreSQL and Redis with a migrated ledger, there or on these brokers, and stop everything at the end."""
     with ExitStack() as stack:
         postgres = stack.enter_context(running_postgres())
         redis = stack.enter_context(running_redis())
-        installation = Installation(folder, postgres, redis, environment)
+        installation = Installation(folder, postgres, redis, environment, brokers_url)
         stack.callback(installation.stop)
         yield installation

@@ -18,10 +18,10 @@ import rankd
 from rankd.boards import Boards
 from rankd.config.model import Config, ConsumeConfig
 from rankd.consume.appending import ConsumerFigures, RecordAppender
-from rankd.consume.dead_letters import CUT_BYTES, DeadLetters
 from rankd.consume.queue import DeadLetterQueue
 from rankd.consume.running import ConfiguredConsumer
 from rankd.intake.backpressure import Backpressure
+from rankd.kafka.dead_letters import CUT_BYTES, DeadLetters
 from rankd.ledger.port import SourceMoved
 
 from .serving import serving

@@ -21,7 +21,7 @@ from tests.servers.waiting import wait_until
 import rankd
 from rankd.boards import Boards
 from rankd.node.open_node import open_node
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 
 KILLS, KILLS_LONG = 5, 100
 RECORDS, PLAYERS = 400, 30  # between two kills
@@ -132,9 +132,9 @@ def test_two_consumers_share_partitions_and_one_that_is_killed_loses_and_doubles
     tmp_path: Path, kafka: KafkaBroker, own_postgres: PostgresServer
 ) -> None:
     url = own_postgres.url()
-    migrate(url)
+    SharedStores(url).migrate()
     consumers = Consumers(kafka, tmp_path, url)
-    with open_node(url, tmp_path / "node") as boards, ExitStack() as running:
+    with open_node(SharedStores(url), tmp_path / "node") as boards, ExitStack() as running:
         define(boards)
         running.enter_context(consumers.running())
         kill_again_and_again(consumers, 3)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 
 from .scaled_serving import Nodes, nodes_installed
 from .serving import STOP_S, free_port
@@ -81,7 +81,7 @@ def test_a_node_on_a_database_that_is_not_migrated_says_so(nodes: Nodes) -> None
 
 def test_a_checkpoint_of_another_ledger_is_passed_over(nodes: Nodes) -> None:
     url = nodes.postgres.url(nodes.postgres.make_database())
-    migrate(url)
+    SharedStores(url).migrate()
     done = nodes.run("boards", "list", "--json", RANKD_LEDGER_URL=url, RANKD_RANKS_FOLDER=str(nodes.node_folder("a")))
     assert done.returncode == 0, done.stderr
     assert "arcade" not in done.stdout

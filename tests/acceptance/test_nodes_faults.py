@@ -16,58 +16,10 @@ from tests.simulation.extent import short_and_long
 
 from rankd.domain.position import is_upto, parse_positions
 
-from .keyed_load import BOARDS, KeyedLoad
-from .scaled_serving import Nodes, nodes_installed
-from .serving import Serving, free_port
+from .node_pair import LEASE_MOVES_S, SEED, Pair, other
+from .scaled_serving import nodes_installed
 
 KILLS, KILLS_LONG = 5, 100
-SEED = 7
-LEASE_MOVES_S = 30.0
-
-
-class Pair:
-    """Two nodes under load, which may be killed and come back."""
-
-    def __init__(self, nodes: Nodes) -> None:
-        self.nodes = nodes
-        self._ports = {name: free_port() for name in "ab"}
-        self.by_name = {name: nodes.start_node(name, port) for name, port in self._ports.items()}
-        for serving in self.by_name.values():
-            serving.wait_until_ready()
-        with self.by_name["a"].client(nodes.admin) as client:
-            for board, definition in BOARDS.items():
-                assert client.put(f"/v1/boards/{board}", json=definition).status_code == 200
-        self.load = KeyedLoad(list(self.by_name.values()), nodes.admin, SEED)
-
-    @property
-    def holder(self) -> str:
-        """The node that does what is timed."""
-        pids = {serving.process.pid: name for name, serving in self.by_name.items()}
-        wait_until(lambda: self.nodes.lease_holder() in pids, LEASE_MOVES_S)
-        return pids[self.nodes.lease_holder()]
-
-    def kill(self, name: str) -> None:
-        self.by_name[name].stop(signal.SIGKILL)
-
-    def start(self, name: str) -> Serving:
-        """Start a node again, where it was; under load, it takes requests as soon as it is ready."""
-        self.by_name[name] = self.nodes.start_node(name, self._ports[name])
-        self.by_name[name].wait_until_ready()
-        return self.by_name[name]
-
-    def refusals(self, name: str) -> dict[str, int]:
-        """Return the answers of a node that were none."""
-        return dict(self.load.refusals.get(self.by_name[name].url, {}))
-
-    def finish(self) -> None:
-        """Compare all that was acknowledged with what each node ranks, and each node with the ledger."""
-        self.load.go_on_for()
-        self.load.check(*self.by_name.values())
-        self.load.close()
-        for name, serving in self.by_name.items():
-            assert serving.stop() == 0
-            proof = self.nodes.command(name, "verify", "--json")
-            assert proof.returncode == 0, proof.stderr
 
 
 @pytest.fixture
@@ -77,10 +29,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         made = Pair(stack.enter_context(nodes_installed(tmp_path)))
         stack.enter_context(closing(made.load))
         yield made
-
-
-def other(name: str) -> str:
-    return "b" if name == "a" else "a"
 
 
 @short_and_long

@@ -16,7 +16,7 @@ from rankd.boards import Boards
 from rankd.config.model import Config, LedgerConfig, RanksConfig
 from rankd.domain.partition import partition_of
 from rankd.node.installation import Installation, installation_of
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 from rankd.outbox.running import ConfiguredRelay
 
 from .relaying import PARTITIONS, Outbox, RelayedEvent, once, wait_relayed
@@ -42,7 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, kafka: KafkaBroker) ->
     url = f"sqlite:{tmp_path / 'data'}"
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")
-        migrate(url)
+        SharedStores(url).migrate()
     config = Config(ledger=LedgerConfig(url=url), ranks=RanksConfig(folder=str(tmp_path / "node")))
     installation = installation_of(config)
     with installation.open_boards() as boards:
@@ -159,7 +159,7 @@ def test_a_record_that_is_refused_holds_up_those_behind_it_and_is_not_skipped(
 def test_of_two_relays_one_works_and_the_other_takes_over(
     tmp_path: Path, kafka: KafkaBroker, postgres_url: str
 ) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     config = Config(ledger=LedgerConfig(url=postgres_url), ranks=RanksConfig(folder=str(tmp_path / "node")))
     installation = installation_of(config)
     with installation.open_boards() as boards:

@@ -21,7 +21,7 @@ from tests.servers.waiting import wait_until
 import rankd
 from rankd.boards import Boards
 from rankd.node.open_node import open_node
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 
 from .relaying import Outbox, once
 
@@ -138,10 +138,10 @@ def test_a_relay_of_a_folder_that_is_killed_a_hundred_times_leaves_no_gap(tmp_pa
 
 
 def check_shared(kafka: KafkaBroker, folder: Path, url: str, kills: int) -> None:
-    migrate(url)
+    SharedStores(url).migrate()
     outbox, chosen, pause = Outbox(kafka), random.Random(20260504), threading.Event()
     processes = RelayProcesses(outbox, folder, url)
-    with open_node(url, folder / "node") as boards, ExitStack() as running:
+    with open_node(SharedStores(url), folder / "node") as boards, ExitStack() as running:
         boards.define("tally", keep="latest")
         scores = NumberedScores(boards)
         both = [running.enter_context(processes.running()) for _ in range(2)]
@@ -171,10 +171,10 @@ def test_of_two_relays_on_postgresql_one_is_killed_a_hundred_times(
 def test_a_relay_that_was_paused_and_wakes_up_beside_its_successor_does_no_harm(
     tmp_path: Path, kafka: KafkaBroker, postgres_url: str
 ) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     outbox = Outbox(kafka)
     processes = RelayProcesses(outbox, tmp_path, postgres_url)
-    with open_node(postgres_url, tmp_path / "node") as boards, processes.running() as first:
+    with open_node(SharedStores(postgres_url), tmp_path / "node") as boards, processes.running() as first:
         boards.define("tally", keep="latest")
         scores = NumberedScores(boards)
         with scores.coming(), processes.running():

@@ -21,9 +21,9 @@ import rankd
 from rankd.api.auth.signing import sign
 from rankd.clock import SystemClock
 from rankd.errors import RanksUnfit
-from rankd.node.open_operations import migrate
 from rankd.node.open_projector import make_projector
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 from rankd.registry.credentials import Scope
 from rankd.registry.postgres.credentials import PostgresCredentials
 
@@ -320,14 +320,14 @@ def test_the_client_library_gets_ranks_from_a_scaled_out_server(
 def test_a_redis_of_another_ledger_is_refused(installation: Installation, tmp_path: Path) -> None:
     with running_postgres() as postgres:
         url = postgres.url(postgres.make_database())
-        migrate(url)
-        projector = make_projector(url, installation.redis.url, tmp_path)
+        SharedStores(url).migrate()
+        projector = make_projector(SharedStores(url), installation.redis.url, tmp_path)
 
         with pytest.raises(RanksUnfit, match="another ledger"):
             wait_until(lambda: projector.step() < 0)
         projector.close()
         with pytest.raises(RanksUnfit, match="another ledger"):
-            open_thin(url, installation.redis.url)
+            open_thin(SharedStores(url), installation.redis.url)
 
 
 def test_ranks_ahead_of_a_restored_ledger_are_made_anew(installation: Installation, one: Serving, board: str) -> None:

@@ -49,7 +49,7 @@ def test_it_waits_for_postgres_before_it_starts(installation: Installation) -> N
     process, url = project(installation)
     wait_until(lambda: status(url) == (503, "it waits for the ledger"))
     assert httpx.get(f"{url}/healthz").status_code == 200
-    wait_until(lambda: "the projector waits for PostgreSQL before it starts" in log(installation))
+    wait_until(lambda: "the projector waits for the ledger before it starts" in log(installation))
     assert process.poll() is None
 
     installation.postgres.start()

@@ -11,11 +11,14 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
+from tests.contract.kafka_ledgers import LOG_PARTITIONS, KafkaStorage, OpenLog
 from tests.contract.ledger_places import LedgerPlace, PostgresStorage, SqliteReplicaStorage, SqliteStorage, Storage
+from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept, Ranking, Rules
+from rankd.ledger.kafka import KafkaLedger
 from rankd.ledger.port import Ledger
 from rankd.projection.port import Applied, Op, RankedEntry, RankStore, RowChange, UpdateBatch, Verdict, walk
 
@@ -35,7 +38,14 @@ ON_CLUSTER = (
     "test_rank_store_threads",
 )
 CLIENTS = {"redis": "redis_client", "redis-cluster": "cluster_client"}  # fixtures of those that have servers
-LEDGERS = ["sqlite", "sqlite-replica", "postgres-1", "postgres-3"]  # the numbers are of partitions
+LEDGERS = [
+    "sqlite",
+    "sqlite-replica",
+    "postgres-1",
+    "postgres-3",
+    "kafka-1",
+    "kafka-3",
+]  # the numbers are of partitions
 
 Row = tuple[str, int] | tuple[str, int, int]
 
@@ -152,6 +162,9 @@ def make_ledger_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
                 folder = tmp_path / str(next(numbers))
                 folder.mkdir()
                 return SqliteReplicaStorage(folder) if request.param == "sqlite-replica" else SqliteStorage(folder)
+            if kind == "kafka":
+                broker: KafkaBroker = request.getfixturevalue("kafka")
+                return KafkaStorage(broker.url, int(partitions))
             server: PostgresServer = request.getfixturevalue("postgres")
             return PostgresStorage(made.enter_context(server.database()), int(partitions))
 
@@ -170,6 +183,29 @@ def ledger_place(make_ledger_place: MakeLedgerPlace) -> LedgerPlace:
 
 
 @pytest.fixture
-def ledger(ledger_place: LedgerPlace) -> Ledger:
-    """An empty ledger."""
-    return ledger_place.open()
+def ledger(request: pytest.FixtureRequest, ledger_place: LedgerPlace) -> Ledger:
+    """An empty ledger, with the capabilities that the test is marked with."""
+    ledger = ledger_place.open()
+    for mark in request.node.iter_markers("capability"):
+        if not getattr(ledger.capabilities, mark.args[0]):
+            pytest.skip(f"the ledger has not the capability {mark.args[0]}")
+    return ledger
+
+
+@pytest.fixture
+def log_storage(kafka: KafkaBroker) -> KafkaStorage:
+    """A ledger on Kafka in topics of the test's own."""
+    return KafkaStorage(kafka.url, LOG_PARTITIONS)
+
+
+@pytest.fixture
+def open_log(log_storage: KafkaStorage) -> Iterator[OpenLog]:
+    """Return a function that opens the ledger as one more process."""
+    with ExitStack() as opened:
+
+        def opening() -> KafkaLedger:
+            ledger, close = log_storage.open()
+            opened.callback(close)
+            return ledger
+
+        yield opening

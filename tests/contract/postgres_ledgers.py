@@ -35,7 +35,7 @@ def waiting_for_locks(url: str) -> int:
 @contextmanager
 def uncommitted(ledger: PostgresLedger, draft: Draft, taken_back: bool = False) -> Iterator[None]:
     """Have a draft numbered and written, and commit it when the block ends: the transaction that commits last."""
-    ledger.make_months(draft.at)
+    ledger.prepare(draft.at)
     statement, arguments = OrderedDraft(draft, ledger.partitions).call()
     with ledger.connections.using() as connection, connection.transaction():
         connection.execute(statement, arguments)

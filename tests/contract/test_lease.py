@@ -12,13 +12,13 @@ from tests.servers.waiting import wait_until
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.postgres import lease as module
 from rankd.ledger.postgres.lease import NODES, Lease
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 
 UNANSWERED_S_MAX = 20.0  # far from the minutes that a socket without limits waits
 
 
 def test_one_has_it_and_another_gets_it_with_a_higher_epoch(postgres_url: str) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     first, second = Lease(postgres_url, "first"), Lease(postgres_url, "second")
     assert first.claim()
     assert not second.claim()
@@ -32,7 +32,7 @@ def test_one_has_it_and_another_gets_it_with_a_higher_epoch(postgres_url: str) -
 
 
 def test_projectors_and_nodes_have_a_lease_of_their_own(postgres_url: str) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     projector, node, other = (
         Lease(postgres_url, "first"),
         Lease(postgres_url, "a", NODES),
@@ -46,7 +46,7 @@ def test_projectors_and_nodes_have_a_lease_of_their_own(postgres_url: str) -> No
 
 
 def test_its_session_says_who_it_is_and_has_limits(postgres_url: str) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     lease = Lease(f"{postgres_url}?application_name=other", "host:7")
     assert lease.claim()
     with psycopg.connect(postgres_url) as connection:
@@ -66,7 +66,7 @@ def test_its_session_says_who_it_is_and_has_limits(postgres_url: str) -> None:
 def test_a_server_that_hangs_is_not_waited_for(own_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_WAIT_S", 0.5)
     url = own_postgres.url(own_postgres.make_database())
-    migrate(url)
+    SharedStores(url).migrate()
     lease, other = Lease(url, "first"), Lease(url, "second")
     assert lease.claim()
     assert not other.claim()

@@ -231,6 +231,7 @@ def test_a_reader_in_another_thread_misses_nothing_and_sees_the_end_move_on_only
 # The ledger's time
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_the_ledgers_time_never_goes_back(ledger: Ledger, ledger_place: LedgerPlace) -> None:
     player = PLAYERS[0]
     assert ledger.append(draft(ledger, (player, 1), at=AT + 1_000)).at == AT + 1_000
@@ -244,6 +245,7 @@ def test_the_ledgers_time_never_goes_back(ledger: Ledger, ledger_place: LedgerPl
         assert one.heads().at == AT + 1_000
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_the_time_of_a_commit_is_that_of_every_partition_it_reaches(ledger: Ledger) -> None:
     ledger.append(draft(ledger, (PLAYERS[0], 1), at=AT + 1_000))
     assert ledger.append(draft(ledger, *((player, 2) for player in PLAYERS), at=AT)).at == AT + 1_000

@@ -79,6 +79,7 @@ def test_each_control_event_is_read_as_an_event_run_of_its_own(ledger: Ledger) -
     ]
 
 
+@pytest.mark.capability("appends_conditionally")
 @pytest.mark.parametrize("seen", [0, 2])
 def test_who_has_not_seen_the_control_events_of_others_writes_nothing(ledger: Ledger, seen: int) -> None:
     ledger.append_control([control()], seen=0)
@@ -98,6 +99,7 @@ def test_who_has_not_seen_the_control_events_of_others_writes_nothing(ledger: Le
     assert ledger.append(draft(ledger, ("alice", 1), seen=1)).place(0)[1] == 2
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_a_control_event_may_come_with_a_key(ledger: Ledger) -> None:
     (written,) = ledger.append_control([control()], seen=0, request=keyed("k", 0, 1), at=AT + 9)
     before = ledger.heads()
@@ -113,6 +115,7 @@ def test_a_control_event_may_come_with_a_key(ledger: Ledger) -> None:
     assert ledger.heads().sequences == (2,) * ledger.partitions
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_the_time_of_a_control_event_is_that_of_every_partition(ledger: Ledger) -> None:
     ledger.append(draft(ledger, (PLAYERS[0], 1), at=AT + 1_000))
     ledger.append_control([control(at=AT)], seen=0)
@@ -141,6 +144,7 @@ def test_a_control_event_that_could_not_be_written_is_nowhere(ledger: Ledger, le
         ]
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_events_that_reach_a_team_board_are_counted_across_partitions(ledger: Ledger) -> None:
     guilds, arcade = (
         scores(ledger, *((player, number) for number, player in enumerate(PLAYERS)), context=context)

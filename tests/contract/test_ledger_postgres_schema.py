@@ -165,8 +165,8 @@ def test_months_are_made_ahead(postgres_url: str) -> None:
     assert months(postgres_url) == ["2026_05", "2026_06", "2026_07", "2026_08"]
 
     with opened(postgres_url) as ledger:
-        ledger.make_months(NEXT_MONTH)
-        ledger.make_months(NEXT_MONTH + DAY)
+        ledger.prepare(NEXT_MONTH)
+        ledger.prepare(NEXT_MONTH + DAY)
     assert months(postgres_url) == ["2026_05", "2026_06", "2026_07", "2026_08", "2026_09"]
 
 
@@ -213,7 +213,7 @@ def test_many_come_into_a_new_month_at_once(postgres_url: str) -> None:
 
 def test_months_are_made_while_others_append_and_read(ledger: PostgresLedger, ledger_url: str) -> None:
     with opened(ledger_url, answer_wait_s=2.0) as upkeep, uncommitted(ledger, draft(ledger, ("alice", 1))):
-        upkeep.make_months(AT + 1_000 * DAY)
+        upkeep.prepare(AT + 1_000 * DAY)
         upkeep.append(draft(upkeep, (player_in(1), 2), at=AT + 1_000 * DAY))
     assert len(events_in(ledger)) == 2
 

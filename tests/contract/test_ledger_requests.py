@@ -21,6 +21,7 @@ from rankd.ledger.event import Detail, EventKind
 from rankd.ledger.port import Draft, KeysTaken, Ledger, PastEvent, StoredRequest
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_requests_are_remembered_with_the_last_event_in_each_partition(
     ledger: Ledger, ledger_place: LedgerPlace
 ) -> None:
@@ -42,6 +43,7 @@ def test_requests_are_remembered_with_the_last_event_in_each_partition(
         assert one.requests([]) == {}
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_a_key_that_is_taken_lets_nothing_be_written(ledger: Ledger) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k1"))
     ledger.append(draft(ledger, ("alice", 2), key="k2"))
@@ -58,6 +60,7 @@ def test_a_key_that_is_taken_lets_nothing_be_written(ledger: Ledger) -> None:
     assert ledger.request("sender", "new") is None
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_a_key_is_taken_also_for_the_next_who_opens_the_ledger(ledger: Ledger, ledger_place: LedgerPlace) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k"))
     reopened = ledger_place.open()
@@ -74,6 +77,7 @@ def test_one_draft_cannot_have_a_key_twice(ledger: Ledger) -> None:
     assert events_in(ledger) == []
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_two_senders_may_use_one_key(ledger: Ledger) -> None:
     event_run = scores(ledger, ("alice", 1), ("bob", 2))
     requests = [keyed("k", 0, 1), keyed("k", 1, 1)._replace(sender="another")]
@@ -86,6 +90,7 @@ def test_two_senders_may_use_one_key(ledger: Ledger) -> None:
     }
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_a_retry_across_a_months_end_counts_once(ledger: Ledger) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k", at=NEXT_MONTH - 1))
 
@@ -96,6 +101,7 @@ def test_a_retry_across_a_months_end_counts_once(ledger: Ledger) -> None:
     assert events_in(ledger) == [("alice", 1), ("alice", 2)]
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_a_key_is_free_once_its_request_is_forgotten(ledger: Ledger) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k"))
     again = draft(ledger, ("alice", 2), key="k", at=AT + 1_000)
@@ -110,6 +116,7 @@ def test_a_key_is_free_once_its_request_is_forgotten(ledger: Ledger) -> None:
     assert events_in(ledger) == [("alice", 1), ("alice", 2)]
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_some_of_the_old_requests_are_forgotten_at_a_time(ledger: Ledger) -> None:
     for number in range(6):
         ledger.append(draft(ledger, ("alice", number), key=f"k{number}", at=AT + number))
@@ -123,6 +130,7 @@ def test_some_of_the_old_requests_are_forgotten_at_a_time(ledger: Ledger) -> Non
     assert len(events_in(ledger)) == 7
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_a_request_that_changed_nothing_is_remembered_too(ledger: Ledger, ledger_place: LedgerPlace) -> None:
     ledger.append(draft(ledger, *((player, 1) for player in PLAYERS)))
     ends = ledger.heads().sequences
@@ -141,6 +149,7 @@ def test_a_request_that_changed_nothing_is_remembered_too(ledger: Ledger, ledger
             one.append(draft(one, ("alice", 1), key="nothing"))
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_an_answer_that_came_with_a_later_draft_is_given_again_where_answers_are_stored(
     ledger: Ledger, ledger_place: LedgerPlace
 ) -> None:
@@ -160,6 +169,7 @@ def test_an_answer_that_came_with_a_later_draft_is_given_again_where_answers_are
         assert sum(one.heads().sequences) == 3
 
 
+@pytest.mark.capability("appends_conditionally")
 def test_an_answer_of_a_request_that_is_forgotten_is_not_that_of_the_next_under_its_key(ledger: Ledger) -> None:
     ledger.append(draft(ledger, ("alice", 1), key="k"))
     again = draft(ledger, ("alice", 2), key="k", at=AT + 1_000)
@@ -185,6 +195,7 @@ def test_metadata_is_found_by_its_event(ledger: Ledger, ledger_place: LedgerPlac
         assert one.metadata(stand[1:2]) == one.metadata([]) == {}
 
 
+@pytest.mark.capability("finds_history")
 def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: LedgerPlace) -> None:
     alice, other = PLAYERS[:2]
     detail = Detail(attributes={"country": "BR"}, has_metadata=True)
@@ -210,6 +221,7 @@ def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: Le
         assert one.history(other, 10)[-1].origin is None
 
 
+@pytest.mark.capability("finds_history")
 def test_the_address_of_a_request_covers_its_events_alone(ledger: Ledger) -> None:
     one, other = PLAYERS[0], PLAYERS[7]
     event_run = scores(ledger, (one, 1), (other, 2), (one, 3), (one, 4), (other, 5))

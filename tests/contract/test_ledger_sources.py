@@ -9,6 +9,8 @@ from tests.contract.ledger_places import LedgerPlace
 
 from rankd.ledger.port import NOT_READ, Draft, KeysTaken, Ledger, SourceMoved, SourceSpan
 
+pytestmark = pytest.mark.capability("appends_conditionally")
+
 TOPIC = "scores@rankd"
 
 

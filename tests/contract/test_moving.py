@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
+from tests.contract.moved_folders import fill
 
 import rankd
 from rankd.clock import SystemClock
 from rankd.errors import FolderLocked, Refused
 from rankd.ledger.port import Appended, Draft
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.node.open_embedded import embedded_of
-from rankd.node.open_operations import migrate, move_from
-from rankd.operations import move as moving
+from rankd.node.open_operations import move_from
+from rankd.node.shared_stores import SharedStores
+from rankd.operations import move_events as moving
 from rankd.operations.move import FolderMove
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.placement import is_team_scope
@@ -24,35 +24,6 @@ from rankd.redis.write.recorded_follower import RecordedFollower
 from rankd.redis.write.recording import RecordingStore
 from rankd.registry.postgres.credentials import PostgresCredentials
 from rankd.registry.postgres.registry import PostgresRegistry
-from rankd.registry.sqlite.credentials import SqliteCredentials, first_admin_key
-
-NOON = 1_777_896_000_000  # 2026-05-04T12:00Z, a Monday
-DAY = 86_400_000
-
-
-def fill(folder: Path, seed: int) -> dict[str, tuple[int, int]]:
-    """Make an installation with some of everything, and return what it ranks."""
-    rng = random.Random(seed)
-    clock = rankd.ManualClock(NOON)
-    with rankd.open(folder, clock=clock) as boards:
-        boards.define("arcade", windows=["all_time", "daily", "weekly"], scopes=["country"])
-        boards.define("guilds", team={"attribute": "guild", "by": "sum"}, keep="sum", windows=["all_time"])
-        boards.define("xp", keep={"daily": "best", "weekly": "sum_of_daily"}, windows=["weekly", "daily"])
-        for _ in range(40):
-            player = f"p{rng.randrange(30)}"
-            boards.submit("arcade", player, rng.randrange(1_000), attributes={"country": rng.choice(["BR", "FR"])})
-            boards.submit("guilds", player, rng.randrange(9), attributes={"guild": rng.choice("xyz")})
-            boards.submit_many("xp", [(f"p{rng.randrange(30)}", rng.randrange(100)) for _ in range(5)])
-            clock.advance(rng.randrange(DAY // 4))
-        boards.submit("arcade", "ann", 5_000, metadata={"level": 3})
-        boards.remove("arcade", "p1")
-        boards.reset("xp", "daily")
-        boards.set_player("ann", name="Ann", country="FR")
-        boards.set_friends("ann", ["p2", "p3"])
-        ranked = digests(embedded_of(boards).rank_store)
-    with SqliteCredentials(folder, SystemClock()) as credentials:
-        first_admin_key(folder, credentials)
-    return {text: found for text, found in ranked.items() if not is_team_scope(text)}
 
 
 def ranked_there(url: str) -> dict[str, tuple[int, int]]:
@@ -68,8 +39,8 @@ def ranked_there(url: str) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_ranks_are_the_same(seed: int, tmp_path: Path, postgres_url: str) -> None:
     ranked = fill(tmp_path / "data", seed)
-    migrate(postgres_url)
-    moved = move_from(tmp_path / "data", postgres_url)
+    SharedStores(postgres_url).migrate()
+    moved = move_from(tmp_path / "data", SharedStores(postgres_url))
 
     assert ranked_there(postgres_url) == ranked, f"seed {seed}"
     assert (moved.players, moved.keys) == (2, 1)
@@ -77,8 +48,8 @@ def test_the_ranks_are_the_same(seed: int, tmp_path: Path, postgres_url: str) ->
 
 def test_names_friends_and_keys_come_along(tmp_path: Path, postgres_url: str) -> None:
     fill(tmp_path / "data", 1)
-    migrate(postgres_url)
-    move_from(tmp_path / "data", postgres_url)
+    SharedStores(postgres_url).migrate()
+    move_from(tmp_path / "data", SharedStores(postgres_url))
 
     registry = PostgresRegistry(postgres_url, 100)
     profile, friends, found = registry.profile("ann"), registry.friends("ann"), registry.search("p2", 5)
@@ -92,7 +63,7 @@ def test_names_friends_and_keys_come_along(tmp_path: Path, postgres_url: str) ->
 
 def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = fill(tmp_path / "data", 2)
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     monkeypatch.setattr(moving, "BATCH_EVENTS", 7)
     append, appended = PostgresLedger.append, 0
 
@@ -108,7 +79,7 @@ def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monk
     while True:
         attempts += 1
         try:
-            move_from(tmp_path / "data", postgres_url)
+            move_from(tmp_path / "data", SharedStores(postgres_url))
             break
         except ConnectionError:
             assert attempts < 100
@@ -119,14 +90,14 @@ def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monk
 def test_a_database_that_holds_something_else_is_left_alone(tmp_path: Path, postgres_url: str) -> None:
     fill(tmp_path / "one", 1)
     fill(tmp_path / "two", 2)
-    migrate(postgres_url)
-    move_from(tmp_path / "one", postgres_url)
+    SharedStores(postgres_url).migrate()
+    move_from(tmp_path / "one", SharedStores(postgres_url))
     with pytest.raises(Refused, match="holds other events"):
-        move_from(tmp_path / "two", postgres_url)
+        move_from(tmp_path / "two", SharedStores(postgres_url))
 
 
 def test_a_folder_in_use_is_not_moved(tmp_path: Path, postgres_url: str) -> None:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     ledger = PostgresLedger(postgres_url)
     with rankd.open(tmp_path / "data"), pytest.raises(FolderLocked):
         FolderMove(tmp_path / "data", ledger).run(postgres_url)

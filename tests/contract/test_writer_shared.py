@@ -6,6 +6,7 @@ import threading
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,9 +26,8 @@ from rankd.intake.writer import Writer
 from rankd.ledger.port import Appended, DefinitionsChanged, Draft, StoredRequest
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node import ledger_upkeep as upkeep_module
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 from rankd.node.thin import Thin
-from rankd.registry.memory import Memory
 from rankd.registry.port import Profile
 from rankd.registry.postgres.registry import PostgresRegistry
 from rankd.settings import read_settings
@@ -87,7 +87,7 @@ def score(player: str, points: int, key: str | None = None) -> ScoreTask:
 
 @pytest.fixture
 def processes(postgres_url: str) -> Iterator[tuple[Process, Process]]:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     with ExitStack() as opened:
         one, other = (Process(postgres_url, opened, ManualClock(NOON)) for _ in range(2))
         one.changes.define("arcade", {}, ADMIN)
@@ -306,7 +306,7 @@ def _running(process: Process, meet: Any = lambda _players: None) -> Thin:
         process.ledger,
         process.definitions,
         process.registry,
-        cast(Any, Memory),
+        cast(Any, SimpleNamespace(open_ranks=None)),
         clock=ManualClock(NOON),
         settings=read_settings({}),
         close_parts=lambda: None,

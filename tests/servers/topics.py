@@ -35,15 +35,25 @@ class Topics:
 
     def create(self, name: str, partitions: int = 1, **config: str) -> str:
         topic = self.name(name)
+        self.create_named(topic, partitions, **config)
+        return topic
+
+    def create_named(self, topic: str, partitions: int, **config: str) -> None:
+        """Create a topic of exactly this name."""
         new = NewTopic(topic, partitions, config={key.replace("_", "."): value for key, value in config.items()})
         self._admin.create_topics([new])[topic].result(WAIT_S)
-        return topic
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change a setting of a topic."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+
+    def value_of(self, topic: str, name: str) -> str:
+        """Return a setting of a topic, as the broker knows it."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entry: ConfigEntry = self._admin.describe_configs([resource])[resource].result(WAIT_S)[name]
+        return str(entry.value)
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(WAIT_S)

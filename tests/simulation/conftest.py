@@ -12,7 +12,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
 from rankd.node import projector
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 
 from .playing import folders
 from .scaled_by_hand import Installation
@@ -39,7 +39,7 @@ def lend_stores(postgres: PostgresServer, redis_server: RedisServer) -> LendStor
     def lend(partitions: int) -> Iterator[Stores]:
         if partitions not in templates:
             template = postgres.make_database()
-            migrate(postgres.url(template), partitions=partitions)
+            SharedStores(postgres.url(template)).migrate(partitions)
             templates[partitions] = template
         with redis_server.client() as client:
             client.flushall()
@@ -58,7 +58,7 @@ def installation(
 ) -> Iterator[Installation]:
     """A projector that works when it is asked to, and boards whose clock is set by hand."""
     monkeypatch.setattr(projector, "BOARD_IDLE_MS", 0)
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     with closing(Installation(postgres_url, own_redis.url, tmp_path)) as made:
         yield made
 

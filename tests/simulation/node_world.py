@@ -19,6 +19,7 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.node.open_node import CHECKPOINTS, open_node
+from rankd.node.shared_stores import SharedStores
 from rankd.projection.verify import digests
 
 from .oracle import Oracle, Row, Submitted
@@ -27,21 +28,26 @@ from .states import comparable
 from .steps import World
 
 NODES = 2
+ANSWER_WAIT_MS = 20_000  # for the rank of a score: nobody marks the time of a log while no node has the lease
 WRITES = ("define", "delete", "submit_many", "remove", "reset")
 OWN = ("settle", "submit", "set_player", "set_friends", "snapshot", "verify")
 
 
 @dataclass(kw_only=True)
 class NodeWorld(World):
-    """Two nodes over a database of the run's own."""
+    """Two nodes over a ledger of the run's own."""
 
-    ledger_url: str
+    stores: SharedStores
     rng: random.Random
     nodes: list[rankd.Boards] = field(init=False)
 
     def open(self) -> None:
         self.nodes = [self._open_node(number) for number in range(NODES)]
-        self.boards = NodeBoards(self)
+        self.boards = self.open_boards()
+
+    def open_boards(self) -> NodeBoards:
+        """Open what steps are done to."""
+        return NodeBoards(self)
 
     def close(self) -> None:
         for node in self.nodes:
@@ -52,12 +58,13 @@ class NodeWorld(World):
 
     def _open_node(self, number: int) -> rankd.Boards:
         return open_node(
-            self.ledger_url,
+            self.stores,
             self.node_folder(number),
             clock=self.clock,
             commit_wait_ms=0,
             scope_values_max=self.oracle.scope_values_max,
             snapshot_events=self.rng.choice([20, 1_000]),
+            at_least_wait_ms=ANSWER_WAIT_MS,
         )
 
     def any_node(self) -> rankd.Boards:
@@ -128,7 +135,7 @@ class NodeBoards(rankd.Boards):
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
-        if name in OWN or name.startswith("_"):
+        if name in OWN or name in vars(type(self)) or name.startswith("_"):
             return found
         world: NodeWorld = self._world
         if name in WRITES:

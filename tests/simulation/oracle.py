@@ -192,10 +192,13 @@ class Oracle:
         if self._repeated(key, request) is not None:
             return True
         life = self._check(board, rows, imported)
-        for row in rows:
-            self._append(life, row)
+        self._append_rows(life, rows)
         self._remember_key(key, request, "done")
         return False
+
+    def _append_rows(self, life: Life, rows: list[Row]) -> None:
+        for row in rows:
+            self._append(life, row)
 
     def _stands(
         self, life: Life, window: Window, instance: Instance, scope: str | None, who: str | None

@@ -23,6 +23,7 @@ from rankd.errors import RankdError, Unavailable
 from rankd.ledger.event import EventKind
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 
 from .scaled_installation import recomputed, wait_until_mirrored
 
@@ -71,7 +72,7 @@ class Load:
         self._marks = 0
         self.refused_writes = 0
         self.seen: list[ReadPage] = []
-        self.boards = open_thin(ledger_url, ranks_url)
+        self.boards = open_thin(SharedStores(ledger_url), ranks_url)
         for board, definition in BOARDS.items():
             self.boards.define(board, definition)
         self._threads = [threading.Thread(target=self._run, args=(self._write, number)) for number in range(WRITERS)]
@@ -217,7 +218,7 @@ class Load:
         try:
             after = [0] * ledger.partitions
             while parts := ledger.read(after, READ_EVENTS):
-                for partition, event_run, _ in parts:
+                for partition, event_run, *_ in parts:
                     after[partition] = event_run.first + len(event_run) - 1
                     context = ledger.context(event_run.context)
                     if context.kind is not EventKind.SCORE:

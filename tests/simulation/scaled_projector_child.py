@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rankd.node.open_projector import make_projector
 from rankd.node.projector import ProjectorSettings
+from rankd.node.shared_stores import SharedStores
 
 CHECKPOINT_EVENTS = 300  # so that kills strike while one is written, and starts begin from one
 CALL_UPDATES_MAX = 50  # so that they strike between two parts of a write
@@ -25,7 +26,7 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = ProjectorSettings(checkpoint_events=CHECKPOINT_EVENTS, redis_call_updates_max=CALL_UPDATES_MAX)
-    make_projector(ledger_url, ranks_url, Path(folder), settings=settings).run(stop)
+    make_projector(SharedStores(ledger_url), ranks_url, Path(folder), settings=settings).run(stop)
 
 
 if __name__ == "__main__":

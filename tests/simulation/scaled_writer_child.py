@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 
 from .crash_child import define, submit_from_threads
 
@@ -15,7 +16,7 @@ from .crash_child import define, submit_from_threads
 def main() -> None:
     """Open the boards and submit."""
     ledger_url, ranks_url, first = sys.argv[1:]
-    boards = open_thin(ledger_url, ranks_url)
+    boards = open_thin(SharedStores(ledger_url), ranks_url)
     define(boards)
     submit_from_threads(boards, int(first))
 

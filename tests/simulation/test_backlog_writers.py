@@ -19,8 +19,8 @@ from rankd.ledger.backlog import HOLD_MS_MAX, Backlog
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.open_appender import open_appender
 from rankd.node.open_node import open_node
-from rankd.node.open_operations import migrate
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 from rankd.operations.transfer.importing import import_scores
 
 LAG_MAX_MS = 600
@@ -30,7 +30,7 @@ OpenNode = Callable[[], Boards]
 
 @pytest.fixture
 def ledger_url(postgres_url: str) -> str:
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     return postgres_url
 
 
@@ -42,7 +42,7 @@ def backlog(ledger_url: str) -> Iterator[Backlog]:
 
 @pytest.fixture
 def start_node(ledger_url: str, tmp_path: Path) -> OpenNode:
-    return lambda: open_node(ledger_url, tmp_path / "node", lag_max_ms=LAG_MAX_MS)
+    return lambda: open_node(SharedStores(ledger_url), tmp_path / "node", lag_max_ms=LAG_MAX_MS)
 
 
 @pytest.fixture(params=["node", "thin"])
@@ -52,7 +52,7 @@ def boards(request: pytest.FixtureRequest, ledger_url: str, start_node: OpenNode
         opened = start_node()
     else:
         redis: RedisServer = request.getfixturevalue("own_redis")
-        opened = open_thin(ledger_url, redis.url, lag_max_ms=0)  # there is no projector
+        opened = open_thin(SharedStores(ledger_url), redis.url, lag_max_ms=0)  # there is no projector
     with opened:
         opened.define("arcade", keep="sum")
         yield opened
@@ -97,11 +97,11 @@ def test_a_consumer_waits_until_a_node_has_ranked_what_it_appended(
 ) -> None:
     with start_node() as node:
         node.define("arcade", keep="sum")
-        with open_appender(ledger_url, lag_max_ms=LAG_MAX_MS) as sources:
+        with open_appender(SharedStores(ledger_url), lag_max_ms=LAG_MAX_MS) as sources:
             append(sources)
             head = node.position
             wait_until(lambda: node.position != head and node.rank("arcade", "alice") is not None)
-    with open_appender(ledger_url, lag_max_ms=LAG_MAX_MS) as sources:
+    with open_appender(SharedStores(ledger_url), lag_max_ms=LAG_MAX_MS) as sources:
         wait_until(lambda: is_refused(lambda: append(sources)))  # nobody ranks
         with start_node():
             wait_until(lambda: not is_refused(lambda: append(sources)))
@@ -113,7 +113,7 @@ def test_a_consumer_waits_until_a_node_has_ranked_what_it_appended(
 def test_a_consumer_of_an_installation_with_redis_waits_for_the_projector(
     ledger_url: str, own_redis: RedisServer
 ) -> None:
-    with open_thin(ledger_url, own_redis.url, lag_max_ms=0) as thin:
+    with open_thin(SharedStores(ledger_url), own_redis.url, lag_max_ms=0) as thin:
         thin.define("arcade", keep="sum")
-    with open_appender(ledger_url, ranks_url=own_redis.url, lag_max_ms=LAG_MAX_MS) as sources:
+    with open_appender(SharedStores(ledger_url), ranks_url=own_redis.url, lag_max_ms=LAG_MAX_MS) as sources:
         wait_until(lambda: is_refused(lambda: append(sources)))

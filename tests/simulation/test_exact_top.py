@@ -14,6 +14,7 @@ import redis
 import rankd
 from rankd.errors import VerificationFailed
 from rankd.node.open_operations import rebuild_shared, verify_shared
+from rankd.node.shared_stores import SharedStores
 from rankd.redis.write.loading import Loading
 
 from .conftest import LendStores, Stores
@@ -41,7 +42,7 @@ class Installed:
     def verify(self) -> int:
         """Compare Redis with the ledger, and return how many entries were compared."""
         self.projector.project()
-        return verify_shared(self.stores.ledger_url, self.stores.ranks_url).entries
+        return verify_shared(SharedStores(self.stores.ledger_url), self.stores.ranks_url).entries
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_rebuild_catches_up_with_what_is_written_meanwhile(
         return finish(loading, *arguments, **more)
 
     monkeypatch.setattr(Loading, "finish", finish_under_load)
-    rebuild_shared(installed.stores.ledger_url, installed.stores.ranks_url)
+    rebuild_shared(SharedStores(installed.stores.ledger_url), installed.stores.ranks_url)
 
     assert next(meanwhile, None) is None
     assert installed.verify() == len(truth)

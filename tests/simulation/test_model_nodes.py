@@ -14,7 +14,8 @@ from functools import partial
 import pytest
 
 import rankd
-from rankd.node import catching_up, following, node, open_node, ranks
+from rankd.node import catching_up, following, node, ranks, shared_stores
+from rankd.node.shared_stores import SharedStores
 from rankd.registry.postgres.registry import PostgresRegistry
 
 from .conftest import LendStores
@@ -40,7 +41,7 @@ def little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "STEP_EVENTS", 7)
     monkeypatch.setattr(following, "STEP_EVENTS", 7)
     monkeypatch.setattr(catching_up, "READ_EVENTS", 9)
-    monkeypatch.setattr(open_node, "PostgresRegistry", partial(PostgresRegistry, poll_every_ms=20))
+    monkeypatch.setattr(shared_stores, "PostgresRegistry", partial(PostgresRegistry, poll_every_ms=20))
 
 
 @pytest.fixture
@@ -66,7 +67,9 @@ def test_two_nodes_answer_as_the_oracle_does_whatever_the_seed(
 def world_of(folders: Folders, lend_stores: LendStores, seed: int, oracle: Oracle) -> Iterator[NodeWorld]:
     folder, rng = folders(), random.Random(seed)
     with lend_stores(rng.choice(PARTITIONS)) as stores:
-        world = NodeWorld(folder, rankd.ManualClock(oracle.now), oracle, ledger_url=stores.ledger_url, rng=rng)
+        world = NodeWorld(
+            folder, rankd.ManualClock(oracle.now), oracle, stores=SharedStores(stores.ledger_url), rng=rng
+        )
         try:
             yield world
         finally:

@@ -140,7 +140,7 @@ def check_positions_hold(world: ScaledWorld) -> None:
             except RanksUnavailable:
                 return
             there = {player for player, _, _ in entries(reader, InstanceKey("b"))}
-        for partition, event_run, _ in ledger.read([0] * ledger.partitions, 1_000):
+        for partition, event_run, *_ in ledger.read([0] * ledger.partitions, 1_000):
             count = positions[partition].sequence - event_run.first + 1
             assert {*event_run.players[: max(0, count)]} - {""} <= there
     finally:

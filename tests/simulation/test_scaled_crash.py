@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.servers.redis import RedisServer
 
-from rankd.node.open_operations import migrate
 from rankd.node.open_thin import open_thin
+from rankd.node.shared_stores import SharedStores
 
 from . import scaled_writer_child
 from .crash_child import THREADS
@@ -30,7 +30,7 @@ Urls = tuple[str, str]
 @pytest.fixture
 def urls(tmp_path: Path, postgres_url: str, own_redis: RedisServer) -> Iterator[Urls]:
     """Where a ledger and ranks are, with a projector at work."""
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     projectors = Projectors(postgres_url, own_redis.url, tmp_path)
     projectors.start()
     try:
@@ -46,7 +46,7 @@ def live_and_die(urls: Urls, kills: int, rng: random.Random) -> int:
     for kill in range(kills):
         acknowledged = run_and_kill(scaled_writer_child.__name__, urls, first, rng.uniform(*KILL_AFTER_MS))
         most = max(most, len(acknowledged))
-        with open_thin(*urls, at_least_wait_ms=RANKED_WITHIN_MS) as boards:
+        with open_thin(SharedStores(urls[0]), urls[1], at_least_wait_ms=RANKED_WITHIN_MS) as boards:
             try:
                 for board in ("counts", "latest"):
                     boards.top(board, at_least=boards.position)

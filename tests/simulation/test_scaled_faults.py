@@ -17,7 +17,7 @@ from tests.servers.redis import RedisCluster, RedisServer
 from tests.servers.slow_line import SlowLine
 from tests.servers.waiting import wait_until
 
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 from rankd.redis.connection.client import connect
 from rankd.redis.keys import ShardKeys
 from rankd.redis.read.reader import RedisReader
@@ -66,7 +66,7 @@ def run(tmp_path: Path) -> Run:
     def running(
         ledger_url: str, ranks_url: str, projectors: int = 2, rows: int = ROWS, pause_s: float = PAUSE_S
     ) -> Iterator[LoadedInstallation]:
-        migrate(ledger_url)
+        SharedStores(ledger_url).migrate()
         with ExitStack() as stack:
             children = Projectors(ledger_url, ranks_url, tmp_path)
             stack.callback(children.end)

@@ -14,7 +14,7 @@ from tests.servers.waiting import wait_until
 from rankd.clock import SystemClock
 from rankd.ledger.backlog import Backlog
 from rankd.ledger.postgres.ledger import PostgresLedger
-from rankd.node.open_operations import migrate
+from rankd.node.shared_stores import SharedStores
 from rankd.operations.rebuild import HOLD_AFTER, Rebuild
 from rankd.redis.connection.client import FunctionCall, RedisClient, connect
 from rankd.redis.write.mirror import Mirror
@@ -30,7 +30,7 @@ EVENTS = 300  # between two rebuilds, and while a shard waits for its switch
 @pytest.fixture
 def load(tmp_path: Path, postgres_url: str, own_redis: RedisServer) -> Iterator[Load]:
     """A steady load that one projector ranks."""
-    migrate(postgres_url)
+    SharedStores(postgres_url).migrate()
     projectors = Projectors(postgres_url, own_redis.url, tmp_path)
     try:
         projectors.start()

@@ -205,7 +205,7 @@ class Metrics(Collector):
         figures = self._sources.figures()
         followed_at_s = None if figures.followed_at is None else figures.followed_at / 1_000
         lag_s = None if figures.lag_ms is None else figures.lag_ms / 1_000
-        return [
+        gauges: list[Metric] = [
             GaugeMetricFamily(name, text, value=value)
             for name, text, value in (
                 ("rankd_position", "Position of the last event that is ranked", figures.position),
@@ -218,6 +218,15 @@ class Metrics(Collector):
             )
             if value is not None
         ]
+        counters: list[Metric] = [
+            CounterMetricFamily(name, text, value=value)
+            for name, text, value in (
+                ("rankd_ledger_refused_events", "Events of a Kafka ledger that became dead letters", figures.refused),
+                ("rankd_ledger_repeated_events", "Events of a Kafka ledger that came again", figures.repeats),
+            )
+            if value is not None
+        ]
+        return gauges + counters
 
     def _board_entries(self) -> list[Metric]:
         family = GaugeMetricFamily("rankd_board_entries", "Entries in all instances of a board", labels=["board"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import monotonic, time
 from typing import Any, TypeVar
@@ -219,6 +219,14 @@ class Service:
         at_least = request.query.get("at_least")
         if at_least is not None and not await self._wait_for(at_least, request.arguments[0]):
             raise not_ranked(at_least)
+
+    async def read_rank(self, work: Callable[[], Result]) -> Result:
+        """Read ranks for the answer to a write: together with other reads where they are in another process."""
+        return await (self.here_or_in_thread(work) if self.remote is None else self.reader.read(work))
+
+    async def wait_ranked(self, wanted: Mapping[int, int], board: str, wait_ms: int) -> bool:
+        """Wait until sequences, by partition, are ranked on a board; False after a timeout."""
+        return await self.positions.wait(wanted, EVERY_BOARD if self.remote is None else board, wait_ms)
 
     async def _wait_for(self, at_least: str, board: str) -> bool:
         wanted, wait_on = parse_positions(at_least), board

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -19,7 +19,7 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, progress
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
-from rankd.config.checks import is_in_redis, is_shared, listen_address
+from rankd.config.checks import is_in_kafka, is_in_postgres, is_in_redis, is_shared, listen_address
 from rankd.config.loading import data_folder
 from rankd.config.masking import masked_url, masking, secrets_of
 from rankd.config.model import Config
@@ -45,9 +45,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate", "rankd migrate --data scores"))
 def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Migrate a data folder, or a PostgreSQL database, to the newest version; creates the database's tables.
+    """Migrate a data folder, or a PostgreSQL database, to the newest version; creates tables, and topics in Kafka.
 
-    Every start migrates a folder too. For a database the command may run twice, and from several places.
+    Every start migrates a folder too. For servers the command may run twice, and from several places.
     """
     target = Target.folder_of(data, config)
     loaded = target.config()
@@ -71,25 +71,42 @@ def migrate(*, data: Data = None, config: ConfigFile = None, as_json: Json = Fal
     "migrate-from", rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd migrate-from rankd-data --config shared.toml")
 )
 def migrate_from(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder of an embedded installation.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="The data folder of an embedded installation, or postgresql://…"),
+    ],
     *,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Move an embedded installation into the PostgreSQL database of the configuration: events, profiles and keys.
+    """Move an embedded installation into the shared ledger of the configuration: events, profiles and keys.
 
-    Stop its server first. The database must be migrated and empty; the folder stays as it is. Run again, it resumes
+    Stop its server first. The ledger must be migrated and empty; the folder stays as it is. Run again, it resumes
     after an interruption. Start servers and projectors afterwards: the ranks are the same.
+
+    From a ledger in PostgreSQL the events move, for a ledger in Kafka; registry.url names the database where profiles
+    and keys are and stay.
     """
     loaded = Target.folder_of(None, config).config()
     if not is_shared(loaded):
-        raise Refused(f"ledger.url: {loaded.ledger.url} is a folder; name the database to move into: postgresql://…")
-    check_folder(folder)
+        raise Refused(
+            f"ledger.url: {loaded.ledger.url} is a folder; name what to move into: postgresql://… or kafka://…"
+        )
     installation_of(loaded)
-    from rankd.node.open_operations import move_from  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.open_operations import move_from, move_ledger  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
+    stores = SharedStores.of(loaded)
+    is_ledger = is_in_postgres(source)
+    if is_ledger and not is_in_kafka(stores.ledger_url):
+        raise Refused("ledger.url: a ledger in PostgreSQL moves into one in Kafka; copy databases by pg_dump")
+    if not is_ledger:
+        check_folder(Path(source))
     with progress("moving") as report_progress:
-        moved = move_from(folder, loaded.ledger.url, loaded.registry.url, report_progress)
+        if is_ledger:
+            moved = move_ledger(source, stores, report_progress)
+        else:
+            moved = move_from(Path(source), stores, report_progress)
     answer(
         moved,
         as_json,
@@ -112,17 +129,13 @@ def _migrate_folder(target: Target, folder: Path) -> Migrated:
 
 def _migrate_shared(config: Config) -> Migrated:
     installation_of(config)  # raises where drivers are missing
-    from rankd.ledger.postgres.ledger import PostgresLedger  # noqa: PLC0415 - its driver is an extra
-    from rankd.ledger.postgres.migrations import scripts_of  # noqa: PLC0415
-    from rankd.node.open_operations import migrate as migrate_all  # noqa: PLC0415
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415 - its drivers are an extra
 
-    before = migrate_all(config.ledger.url, config.registry.url, config.ledger.partitions)
-    ledger = PostgresLedger(config.ledger.url)
-    try:
+    stores = SharedStores.of(config)
+    before = stores.migrate(config.ledger.partitions)
+    with closing(stores.open_ledger()) as ledger:
         events = sum(ledger.heads().sequences)
-    finally:
-        ledger.close()
-    version = max(before, len(scripts_of("rankd.ledger.postgres")))  # a newer rankd may have been here
+    version = max(before, stores.ledger_version)  # a newer rankd may have been here
     return Migrated(masked_url(config.ledger.url), before, version, events)
 
 
@@ -134,7 +147,7 @@ def _version_of(file: Path) -> int:
 
 @app.command(rich_help_panel=UPKEEP_PANEL, epilog=examples("rankd project", "rankd project --config production.toml"))
 def project(*, config: ConfigFile = None) -> None:
-    """Rank a PostgreSQL ledger into Redis, until it is stopped; an embedded server ranks for itself.
+    """Rank a shared ledger into Redis, until it is stopped; an embedded server ranks for itself.
 
     Run two or more: one ranks, the others follow and take over when it dies. It waits for servers that are unavailable.
     """
@@ -154,6 +167,7 @@ def project(*, config: ConfigFile = None) -> None:
     from rankd.node.projector import ProjectorSettings  # noqa: PLC0415
     from rankd.node.projector_figures import ProjectorFigures  # noqa: PLC0415
     from rankd.node.projector_http import ProjectorServer  # noqa: PLC0415
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
     logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, masking(secrets_of(loaded)))
     stop = threading.Event()
@@ -171,8 +185,9 @@ def project(*, config: ConfigFile = None) -> None:
         )
         folder = Path(loaded.projector.folder).expanduser()
         prepare_projector_folder(folder)
+        stores = SharedStores.of(loaded)
         projector = _retry_until_ledger(
-            lambda: make_projector(loaded.ledger.url, loaded.ranks.url, folder, settings=settings, figures=figures),
+            lambda: make_projector(stores, loaded.ranks.url, folder, settings=settings, figures=figures),
             stop,
         )
         if projector is not None:
@@ -189,6 +204,6 @@ def _retry_until_ledger(make: Callable[[], T], stop: threading.Event) -> T | Non
         except LedgerUnavailable as problem:
             if str(problem) != logged:
                 logged = str(problem)
-                _log.warning("the projector waits for PostgreSQL before it starts: %s", problem)
+                _log.warning("the projector waits for the ledger before it starts: %s", problem)
             stop.wait(START_RETRY_S)
     return None

@@ -156,10 +156,11 @@ def _rebuilt_text(rebuilt: RebuildOutput, took: str) -> Text:
 def _verify_shared(config: Config, as_json: bool) -> None:
     installation_of(config)  # raises where drivers are missing
     from rankd.node.open_operations import verify_shared  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
     began = time.monotonic()
     with progress("verifying") as report_progress:
-        report = verify_shared(config.ledger.url, config.ranks.url, report_progress)
+        report = verify_shared(SharedStores.of(config), config.ranks.url, report_progress)
     took = duration_text(time.monotonic() - began)
     answer(
         report,
@@ -176,10 +177,11 @@ def _verify_shared(config: Config, as_json: bool) -> None:
 def _rebuild_shared(config: Config, as_json: bool) -> None:
     installation_of(config)
     from rankd.node.open_operations import rebuild_shared  # noqa: PLC0415 - its drivers are an extra
+    from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
     began = time.monotonic()
     with progress("replaying") as report_progress:
-        rebuilt = rebuild_shared(config.ledger.url, config.ranks.url, report_progress)
+        rebuilt = rebuild_shared(SharedStores.of(config), config.ranks.url, report_progress)
     took = duration_text(time.monotonic() - began)
     answer(
         rebuilt,

@@ -48,13 +48,12 @@ _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,
 ENGINE = "engine:"
 POSTGRES = ("postgresql", "postgres")
 KAFKA = "kafka"
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")  # Kafka's limit is 249; ours has a suffix for control events
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
-# Planned, and not in this version.
-_LATER = {"ledger": ("kafka",), "registry": (), "ranks": (), "outbox": (), "consume": ()}
 _SUPPORTED = {
-    "ledger": "sqlite:<folder>, such as sqlite:rankd-data, or postgresql://…",
-    "registry": "nothing: profiles live beside the ledger; postgresql://… where the ledger is there too",
-    "ranks": "engine:, or where the ledger is PostgreSQL also redis://… or redis+cluster://…",
+    "ledger": "sqlite:<folder>, such as sqlite:rankd-data, postgresql://… or kafka://…",
+    "registry": "nothing: profiles live beside the ledger; postgresql://… where the ledger is PostgreSQL or Kafka",
+    "ranks": "engine:, or where the ledger is PostgreSQL or Kafka also redis://… or redis+cluster://…",
     "outbox": "none, or kafka://…",
     "consume": "none, or kafka://…",
 }
@@ -215,7 +214,8 @@ def _check_urls(config: Config, where: Where) -> None:
             _refuse("registry", where("registry.url"), config.registry.url)
         if _scheme(config.ranks.url) in REDIS:
             raise InvalidValue(
-                where("ranks.url"), "must be engine: where the ledger is SQLite; Redis needs a PostgreSQL ledger"
+                where("ranks.url"),
+                "must be engine: where the ledger is SQLite; Redis needs one in PostgreSQL or Kafka",
             )
         if config.ranks.url != ENGINE:
             _refuse("ranks", where("ranks.url"), config.ranks.url)
@@ -245,7 +245,17 @@ def _check_outbox(config: Config, where: Where) -> None:
 
 def is_shared(config: Config) -> bool:
     """Tell whether several processes share one ledger."""
-    return _scheme(config.ledger.url) in POSTGRES
+    return _scheme(config.ledger.url) in (*POSTGRES, KAFKA)
+
+
+def is_in_postgres(ledger_url: str) -> bool:
+    """Tell whether a ledger is in PostgreSQL."""
+    return _scheme(ledger_url) in POSTGRES
+
+
+def is_in_kafka(ledger_url: str) -> bool:
+    """Tell whether a ledger is a topic of Kafka, which needs PostgreSQL beside it."""
+    return _scheme(ledger_url) == KAFKA
 
 
 def is_in_redis(config: Config) -> bool:
@@ -257,12 +267,39 @@ def _check_shared(config: Config, where: Where) -> None:
     if config.server.workers > 1:
         raise InvalidValue(
             where("server.workers"),
-            "must be 1 where the ledger is PostgreSQL: start `rankd serve` several times, each with a port of its own",
+            "must be 1 where the ledger is PostgreSQL or Kafka: start several `rankd serve`, each with its own port",
         )
     if config.registry.url and _scheme(config.registry.url) not in POSTGRES:
         _refuse("registry", where("registry.url"), config.registry.url)
+    if is_in_kafka(config.ledger.url):
+        _check_kafka_ledger(config, where)
     if config.ranks.url != ENGINE and _scheme(config.ranks.url) not in REDIS:
         _refuse("ranks", where("ranks.url"), config.ranks.url)
+
+
+def _check_kafka_ledger(config: Config, where: Where) -> None:
+    topic = config.kafka.ledger_topic
+    if not config.registry.url:
+        raise InvalidValue(
+            where("registry.url"),
+            "must be set where the ledger is Kafka: a log cannot answer who a player is, so profiles, credentials and "
+            "leases need PostgreSQL, postgresql://…",
+        )
+    if not _TOPIC.fullmatch(topic):
+        raise InvalidValue(
+            where("kafka.ledger_topic"),
+            f"must be up to 200 letters, digits, dots, underscores and hyphens; got {topic!r:.80}",
+        )
+    if config.consume.url != "none":
+        raise InvalidValue(
+            where("consume.url"),
+            "must be none where the ledger is Kafka: it cannot store what was read of other topics in the same commit",
+        )
+    if config.outbox.url != "none":
+        raise InvalidValue(
+            where("outbox.url"),
+            "must be none where the ledger is Kafka: it cannot store how far a relay is",
+        )
 
 
 def _scheme(url: str) -> str:
@@ -287,11 +324,9 @@ def folder_of(where: str, url: str) -> Path:
 
 
 def _refuse(section: str, where: str, url: str) -> None:
-    scheme = _scheme(url)
-    works = f"what works is {_SUPPORTED[section]}"
-    if scheme in _LATER[section]:
-        raise InvalidValue(where, f"this version of rankd has no {scheme}; {works}")
-    raise InvalidValue(where, f"rankd does not know the address {masked_url(url)!r:.120}; {works}")
+    raise InvalidValue(
+        where, f"rankd does not know the address {masked_url(url)!r:.120}; what works is {_SUPPORTED[section]}"
+    )
 
 
 # [auth]

@@ -47,11 +47,12 @@ class LedgerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     idempotency_ttl_ms: int = 86_400_000
     checkpoint_bytes: int = 32 * MIB
     checkpoint_bytes_max: int = 256 * MIB
-    partitions: int = 8  # of a PostgreSQL ledger; fixed when it is made
+    partitions: int = 8  # of a ledger in PostgreSQL or Kafka; fixed when it is made
+    kafka_wait_ms: int = 30_000  # for the brokers of a Kafka ledger to have a score
 
 
 class RegistryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[registry]`: where profiles, friends and credentials are stored; with the ledger by default."""
+    """`[registry]`: where profiles, friends and credentials are stored; with the ledger, unless that is Kafka."""
 
     url: str = ""
     profiles_cached_max: int = 100_000
@@ -62,7 +63,7 @@ class RanksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`[ranks]`: where scores are ranked."""
 
     url: str = "engine:"
-    folder: str = "rankd-node"  # of a node on a PostgreSQL ledger: its checkpoints and archives
+    folder: str = "rankd-node"  # of a node: its checkpoints and archives
     snapshot_events: int = 2_000_000
     snapshots_kept: int = 2
     scope_values_max: int = 10_000
@@ -73,7 +74,7 @@ class RanksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ProjectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[projector]`: `rankd project`, which ranks a PostgreSQL ledger into Redis."""
+    """`[projector]`: `rankd project`, which ranks a shared ledger into Redis."""
 
     folder: str = "rankd-projector"  # checkpoints and archives
     checkpoint_events: int = 2_000_000
@@ -103,6 +104,8 @@ class KafkaConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     username: str = ""  # empty: no SASL
     password: str = ""
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] = "SCRAM-SHA-512"
+    ledger_topic: str = "rankd-events"  # of a Kafka ledger
+    ledger_retention_ms: int = 90 * 86_400_000  # if rankd makes the topic
 
 
 class ConsumeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,10 +14,10 @@ from typing import Protocol
 from confluent_kafka import Message
 
 from rankd.api.calls.bodies import Score
-from rankd.consume.dead_letters import DeadLetters, Refusal
 from rankd.consume.records import read_score
 from rankd.errors import NotFound, RankdError, Refused
 from rankd.intake.sender import Sender
+from rankd.kafka.dead_letters import DeadLetters, Refusal
 from rankd.ledger.port import NOT_READ, SourceSpan
 
 SENDER = Sender("kafka", "kafka")
@@ -109,7 +109,7 @@ class RecordAppender:
 
     def _refuse(self, topic_partition: SourcePartition, refusals: Sequence[Refusal]) -> None:
         """Send dead letters, then move on: after a crash in between they are sent twice, and say where they stood."""
-        self._dead_letters.send(refusals)
+        self._dead_letters.send([refusal.letter() for refusal in refusals])
         self.skip(topic_partition, [refusal.message for refusal in refusals])
         self._figures.refused += len(refusals)
         _log.warning(

@@ -17,9 +17,9 @@ from contextlib import suppress
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rankd.consume.appending import ConsumerFigures, Intake, RecordAppender, SourcePartition
-from rankd.consume.dead_letters import DeadLetters
 from rankd.errors import Behind, KafkaUnusable, Unavailable
 from rankd.kafka.clients import ANSWER_WAIT_S, Backoff, Reason, cluster_of, open_consumer, raise_translated
+from rankd.kafka.dead_letters import DeadLetters
 from rankd.ledger.port import NOT_READ, SourceMoved
 from rankd.throttled_warnings import ThrottledWarnings
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from rankd.consume.appending import ConsumerFigures, Intake, RecordAppender
-from rankd.consume.dead_letters import DeadLetter, DeadLetters, read_letter
 from rankd.errors import KafkaUnavailable
 from rankd.kafka.clients import ANSWER_WAIT_S, Reason, cluster_of, open_consumer, raise_translated
+from rankd.kafka.dead_letters import DeadLetter, DeadLetters, read_letter
 
 AT_ONCE = 1_000
 PARTITION = 0  # there is one

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from rankd.config.model import Config
 from rankd.consume.appending import ConsumerFigures, Intake
 from rankd.consume.consumer import RETRY_FIRST_S, RETRY_MAX_S, ScoreConsumer
-from rankd.consume.dead_letters import DeadLetters
 from rankd.consume.queue import DeadLetterQueue
 from rankd.errors import InvalidValue, KafkaUnavailable
 from rankd.kafka.address import client_settings
 from rankd.kafka.clients import Backoff, KafkaAdmin
+from rankd.kafka.dead_letters import DeadLetters
 
 Warn = Callable[[str], None]
 

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
 from rankd._columns import extent
+from rankd.domain.acceptance import used_attributes
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.intake.results import Question, question_about
@@ -40,13 +41,7 @@ class Acceptance:
         self.board = board
         self.boards = [board, *fed]
         self.valid_from, self.valid_until = valid
-        # The attributes that the reached boards use, sorted.
-        self.attributes = tuple(
-            sorted(
-                {name for reached in self.boards for name in reached.scopes}
-                | {reached.team.attribute for reached in self.boards if reached.team is not None}
-            )
-        )
+        self.attributes = used_attributes(self.boards)
         self._attribute_names = frozenset(self.attributes)
         self.has_details = bool(self.attributes)  # whether a detail is stored with each event
         # The instance that answers report, where it is the same for all events, and its time span.

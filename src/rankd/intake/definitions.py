@@ -36,6 +36,8 @@ class Definitions:
     def __init__(self, ledger: SharedLedger, position: Callable[[], str] = lambda: "") -> None:
         """Follow all control events; `position` returns the ledger's position."""
         self._ledger = ledger
+        self._is_log = not ledger.capabilities.appends_conditionally
+        self._is_changing = False  # a control event is being applied
         self._position = position
         self._lock = threading.Lock()
         self._context: Context | None = None
@@ -67,16 +69,22 @@ class Definitions:
         before = self.seen
         while events := self._ledger.controls(self.seen, CONTROLS_MAX):
             for event in events:
-                self._context = event.context
+                self._context, self._is_changing = event.context, True
                 self.applier.apply(control_run(_NUMBER, event.at, event.detail, event.sequences[0]))
                 self.at = max(self.at, event.at)
                 self.seen = event.number
+                self._is_changing = False
             if len(events) < CONTROLS_MAX:
                 break
         return self.seen != before
 
     def get_ready(self) -> None:
         """Do nothing: the ledger refuses a commit that was checked by older definitions."""
+
+    def check_as_of(self, seen: int) -> None:
+        """Refuse a commit that was drafted by older definitions than those followed; other ledgers do so themselves."""
+        if self._is_log and (self._is_changing or self.seen != seen):
+            raise DefinitionsChanged
 
     def version_of(self, board_id: str) -> int:
         """Return a board's version; raises DefinitionsChanged after its deletion."""

@@ -62,6 +62,10 @@ class FollowedLedger(Protocol):
         """Whether the last event other than a score changed anything; None where this process does not rank."""
         ...
 
+    def check_as_of(self, seen: int) -> None:
+        """Raise DefinitionsChanged where a log is followed, and not only so many control events any more."""
+        ...
+
     def version_of(self, board_id: str) -> int:
         """Return a board's version; raises DefinitionsChanged after its deletion."""
         ...

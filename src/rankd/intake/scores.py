@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankd._columns import distinct_mappings, distinct_rows, extent, first_odd, plain_json, take
+from rankd.domain.acceptance import not_signed
 from rankd.domain.board import Board
 from rankd.domain.instant import AT_MS_END, check_at
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE
 from rankd.domain.player import PLAYER_BYTES_MAX, check_player
 from rankd.domain.scope import check_attributes
 from rankd.domain.score import METADATA_BYTES_MAX, TIEBREAK_MAX, check_score, check_tiebreak, encode_metadata
-from rankd.errors import BoardClosed, Forbidden, InvalidValue
+from rankd.errors import InvalidValue
 from rankd.intake.queue import Task
 from rankd.intake.sender import LOCAL, Sender
 from rankd.ledger.port import SourceSpan
@@ -172,18 +173,10 @@ def fingerprint_of(said: object) -> bytes:
     return blake2b(msgspec.msgpack.encode(said, order="deterministic"), digest_size=16).digest()
 
 
-def check_open(board: Board) -> None:
-    """Refuse scores for a board that is not open."""
-    if not board.open:
-        raise BoardClosed(f"board: {board.id} takes no scores now; define it with open = true")
-
-
 def check_signed(board: Board, sender: Sender) -> None:
     """Refuse scores without the board's signature: the board may have changed since they were sent."""
     if board.signing is not None and not sender.is_local and sender.signing != board.signing:
-        raise Forbidden(
-            f"board: {board.id} takes submissions signed with {board.signing} only; sign it and send it again"
-        )
+        raise not_signed(board)
 
 
 def check_players(players: object) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rankd.errors import Refused
 from rankd.intake import prepare
 from rankd.intake.prepare import SentScore
 from rankd.intake.sender import Sender
@@ -25,6 +26,11 @@ class SourceIntake:
 
     def offsets(self, source: str) -> dict[int, int]:
         """Return the offsets to read next of a source, by partition; without those never read."""
+        if not self._writer.appends_conditionally:
+            raise Refused(
+                "the ledger of this installation is a log, which cannot store how far another topic was read; send "
+                "scores to the API, or consume into PostgreSQL or a folder"
+            )
         return self._writer.source_offsets(source)
 
     def append(self, sent: Iterable[SentScore], sender: Sender, spans: Sequence[SourceSpan]) -> None:

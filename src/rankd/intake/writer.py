@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from rankd.clock import Clock
+from rankd.domain.acceptance import check_open
 from rankd.domain.board import Board
 from rankd.errors import Behind, BoardUnknown, Closed, LedgerNewer, LedgerUnavailable, RankdError
 from rankd.intake.accept import Acceptances
@@ -28,7 +29,7 @@ from rankd.intake.newcomers import Newcomers
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import StoredAnswers, check_same
 from rankd.intake.results import Accepted, Batched, Question, Submitted, without_rank
-from rankd.intake.scores import ScoreTask, check_open, check_signed
+from rankd.intake.scores import ScoreTask, check_signed
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Context
 from rankd.ledger.port import (
@@ -97,7 +98,9 @@ class Writer:
         self.acceptances = Acceptances(lambda: followed.boards, followed.version_of, ledger.number_context)
         self.answers = StoredAnswers(ledger.capabilities.stores_answers)
         is_sole_writer = ledger.capabilities.is_sole_writer
-        self._board_lookup = None if is_sole_writer else BoardLookup(lambda: self.run_for(followed.catch_up))
+        self.appends_conditionally = ledger.capabilities.appends_conditionally
+        look = (lambda: self.run_for(followed.catch_up)) if self.appends_conditionally else followed.catch_up
+        self._board_lookup = None if is_sole_writer else BoardLookup(look)
         self._seen = followed.seen  # control events behind the cached acceptances
         self._has_ordinals = ledger.partitions > 1  # one partition is ordered anyway
         self._ordered: dict[int, bool] = {}  # contexts, by whether their events reach a team board
@@ -260,7 +263,7 @@ class Writer:
     def append(self, commit: Commit, seen: int) -> Appended:
         """Make a commit durable and rank it.
 
-        The outcome of a failed append is unknown, so the next commit follows the ledger before it appends.
+        The outcome of a failed append is unknown, so the next commit follows a ledger that compares before it appends.
         """
         draft = Draft(
             commit.event_runs,
@@ -274,7 +277,8 @@ class Writer:
             self.answers.waiting if self.answers.are_due or not commit.events else (),
             commit.sources,
         )
-        self._is_unsure = True
+        self._followed.check_as_of(seen)
+        self._is_unsure = self.appends_conditionally
         try:
             appended = self._ledger.append(draft)
         except (DefinitionsChanged, KeysTaken, SourceMoved):  # nothing was written
@@ -293,7 +297,7 @@ class Writer:
 
     def append_control(self, append: Callable[[], Result]) -> Result:
         """Append control events by `append` and follow them; if that fails, the next commit follows them first."""
-        self._is_unsure = True
+        self._is_unsure = self.appends_conditionally
         result = append()
         self._followed.catch_up()
         self._is_unsure = False

@@ -13,8 +13,9 @@ from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from rankd.errors import KafkaUnavailable, KafkaUnusable
@@ -22,6 +23,9 @@ from rankd.errors import KafkaUnavailable, KafkaUnusable
 ANSWER_WAIT_S = 10.0
 DELIVERY_WAIT_S = 30.0
 ROOM_WAIT_S = 0.1  # for the brokers to take records
+OFFSETS_RETRY_S = 0.02
+OFFSETS_ATTEMPT_S, OFFSETS_SLOW_S = 1.0, 0.3  # for all leaders to answer
+FUTURE_GRACE_S = 0.5  # for the client to report that a request was not answered in time
 FAILURE_POLLS = 5  # after a fatal error, for the records that failed
 RECORD_BYTES_MAX = 64 * 1024 * 1024  # sent; a topic's max.message.bytes is lower, and refuses first
 SETTINGS = {"client.id": "rankd", "log_level": "2", "socket.keepalive.enable": "true"}
@@ -82,7 +86,7 @@ ANY_PARTITION = -1  # chosen by the key
 class KafkaProducer:
     """Sends records, in order within each partition; one thread at a time uses it."""
 
-    def __init__(self, settings: Mapping[str, str], more: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str], more: Mapping[str, str | bool] | None = None) -> None:
         """Nothing is sent before a record is enqueued; `more` are settings of librdkafka over ours."""
         self.reason = Reason()
         self._failed: list[KafkaError] = []
@@ -227,6 +231,51 @@ class KafkaAdmin:
             self._reason.raise_for(problem, self._brokers)
         return 0 if found is None else len(found.partitions)
 
+    def ends(self, places: Sequence[tuple[str, int]], wait_s: float) -> list[int | None]:
+        """Return the offset behind the last record of topics and partitions; None where no leader answers in time."""
+        return self._offsets(places, OffsetSpec.latest(), wait_s)  # type: ignore[no-untyped-call]
+
+    def firsts(self, places: Sequence[tuple[str, int]], wait_s: float) -> list[int | None]:
+        """Return the offset of the first record that is left, likewise."""
+        return self._offsets(places, OffsetSpec.earliest(), wait_s)  # type: ignore[no-untyped-call]
+
+    def _offsets(self, places: Sequence[tuple[str, int]], spec: OffsetSpec, wait_s: float) -> list[int | None]:
+        found: dict[tuple[str, int], int] = {}
+        deadline, pause = monotonic() + wait_s, Backoff(OFFSETS_RETRY_S, 10 * OFFSETS_RETRY_S)
+        while True:
+            asked = {TopicPartition(*place): spec for place in places if place not in found}
+            failure: KafkaException | None = None
+            began = monotonic()
+            try:
+                attempt_s = min(OFFSETS_ATTEMPT_S, max(OFFSETS_RETRY_S, deadline - monotonic()))
+                futures = self._admin.list_offsets(asked, request_timeout=attempt_s)
+                for place, future in futures.items():
+                    try:
+                        answer = future.result(attempt_s + FUTURE_GRACE_S)
+                        if answer.offset < 0:
+                            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+                        found[place.topic, place.partition] = answer.offset
+                    except KafkaException as problem:  # also of a leader that is being replaced
+                        failure = problem
+                    except TimeoutError:
+                        failure = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            except KafkaException as problem:
+                failure = problem
+            # A client that does not know who leads now asks those who did, each time anew, until it lists the topics.
+            if failure is not None or monotonic() - began > OFFSETS_SLOW_S:
+                with suppress(KafkaException):
+                    self._admin.list_topics(timeout=OFFSETS_ATTEMPT_S)
+            if failure is None:
+                return [found[place] for place in places]
+            if monotonic() > deadline or failure.args[0].code() in _LASTING:
+                if not found:
+                    self._admin.poll(0)  # calls `_reason`
+                    self._reason.raise_for(failure, self._brokers)
+                return [found.get(place) for place in places]
+            pause.pause(threading.Event())
+            with suppress(KafkaException):  # the client finds new leaders when it lists topics, not by such a failure
+                self._admin.list_topics(timeout=max(OFFSETS_RETRY_S, deadline - monotonic()))
+
     def check_topic(self, topic: str) -> None:
         """Refuse a topic that does not exist."""
         if not self.partitions(topic):
@@ -253,7 +302,18 @@ class KafkaAdmin:
                     f"kafka-topics.sh --create --topic {topic} --partitions {partitions} {wanted}".rstrip()
                 ) from None
             self._reason.raise_for(problem, topic)
+        self._await_leaders(topic)
         return partitions
+
+    def _await_leaders(self, topic: str) -> None:
+        """Wait until a new topic can be used."""
+        deadline, pause = monotonic() + ANSWER_WAIT_S, threading.Event()
+        while monotonic() < deadline:
+            with suppress(KafkaException):
+                found = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics.get(topic)
+                if found is not None and all(place.leader >= 0 for place in found.partitions.values()):
+                    return
+            pause.wait(OFFSETS_RETRY_S)
 
 
 class Backoff:

@@ -19,7 +19,17 @@ Promises (every adapter, checked by tests/contract):
 
 Not promised: an order between scores of different partitions, except by ordinals and control events.
 
-Adapters differ in their `capabilities`; callers check those, never the adapter's name.
+Adapters differ in their `capabilities`; callers check those, never the adapter's name. A log (one that does not append
+conditionally) keeps all promises about what is read, and these others about what is written:
+- `append` compares nothing: not the control events seen, not the keys, and it takes no sources. One that raises
+  LedgerUnavailable may have written some of its events.
+- Events are read with what their follower needs to judge them: LogColumns. Among them are places without an event: time
+  marks, and control events that were copied twice. Sequences ascend and may have gaps between parts.
+- An event that was accepted after a control event was returned stands behind it, in every partition. A control event
+  counts, in `heads` and `controls`, once it is in every partition; `append_control` still refuses what was not seen.
+- There are no ordinals: events that reach a team board are ordered by time, partition and sequence. `tend` writes time
+  marks, so that a partition without events does not keep the others waiting.
+- What expired is no longer read: `Heads.firsts`. Reading from before that is refused with LedgerDamaged.
 
 May be imported by: the intake, the projection, verify, adapters. It imports no adapter.
 """
@@ -36,6 +46,10 @@ from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, Detail, EventKind, EventRun
 
 CONTROLS_MAX = 2_000  # read at once
+REPEATS_KNOWN_MS = 86_400_000  # how long the followers of a log know a key, by the time of its partition
+MARK = 0  # the context of time marks, which is no context
+TEND_EVERY_MS = 200
+KEY_BYTES = 32  # of an event in a log: digest of (sender, key, index), and fingerprint
 NOT_READ = -1  # the offset of a source that was never read
 NOT_ORDERED = 0  # the ordinal of an event that reaches no team board
 
@@ -62,6 +76,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     is_sole_writer: bool  # no other process appends
     stores_answers: bool  # a repeated request gets the stored answer of the first
+    appends_conditionally: bool  # compares control events, keys and sources; else it is a log, and its followers judge
+    finds_history: bool  # `history` answers
 
 
 class Heads(msgspec.Struct, frozen=True):
@@ -71,6 +87,7 @@ class Heads(msgspec.Struct, frozen=True):
     control: int  # number of control events; 0 with a sole writer
     at: int  # the ledger's time
     ordinal: int = 0  # the last one
+    firsts: tuple[int, ...] = ()  # the first sequence of every partition that has not expired; () where none expires
 
 
 class StoredRequest(msgspec.Struct, frozen=True):
@@ -167,12 +184,25 @@ class ControlEvent(msgspec.Struct, frozen=True):
     sequences: tuple[int, ...] = ()  # by partition
 
 
+class LogColumns(NamedTuple):
+    """What the follower of a log judges the events of a part by; columns as long as the part.
+
+    The first 8 bytes of digests are spread evenly, also those of one request.
+    """
+
+    times: array[int]  # "q": those of the records, as stored, which may go back within a partition
+    sent: bytes | None  # 1 where the sender gave `at`, else 0, and `at` is the record's time; None: 0 for all
+    keys: bytes | None  # KEY_BYTES for each event, zeros for one without a key; None: no event has one
+    number: int = 0  # of a control event, from 1; the follower skips one it has read in this partition
+
+
 class Part(NamedTuple):
     """Consecutive committed events of one partition, as read."""
 
     partition: int
-    event_run: EventRun  # `first` is set; a control event is a run of one
+    event_run: EventRun  # `first` is set; a control event is a run of one; time marks are a run of the context MARK
     ordinals: array[int] | None  # NOT_ORDERED for an event without one; None when no event has one
+    log: LogColumns | None = None  # of a log
 
 
 class PastEvent(msgspec.Struct, frozen=True):
@@ -212,7 +242,10 @@ class Ledger(Protocol):
         ...
 
     def append(self, draft: Draft) -> Appended:
-        """Make a draft durable."""
+        """Make a draft durable.
+
+        In a log, an event at the draft's own time counts as sent without one.
+        """
         ...
 
     def append_control(
@@ -298,6 +331,18 @@ class SharedLedger(Ledger, Protocol):
         """The unique identity of this ledger."""
         ...
 
+    def prepare(self, now: int) -> None:
+        """Prepare for events from an instant on, for some weeks; every process that appends does, now and then."""
+        ...
+
     def controls(self, after: int, count_max: int = CONTROLS_MAX) -> Sequence[ControlEvent]:
         """Return the first `count_max` control events behind a number, in order."""
+        ...
+
+    def tend(self, awaited: int | None = None) -> None:
+        """Do what a log needs from one process again and again: the lease holder calls it every TEND_EVERY_MS.
+
+        It completes control events of processes that died. `awaited` is the newest time that a waiting event of a
+        follower needs the other partitions to have passed.
+        """
         ...

@@ -22,6 +22,7 @@ from rankd.ledger.read_ahead import read_ahead
 from rankd.ledger.vector import reaches
 from rankd.node.lag import LAG_MAX_MS
 from rankd.node.ranks import EngineRanks
+from rankd.node.refused_events import RefusedEvents
 from rankd.operations.hold import WriteHold, catch_up
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
@@ -45,11 +46,13 @@ def caught_up(
     lag_max_ms: int = LAG_MAX_MS,
     kept: BoardSelection = EVERY_BOARD,
     hold: WriteHold | None = None,
+    refused: RefusedEvents | None = None,
 ) -> tuple[EngineRanks, Started]:
     """Return the ranks at the ledger's head, or closer to it than `lag_max_ms`; else they have not caught up.
 
     `progress` is called with (events followed, events to follow); boards that are not kept have no ranks. `hold` slows
-    writes down where that is needed.
+    writes down where that is needed. `refused` gets what a log has to refuse behind the checkpoint; without one, what
+    it has behind its present head: what was refused before has been sent.
     """
     began_s, heads = time.perf_counter(), ledger.heads()
     follow = partial(Follower[CountingStore], kept=kept)
@@ -57,12 +60,16 @@ def caught_up(
     follower = loaded or follow(ledger, CountingStore(), State(), Catalogue())
     follower.applier.let_go_of_others()
     first = sum(follower.positions)
+    if refused is not None and loaded is not None:
+        follower.watch_refused(refused.add)
     for parts in read_ahead(_reads(ledger, follower.positions, heads.sequences)):
         follower.take(parts)
         progress(sum(follower.positions) - first, sum(heads.sequences) - first)
     ranks = EngineRanks(ledger, follower, clock, settings.at_least_wait_ms)
     _catch_up(ranks, (lag_max_ms or LAG_MAX_MS) / 1_000, hold)
     ranks.follow()
+    if refused is not None:
+        follower.watch_refused(refused.add)
     started = Started(
         position=ranks.events,
         snapshot=None if loaded is None else first,

@@ -74,9 +74,9 @@ class FollowingBackend(RankingBackend):
         while not self._closing.is_set():
             try:
                 self._ledger.wait(IDLE_WAIT_S)
-                is_at_head = self.writer.run_for(self._ranks.follow) < STEP_EVENTS
+                is_at_head = self._run_alone(self._ranks.follow) < STEP_EVENTS
                 while self.applier.state.leaving and not self._closing.is_set():
-                    self.writer.run_for(self.applier.let_go)
+                    self._run_alone(self.applier.let_go)
                 self._after_step(is_at_head=is_at_head)
             except Closed:
                 return

@@ -1,20 +1,18 @@
-"""Opens the boards of a configuration: in a folder, or in PostgreSQL with ranks in this process or in Redis.
+"""Opens the boards of a configuration: in a folder, or on a shared ledger with ranks in this process or in Redis.
 
 The server and the command line use the `Installation` protocol and need not know which it is.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rankd.boards import Boards
 from rankd.clock import SystemClock
-from rankd.config.checks import is_in_redis, is_shared
+from rankd.config.checks import is_in_kafka, is_in_redis, is_shared
 from rankd.config.loading import data_folder, open_settings
 from rankd.config.model import Config
 from rankd.domain.board_selection import BoardSelection
@@ -26,8 +24,12 @@ from rankd.node.open_embedded import embedded_of, open_boards
 from rankd.registry.credentials import Credentials
 from rankd.registry.sqlite.credentials import SqliteCredentials, first_admin_key
 
+if TYPE_CHECKING:
+    from rankd.node.shared_stores import SharedStores
+
 Progress = Callable[[int, int], None]
 EXTRA = "pip install 'rankd[scaled]'"
+KAFKA_EXTRA = "pip install 'rankd[scaled,kafka]'"
 
 
 class OpenCredentials(Credentials, Protocol):
@@ -163,14 +165,19 @@ class ReplicaInstallation:
         """Do nothing: the process that writes holds the folder."""
 
 
-class _OnPostgres:
-    """A ledger in PostgreSQL, any number of processes."""
+class _OnSharedLedger:
+    """A shared ledger, any number of processes."""
 
     is_shared = True
 
     def __init__(self, config: Config) -> None:
         """Nothing is opened yet."""
         self._config = config
+
+    def _stores(self) -> SharedStores:
+        from rankd.node.shared_stores import SharedStores  # noqa: PLC0415 - its drivers are an extra
+
+        return SharedStores.of(self._config)
 
     def open_intake(self) -> AbstractContextManager[SourceIntake]:
         """Open the ledger in a process that does not rank."""
@@ -179,8 +186,7 @@ class _OnPostgres:
         config = self._config
         settings: dict[str, Any] = open_settings(config)
         return open_appender(
-            config.ledger.url,
-            config.registry.url,
+            self._stores(),
             ranks_url=config.ranks.url if is_in_redis(config) else None,
             lag_max_ms=config.limits.lag_max_ms,
             **settings,
@@ -189,15 +195,11 @@ class _OnPostgres:
     @contextmanager
     def open_tail(self, _boards: Boards) -> Iterator[LedgerTail]:
         """Open the ledger once more: where a reader has come to is its own."""
-        from rankd.ledger.postgres.lease import RELAYS, Lease  # noqa: PLC0415 - its driver is an extra
-        from rankd.ledger.postgres.ledger import PostgresLedger  # noqa: PLC0415
+        from rankd.ledger.postgres.lease import RELAYS  # noqa: PLC0415 - its driver is an extra
 
-        ledger = PostgresLedger(self._config.ledger.url)
-        try:
-            holder = f"{socket.gethostname()}:{os.getpid()}"
-            yield LedgerTail(ledger, Lease(self._config.ledger.url, holder, RELAYS))
-        finally:
-            ledger.close()
+        stores = self._stores()
+        with closing(stores.open_ledger()) as ledger:
+            yield LedgerTail(ledger, stores.lease(RELAYS))
 
     def open_credentials(self) -> AbstractContextManager[OpenCredentials]:
         """Open the credentials, which all processes share."""
@@ -210,7 +212,7 @@ class _OnPostgres:
         return None
 
 
-class NodeInstallation(_OnPostgres):
+class NodeInstallation(_OnSharedLedger):
     """Every process ranks in an engine of its own."""
 
     def note_server(self, url: str) -> None:
@@ -224,9 +226,8 @@ class NodeInstallation(_OnPostgres):
         config = self._config
         settings: dict[str, Any] = open_settings(config)
         return open_node(
-            config.ledger.url,
+            self._stores(),
             Path(config.ranks.folder).expanduser(),
-            config.registry.url,
             progress=progress,
             stale_after_ms=config.server.stale_after_ms,
             lag_max_ms=config.limits.lag_max_ms,
@@ -234,7 +235,7 @@ class NodeInstallation(_OnPostgres):
         )
 
 
-class ThinInstallation(_OnPostgres):
+class ThinInstallation(_OnSharedLedger):
     """Ranks are in Redis, where a projector mirrors them."""
 
     def note_server(self, _url: str) -> None:
@@ -247,9 +248,8 @@ class ThinInstallation(_OnPostgres):
         config = self._config
         settings: dict[str, Any] = open_settings(config)
         return open_thin(
-            config.ledger.url,
+            self._stores(),
             config.ranks.url,
-            config.registry.url,
             stale_after_ms=config.server.stale_after_ms,
             lag_max_ms=config.limits.lag_max_ms,
             **settings,
@@ -268,4 +268,9 @@ def installation_of(config: Config) -> Installation:
             import redis  # noqa: F401, PLC0415
     except ImportError as problem:
         raise InvalidValue("ledger.url", f"PostgreSQL and Redis need drivers: {EXTRA} ({problem})") from None
+    if is_in_kafka(config.ledger.url):
+        try:
+            import confluent_kafka  # noqa: F401, PLC0415
+        except ImportError as problem:
+            raise InvalidValue("ledger.url", f"Kafka needs a driver: {KAFKA_EXTRA} ({problem})") from None
     return ThinInstallation(config) if is_thin else NodeInstallation(config)

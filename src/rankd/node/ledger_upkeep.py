@@ -1,4 +1,4 @@
-"""Upkeep by every process that appends to a shared ledger: monthly tables, new players, expired request keys."""
+"""Upkeep by every process that appends to a shared ledger: what is to come, new players, expired request keys."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from time import monotonic
 from rankd.clock import Clock
 from rankd.errors import LedgerNewer, LedgerUnavailable
 from rankd.intake.newcomers import Newcomers
-from rankd.ledger.port import Ledger
+from rankd.ledger.port import SharedLedger
 from rankd.throttled_warnings import ThrottledWarnings
 
 UPKEEP_EVERY_S = 0.5
-MONTHS_EVERY_S = 3_600.0  # between two checks for the coming months' tables
+PREPARE_EVERY_S = 3_600.0
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
 FORGETTING_S_MAX = 2.0  # per round of upkeep
 _log = logging.getLogger("rankd")
@@ -25,13 +25,12 @@ class LedgerUpkeep:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SharedLedger,
         newcomers: Newcomers,
         clock: Clock,
         idempotency_ttl_ms: int,
         *,
         meet: Callable[[Sequence[str]], None],
-        make_months: Callable[[int], None],
         also: Callable[[], object] = lambda: None,
     ) -> None:
         """`meet` registers players without a profile, for search; `also` runs first in each round."""
@@ -40,7 +39,6 @@ class LedgerUpkeep:
         self._clock = clock
         self._ttl_ms = idempotency_ttl_ms
         self._meet = meet
-        self._make_months = make_months
         self._also = also
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rankd-upkeep", daemon=True)
@@ -52,13 +50,13 @@ class LedgerUpkeep:
         self._thread.join()
 
     def _run(self) -> None:
-        warnings, months_made_at = ThrottledWarnings(_log), -MONTHS_EVERY_S
+        warnings, prepared_at = ThrottledWarnings(_log), -PREPARE_EVERY_S
         while not self._closing.wait(UPKEEP_EVERY_S):
             try:
                 self._also()
-                if monotonic() - months_made_at >= MONTHS_EVERY_S:
-                    self._make_months(self._clock.now())
-                    months_made_at = monotonic()
+                if monotonic() - prepared_at >= PREPARE_EVERY_S:
+                    self._ledger.prepare(self._clock.now())
+                    prepared_at = monotonic()
                 self._meet_newcomers()
                 self._forget_requests()
             except (LedgerUnavailable, LedgerNewer) as problem:

@@ -1,6 +1,6 @@
-"""A node: one of several `rankd serve` processes on a PostgreSQL ledger, with its own engine.
+"""A node: one of several `rankd serve` processes on a shared ledger, with its own engine.
 
-    clients → writer → PostgreSQL ← followed → engine → reads, live streams
+    clients → writer → ledger ← followed → engine → reads, live streams
                           ↑ roll-overs, archives: the node that holds the lease
 
 Nodes do not know each other. Each follows what the others append; the holder of the lease does timed work.
@@ -21,11 +21,13 @@ from rankd.errors import RankdError
 from rankd.intake.changes import Changes
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.writer import Writer
+from rankd.ledger.port import SharedLedger
 from rankd.ledger.postgres.lease import Lease
-from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.coalesced_reads import CoalescedMetadata, CoalescedProfiles
 from rankd.node.following import FollowingBackend
 from rankd.node.lag import LagMonitor
+from rankd.node.late_answers import LateAnswers
+from rankd.node.ledger_tending import LedgerTending
 from rankd.node.ledger_upkeep import LedgerUpkeep
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
@@ -46,7 +48,7 @@ class Node(FollowingBackend):
     def __init__(
         self,
         *,
-        ledger: PostgresLedger,
+        ledger: SharedLedger,
         registry: PostgresRegistry,
         ranks: EngineRanks,
         lease: Lease,
@@ -73,7 +75,16 @@ class Node(FollowingBackend):
             lag=lag,
         )
         self.registry = registry
-        self.changes = Changes(self.writer, ledger, ranks, instances_per_event_max=settings.instances_per_event_max)
+        instances_max = settings.instances_per_event_max
+        if ledger.capabilities.appends_conditionally:
+            self.changes = Changes(self.writer, ledger, ranks, instances_per_event_max=instances_max)
+        else:
+            source, wait_ms = self.rank_source, settings.at_least_wait_ms
+            later = LateAnswers(self.writer, source, source.open, clock=clock, wait_ms=wait_ms)
+            self.changes = Changes(
+                self.writer, ledger, ranks, is_there=later.is_there, instances_per_event_max=instances_max
+            )
+            self.later = later
         self.joined = Joined(
             self.applier.state,
             CoalescedMetadata(ledger),
@@ -88,23 +99,21 @@ class Node(FollowingBackend):
         self._close_parts = close_parts
         self._lease_checked_s = self._rolled_over_s = -LEASE_EVERY_S
         self.holds_lease = False
-        self._upkeep = LedgerUpkeep(
-            ledger,
-            newcomers,
-            clock,
-            settings.idempotency_ttl_ms,
-            meet=registry.meet,
-            make_months=ledger.make_months,
-        )
+        self._upkeep = LedgerUpkeep(ledger, newcomers, clock, settings.idempotency_ttl_ms, meet=registry.meet)
+        self._tending = LedgerTending(ledger, lambda: self.holds_lease, lambda: ranks.follower.time_awaited)
         self._following.start()
 
     def figures(self) -> Figures:
         """Return the backend's figures, with this node's lag and lease."""
-        return msgspec.structs.replace(super().figures(), holds_lease=self.holds_lease)
+        figures = msgspec.structs.replace(super().figures(), holds_lease=self.holds_lease)
+        admission = self._ranks.follower.admission
+        if admission is None:
+            return figures
+        return msgspec.structs.replace(figures, refused=admission.refusals, repeats=admission.repeats)
 
     def settle(self) -> None:
         """Follow the ledger to its head, and do all due work if this node holds or gets the lease."""
-        self.writer.run_for(self._ranks.catch_up)
+        self._run_alone(self._ranks.catch_up)
         self._claim_or_keep_lease()
         archiving = self._retirement.archiving
         while self.holds_lease:
@@ -121,6 +130,7 @@ class Node(FollowingBackend):
         self._closing.set()
         self._following.join()
         self._upkeep.close()
+        self._tending.close()
         self._lease.release()  # another node takes over meanwhile
         self._retirement.archiving.close()
         if self._saving is not None:

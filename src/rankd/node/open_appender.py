@@ -1,4 +1,4 @@
-"""Opens a process that only appends to a PostgreSQL ledger: it knows the definitions, and others rank.
+"""Opens a process that only appends to a shared ledger: it knows the definitions, and others rank.
 
 Its appends wait, and are refused, while the ranks of those others lag: those in Redis, or of the node that is furthest.
 """
@@ -13,17 +13,16 @@ from rankd.intake.definitions import Definitions
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
-from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.ledger.port import SharedLedger
 from rankd.node.lag import LAG_MAX_MS, LagMonitor, NodesBacklog
 from rankd.node.ledger_upkeep import LedgerUpkeep
-from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.node.shared_stores import SharedStores
 from rankd.settings import read_settings
 
 
 @contextmanager
 def open_appender(
-    ledger_url: str,
-    registry_url: str = "",
+    stores: SharedStores,
     *,
     ranks_url: str | None = None,
     lag_max_ms: int = LAG_MAX_MS,
@@ -35,11 +34,9 @@ def open_appender(
     """
     chosen, clock = read_settings(settings), SystemClock()
     with ExitStack() as opened:
-        ledger = PostgresLedger(ledger_url)
+        ledger = stores.open_ledger()
         opened.callback(ledger.close)
-        registry = PostgresRegistry(
-            registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
-        )
+        registry = stores.open_registry(chosen)
         opened.callback(registry.close)
         definitions = Definitions(ledger)
         newcomers = Newcomers()
@@ -54,14 +51,13 @@ def open_appender(
             clock,
             chosen.idempotency_ttl_ms,
             meet=registry.meet,
-            make_months=ledger.make_months,
             also=definitions.catch_up,
         )
         opened.callback(upkeep.close)
         yield SourceIntake(writer)
 
 
-def _open_lag(opened: ExitStack, ledger: PostgresLedger, ranks_url: str | None, lag_max_ms: int) -> LagMonitor:
+def _open_lag(opened: ExitStack, ledger: SharedLedger, ranks_url: str | None, lag_max_ms: int) -> LagMonitor:
     if ranks_url is not None:
         from rankd.node.projector_lag import open_projector_lag  # noqa: PLC0415 - its driver is an extra
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from contextlib import ExitStack
 from pathlib import Path
 
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.folder import FolderLock
-from rankd.ledger.postgres.lease import NODES, Lease
-from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.ledger.postgres.lease import NODES
 from rankd.node.catching_up import Progress, caught_up
 from rankd.node.lag import LAG_MAX_MS, LagMonitor, NodesBacklog
 from rankd.node.node import Node
+from rankd.node.shared_stores import SharedStores
 from rankd.operations.hold import WriteHold
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints
-from rankd.registry.postgres.registry import PostgresRegistry
 from rankd.seasons.archiving import ArchiveStep
 from rankd.seasons.retirement import Retirement
 from rankd.settings import Settings, read_settings
@@ -27,9 +24,8 @@ CHECKPOINTS, ARCHIVE = "checkpoints", "archive"  # in its folder
 
 
 def open_node(
-    ledger_url: str,
+    stores: SharedStores,
     folder: Path,
-    registry_url: str = "",
     *,
     clock: Clock | None = None,
     progress: Progress | None = None,
@@ -37,7 +33,7 @@ def open_node(
     lag_max_ms: int = LAG_MAX_MS,
     **settings: object,
 ) -> Boards:
-    """Open the boards of a PostgreSQL ledger in a process that ranks them.
+    """Open the boards of a shared ledger in a process that ranks them.
 
     `folder` holds this node's checkpoints; `progress` is called with (events followed, events to follow).
     """
@@ -46,16 +42,18 @@ def open_node(
     with ExitStack() as opened:
         lock = FolderLock(folder, has_ledger=False)
         opened.callback(lock.release)
-        ledger = PostgresLedger(ledger_url)
+        ledger = stores.open_ledger()
         opened.callback(ledger.close)
-        registry = PostgresRegistry(
-            registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
-        )
+        registry = stores.open_registry(chosen)
         opened.callback(registry.close)
         checkpoints = Checkpoints(folder / CHECKPOINTS, chosen.snapshots_kept)
         shown = progress or progress_bar()
-        hold = WriteHold(ledger)
-        ranks, started = caught_up(ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms, hold=hold)
+        hold, refused = WriteHold(ledger), stores.open_refused_events()
+        if refused is not None:
+            opened.callback(refused.close)
+        ranks, started = caught_up(
+            ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms, hold=hold, refused=refused
+        )
 
         def ranked() -> tuple[int, ...]:
             return tuple(ranks.positions.values())
@@ -69,7 +67,7 @@ def open_node(
             ledger=ledger,
             registry=registry,
             ranks=ranks,
-            lease=Lease(ledger_url, f"{socket.gethostname()}:{os.getpid()}", NODES),
+            lease=stores.lease(NODES),
             retirement=Retirement(ranks.applier, ranks.store, archiving),
             checkpoints=checkpoints,
             clock=time_of,
@@ -79,4 +77,6 @@ def open_node(
             lag=lag,
             close_parts=opened.pop_all().close,
         )
+        if refused is not None:
+            refused.holds_lease = lambda: node.holds_lease
         return Boards(node)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
 
 from rankd.clock import Clock, SystemClock
 from rankd.folder import make_private_folder
-from rankd.ledger.postgres.lease import Lease
-from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.ledger.postgres.lease import PROJECTORS
 from rankd.node.projector import ARCHIVE, CHECKPOINTS, Projector, ProjectorSettings
 from rankd.node.projector_figures import ProjectorFigures
+from rankd.node.shared_stores import SharedStores
 from rankd.redis.connection.client import connect
-from rankd.registry.postgres.standings_writer import StandingsWriter
 
 
 def make_projector(
-    ledger_url: str,
+    stores: SharedStores,
     ranks_url: str,
     folder: Path,
     *,
@@ -25,16 +22,16 @@ def make_projector(
     settings: ProjectorSettings | None = None,
     figures: ProjectorFigures | None = None,
 ) -> Projector:
-    """Return a projector that is ready to run; LedgerUnavailable while PostgreSQL is away."""
-    holder = f"{socket.gethostname()}:{os.getpid()}"
+    """Return a projector that is ready to run; LedgerUnavailable while the ledger is away."""
     return Projector(
-        PostgresLedger(ledger_url),
+        stores.open_ledger(),
         lambda: connect(ranks_url),
-        Lease(ledger_url, holder),
+        stores.lease(PROJECTORS),
         clock=clock or SystemClock(),
         folder=folder,
         settings=settings or ProjectorSettings(),
-        standings=lambda: StandingsWriter(ledger_url),
+        standings=stores.open_standings_writer,
+        refused=stores.open_refused_events(),
         figures=figures,
     )
 

@@ -7,23 +7,20 @@ from contextlib import ExitStack
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.intake.definitions import Definitions
-from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.lag import LAG_MAX_MS
 from rankd.node.projector_lag import open_projector_lag
+from rankd.node.shared_stores import SharedStores
 from rankd.node.thin import Thin
 from rankd.redis.fallback.reads import FallbackRankSource
 from rankd.redis.read.batching import CoalescedCalls
 from rankd.redis.read.rank_source import Layout
 from rankd.redis.spending import LimitSpending, share_spending
-from rankd.registry.postgres.registry import PostgresRegistry
-from rankd.registry.postgres.standings import StoredStandings
 from rankd.settings import Settings, read_settings
 
 
 def open_thin(
-    ledger_url: str,
+    stores: SharedStores,
     ranks_url: str,
-    registry_url: str = "",
     *,
     clock: Clock | None = None,
     stale_after_ms: int = 1_000,
@@ -34,14 +31,12 @@ def open_thin(
     chosen: Settings = read_settings(settings)
     time = clock or SystemClock()
     with ExitStack() as opened:
-        ledger = PostgresLedger(ledger_url)
+        ledger = stores.open_ledger()
         opened.callback(ledger.close)
-        registry = PostgresRegistry(
-            registry_url or ledger_url, chosen.profiles_cached_max, friends_bytes_max=chosen.friends_bytes_max
-        )
+        registry = stores.open_registry(chosen)
         opened.callback(registry.close)
         definitions = Definitions(ledger)
-        standings = StoredStandings(ledger_url)
+        standings = stores.open_standings()
         opened.callback(standings.close)
         client, heartbeat, lag = open_projector_lag(
             opened, ledger, ranks_url, stale_after_ms=stale_after_ms, lag_max_ms=lag_max_ms
@@ -59,7 +54,6 @@ def open_thin(
             close_parts=opened.pop_all().close,
             held_profiles=registry.held_profiles,
             meet=registry.meet,
-            make_months=ledger.make_months,
             share_rates=lambda spent: share_spending(client, [LimitSpending(*item) for item in spent]),
         )
         return Boards(running)

@@ -20,8 +20,10 @@ from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
 from rankd.ledger.port import SharedLedger
 from rankd.ledger.postgres.lease import Lease
+from rankd.node.ledger_tending import LedgerTending
 from rankd.node.projector_figures import ACTIVE, STANDBY, ProjectorFigures
 from rankd.node.projector_observer import ProjectorObserver
+from rankd.node.refused_events import RefusedEvents
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.state import State
@@ -72,8 +74,12 @@ class Projector:
         settings: ProjectorSettings,
         standings: Callable[[], StandingsWriter] | None = None,
         figures: ProjectorFigures | None = None,
+        refused: RefusedEvents | None = None,
     ) -> None:
-        """`connect` opens Redis, `standings` the writer of stored standings; nothing is read before `run`."""
+        """`connect` opens Redis, `standings` the writer of stored standings; nothing is read before `run`.
+
+        `refused` gets the events of a log that are refused.
+        """
         self._ledger = ledger
         self._connect = connect
         self._lease = lease
@@ -96,6 +102,13 @@ class Projector:
         self.archiving = ArchiveStep(folder / ARCHIVE)
         self._roll_overs: RollOvers | None = None
         self.is_active = False
+        self._refused = refused
+        if refused is not None:
+            refused.holds_lease = lambda: self.is_active
+        self._tending = LedgerTending(ledger, lambda: self.is_active, self._time_awaited)
+
+    def _time_awaited(self) -> int | None:
+        return None if self._follower is None else self._follower.time_awaited
 
     @property
     def follower(self) -> RecordedFollower:
@@ -128,6 +141,9 @@ class Projector:
 
     def close(self) -> None:
         """Release the lease, and close all parts."""
+        self._tending.close()
+        if self._refused is not None:
+            self._refused.close()
         self._lease.release()
         self.archiving.close()
         standings_sync, self._standings_sync = self._standings_sync, None
@@ -146,6 +162,8 @@ class Projector:
         if self._follower is None:
             self._follower = self._open()
         done = self._follow(READ_EVENTS if self.is_active else REPLAY_EVENTS)
+        if not done:  # what was refused before it was first at the head, and has no checkpoint, has been sent
+            self._watch_refused(self._follower)
         if not self._hold_lease(done):
             self._follower.begin_recording()  # the leader sends these changes
             if self._standings_sync is not None:
@@ -197,6 +215,10 @@ class Projector:
         self._observer.step(began, self.follower, mirroring)
         if self._observer.is_time():
             self._observer.observe(self._ledger.heads(), self.follower, self._standings_sync, self.archiving, now_ms)
+
+    def _watch_refused(self, follower: RecordedFollower) -> None:
+        if self._refused is not None:
+            follower.watch_refused(self._refused.add)
 
     # The lease
 
@@ -262,6 +284,8 @@ class Projector:
         heads = self._ledger.heads()
         loaded = self._checkpoints.newest(self._ledger, heads, RecordingStore.load, RecordedFollower)
         follower = loaded or RecordedFollower(self._ledger, RecordingStore(), State(), Catalogue())
+        if loaded is not None:
+            self._watch_refused(follower)
         if writer is not None:
             self._standings_sync = StandingsSync(follower, writer)
         retirement = Retirement(follower.applier, follower.store, self.archiving)

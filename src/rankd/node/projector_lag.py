@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from rankd.clock import SystemClock
-from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.ledger.port import SharedLedger
 from rankd.node.lag import LagMonitor
 from rankd.redis.connection.client import RedisClient, connect
 from rankd.redis.connection.late import LateClient
@@ -16,7 +16,7 @@ READ_WAIT_S = 0.3  # then a read falls back to stored standings
 
 
 def open_projector_lag(
-    opened: ExitStack, ledger: PostgresLedger, ranks_url: str, *, stale_after_ms: int, lag_max_ms: int
+    opened: ExitStack, ledger: SharedLedger, ranks_url: str, *, stale_after_ms: int, lag_max_ms: int
 ) -> tuple[LateClient, Heartbeat, LagMonitor]:
     """Connect to Redis, now or when it is there, and measure the lag of the projector; `opened` closes all of it."""
     client = LateClient(lambda: _connect_claimed(ranks_url, ledger.identity))

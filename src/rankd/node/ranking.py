@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable
 from itertools import islice
 
-from rankd.backend import Figures, Started
+from rankd.backend import AnswersLater, Figures, Started
 from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
 from rankd.ledger.port import Ledger, PastEvent
+from rankd.node.past_events import past_events
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.verify import Report, digests, verify
@@ -26,6 +27,7 @@ _log = logging.getLogger("rankd")
 class RankingBackend:
     """A ledger followed into an engine of this process."""
 
+    later: AnswersLater | None = None  # a commit ranks
     remote = None  # ranked in this process
     lag_ms: float | None = None  # what a sole writer appends is ranked at once
 
@@ -52,6 +54,8 @@ class RankingBackend:
         self.rank_source = EngineRankSource(ranks.store, lambda: ranks.position_token, is_stale)
         self._ledger = ledger
         self._ranks = ranks
+        # A log is followed beside commits, everything else in the committing thread.
+        self._run_alone = writer.run_for if ledger.capabilities.appends_conditionally else ranks.run_alone
         self._checkpoints = checkpoints
         self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
@@ -81,7 +85,7 @@ class RankingBackend:
 
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events, the newest first."""
-        return self._ledger.history(player, limit, before, board)
+        return past_events(self._ledger, player, limit, before, board)
 
     def snapshot(self) -> None:
         """Write a checkpoint of the state between two commits, while further commits go on."""
@@ -90,7 +94,7 @@ class RankingBackend:
 
     def _write_checkpoint(self) -> None:
         for attempt in range(1, CHECKPOINT_ATTEMPTS + 1):
-            checkpoint = self.writer.run_for(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
+            checkpoint = self._run_alone(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
             try:
                 checkpoint.write()
             except OSError as problem:
@@ -104,7 +108,7 @@ class RankingBackend:
 
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Compare what is ranked here with what the ledger says."""
-        ranked, upto = self.writer.run_for(self._digests)
+        ranked, upto = self._run_alone(self._digests)
         return verify(self._ledger, ranked, upto, progress)
 
     def _digests(self) -> tuple[dict[str, tuple[int, int]], tuple[int, ...]]:

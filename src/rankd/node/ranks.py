@@ -6,13 +6,17 @@
 Everything here runs in the committing thread. So the thread that appended a score answers it, and no other can have
 applied it before its rank was read. A sole writer applies its own events directly; otherwise they are read back, with
 what others appended before them.
+
+A log is followed beside its commits, which are not answered with ranks: a leader that is away delays either alone.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
+from typing import TypeVar
 
 from rankd.clock import Clock
 from rankd.domain.board import Board
@@ -29,6 +33,7 @@ from rankd.projection.follower import Follower
 
 ANSWER_WAIT_MIN_S = 0.1  # for events just appended
 STEP_EVENTS = 5_000  # per step: commits of this process wait for it
+Result = TypeVar("Result")
 _log = logging.getLogger("rankd")
 
 
@@ -48,10 +53,14 @@ class EngineRanks:
         self.beyond: LedgerNewer | None = None  # permanent: only a newer version can go on
         self._ledger = ledger
         self._is_sole_writer = ledger.capabilities.is_sole_writer
-        self.checks_early = self._is_sole_writer  # no other process defines boards
+        # Else what this process appends is followed as what others append, and judged then.
+        self._ranks_commits = ledger.capabilities.appends_conditionally
+        # No other process defines boards, or nothing is known better at the commit.
+        self.checks_early = self._is_sole_writer or not self._ranks_commits
         self._clock = clock
         self._answer_wait_s = answer_wait_ms / 1_000
         self._answer_by_s = 0.0  # monotonic
+        self._turn = threading.RLock()  # of one step; contended where a log is followed beside commits
         self._questions: dict[tuple[int, int], Question] = {}  # of the current commit, by partition and sequence
         self._answering = AnsweringApplier(self.applier, self.store)
         self._positions: Mapping[int, int] = dict(enumerate(follower.positions))
@@ -64,9 +73,9 @@ class EngineRanks:
         return self.follower.controls
 
     @property
-    def has_changed(self) -> bool:
-        """Whether the last control event changed anything."""
-        return self.applier.changed
+    def has_changed(self) -> bool | None:
+        """Whether the last event other than a score changed anything; None where it is followed later."""
+        return self.applier.changed if self._ranks_commits else None
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -86,6 +95,11 @@ class EngineRanks:
             token = self._token = tokens(self._positions)
         return token
 
+    def check_as_of(self, seen: int) -> None:
+        """Refuse a commit that was drafted by older definitions than those followed; other ledgers do so themselves."""
+        if not self._ranks_commits and (self.follower.is_changing or self.seen != seen):
+            raise DefinitionsChanged
+
     def version_of(self, board_id: str) -> int:
         """Return the current version of a board's definition."""
         live = self.applier.state.boards.get(board_id)
@@ -97,7 +111,15 @@ class EngineRanks:
 
     def follow(self, events_max: int | None = None) -> int:
         """Follow the ledger by at most `events_max` events; return their number."""
-        events_max = STEP_EVENTS if events_max is None else events_max
+        with self._turn:
+            return self._follow(STEP_EVENTS if events_max is None else events_max)
+
+    def run_alone(self, work: Callable[[], Result]) -> Result:
+        """Run `work` between two steps."""
+        with self._turn:
+            return work()
+
+    def _follow(self, events_max: int) -> int:
         asked_at = self._clock.now()
         try:
             done = self.follower.follow(events_max)
@@ -116,7 +138,8 @@ class EngineRanks:
         self.at = max(self.at, heads.at)
         upto = dict(enumerate(heads.sequences))
         while not is_upto(self._positions, upto):
-            self.follow()
+            if not self.follow() and self.follower.has_read(heads.sequences):
+                break  # the rest waits for the other partitions of a log to pass its time
             step()
         self.complete_as_of = max(self.complete_as_of, asked_at)
 
@@ -126,7 +149,7 @@ class EngineRanks:
         So scores are checked against the newest definitions, and an answer includes everything acknowledged before. A
         node that lags far goes on after `answer_wait_ms`, and answers its scores without a rank.
         """
-        if self._is_sole_writer:
+        if self._is_sole_writer or not self._ranks_commits:
             return
         heads = self._ledger.heads()
         self.at = max(self.at, heads.at)
@@ -134,7 +157,9 @@ class EngineRanks:
         self._follow_to(dict(enumerate(heads.sequences)), self._answer_by_s)
 
     def rank(self, commit: Commit, appended: Appended) -> None:
-        """Apply the appended events, and answer the questions of the commit."""
+        """Apply the appended events, and answer the questions of the commit; those of a log are followed later."""
+        if not self._ranks_commits:
+            return
         self._questions = {appended.place(index): question for index, question in commit.questions.items()}
         try:
             if self._is_sole_writer:
@@ -165,8 +190,9 @@ class EngineRanks:
     def result(self, task: ScoreTask, question: Question | None, positions: Mapping[int, int], at: int) -> object:
         """Answer a task with its rank, or without if it was not followed in time."""
         position, board = tokens(positions), self.boards.get(task.board_id)
-        # What a sole writer appended is ranked by now.
-        if board is None or not (self._is_sole_writer or is_upto(self._positions, positions)):
+        # What a sole writer appended is ranked by now; what stands in a log is never answered here.
+        is_ranked = self._is_sole_writer or (self._ranks_commits and is_upto(self._positions, positions))
+        if board is None or not is_ranked:
             return Accepted(position, task.events, question=question, at=at)
         if not task.answers:
             return Batched(position, task.events)

@@ -1,6 +1,6 @@
-"""The backend of a thin API process: it appends to PostgreSQL, and reads ranks from Redis.
+"""The backend of a thin API process: it appends to a shared ledger, and reads ranks from Redis.
 
-requests → Writer → PostgreSQL          reads → Redis, joined with names and metadata
+requests → Writer → ledger          reads → Redis, joined with names and metadata
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 
 from rankd.backend import Figures, Started
 from rankd.clock import Clock
-from rankd.domain.instance import InstanceKey
-from rankd.errors import Refused, Unavailable
+from rankd.errors import Refused
 from rankd.intake.changes import Changes
 from rankd.intake.definitions import Definitions
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
-from rankd.ledger.port import Ledger, PastEvent
+from rankd.ledger.port import PastEvent, SharedLedger
 from rankd.node.coalesced_reads import CoalescedMetadata, CoalescedProfiles, HeldProfiles
 from rankd.node.lag import LagMonitor
 from rankd.node.ledger_upkeep import LedgerUpkeep
+from rankd.node.past_events import past_events
 from rankd.node.thin_answers import ShareRates, ThinWriter
 from rankd.projection.port import RankStore
 from rankd.projection.verify import Report
@@ -38,7 +38,7 @@ class Thin:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: SharedLedger,
         definitions: Definitions,
         registry: Registry,
         rank_source: RedisRankSource,
@@ -50,7 +50,6 @@ class Thin:
         held_profiles: HeldProfiles = lambda _players: None,
         share_rates: ShareRates | None = None,
         meet: Callable[[Sequence[str]], None] = lambda _players: None,
-        make_months: Callable[[int], None] = lambda _now: None,
     ) -> None:
         """`close_parts` closes what was opened for it; `meet` registers players without a profile, for search."""
         self.clock = clock
@@ -79,7 +78,7 @@ class Thin:
             self._shared,
             ledger,
             definitions,
-            is_there=self._is_there,
+            is_there=self.writer.is_there,
             instances_per_event_max=settings.instances_per_event_max,
             check_board=check_board,
         )
@@ -89,7 +88,7 @@ class Thin:
             CoalescedProfiles(registry, held_profiles),
             settings.metadata_cached_max,
         )
-        self.remote = self.writer
+        self.later = self.remote = self.writer
         self._events = sum(self.writer.read_heads().sequences)
         self._lag = lag
         self._close_parts = close_parts
@@ -100,7 +99,6 @@ class Thin:
             clock,
             settings.idempotency_ttl_ms,
             meet=meet,
-            make_months=make_months,
             also=self._refresh,
         )
 
@@ -123,7 +121,7 @@ class Thin:
 
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events, the newest first."""
-        return self._ledger.history(player, limit, before, board)
+        return past_events(self._ledger, player, limit, before, board)
 
     @property
     def rank_store(self) -> RankStore:
@@ -151,16 +149,6 @@ class Thin:
             self._upkeep.close()
             self._shared.close()
             self._close_parts()
-
-    def _is_there(self, board_id: str, player: str) -> bool:
-        board = self._shared.find_board(board_id)
-        if board is None:
-            return False
-        keys = [InstanceKey(board_id, window) for _, window in board.instances_of(board.read_clock(self._shared.at))]
-        try:
-            return any(self.rank_source.open(key).store.score(key, player) is not None for key in keys)
-        except Unavailable:
-            return True  # a removal does not depend on readable ranks
 
     def _refresh(self) -> None:
         self._definitions.catch_up()

@@ -125,7 +125,7 @@ class RelaySession:
 
     def _relay_some(self) -> int:
         """Send the next events; return how many were read."""
-        at_barrier = [part for part in range(len(self._read)) if self._merging.is_at_barrier(part)]
+        at_barrier = [part for part in range(len(self._read)) if self._merging.holds_back(part)]
         parts = self._ledger.read(self._read, READ_EVENTS, at_barrier)
         for part in parts:
             self._read[part.partition] = part.event_run.span.upto

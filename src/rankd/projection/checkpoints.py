@@ -2,6 +2,7 @@
 
     <folder>/<events>/   engine.rankd   the engine's snapshot, with its own checksums
                          state.rankd    positions, definitions and state, with a checksum
+                         keys.rankd     of a log: the keys of late, with a checksum
 
 A checkpoint only saves time: the ledger stays the truth, and the follower skips a checkpoint that does not verify.
 """
@@ -24,6 +25,7 @@ from rankd.ledger.port import Heads, Ledger
 from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.encoding import decode_native, encoded_in_parts
 from rankd.projection.follower import Follower, Store
+from rankd.projection.log_state import KEYS_FILE, LogStateSnapshot, SavedPartition, load_log_state, write_keys
 from rankd.projection.saving import Saving
 from rankd.projection.state import State
 
@@ -45,6 +47,7 @@ class _Saved(msgspec.Struct):
     controls: int
     definitions: list[Definition]
     state: State
+    log: list[SavedPartition] | None = None  # by partition, where the ledger is a log
 
 
 FollowerType = TypeVar("FollowerType", bound=Follower[Any])
@@ -75,7 +78,10 @@ class Checkpoints:
             follower.applier.catalogue.definitions(),
             follower.applier.state,
         )
-        return Checkpoint(self._folder, follower.store.begin_save(), saved, self._kept)
+        log = None if follower.admission is None else LogStateSnapshot(follower.admission.state)
+        if log is not None:
+            saved.log = log.partitions
+        return Checkpoint(self._folder, follower.store.begin_save(), saved, self._kept, log)
 
     def newest(
         self,
@@ -113,10 +119,13 @@ def sync_folder(folder: Path) -> None:
 class Checkpoint:
     """A checkpoint whose instant is fixed; another thread may write it later."""
 
-    def __init__(self, folder: Path, saving: Saving, saved: _Saved, kept: int) -> None:
+    def __init__(
+        self, folder: Path, saving: Saving, saved: _Saved, kept: int, log: LogStateSnapshot | None = None
+    ) -> None:
         self._folder = folder
         self._saving = saving
         self._kept = kept
+        self._log = log
         self.events = sum(saved.positions)
         self._name = f"{self.events:020}"
         self._state = list(encoded_in_parts(saved))
@@ -136,6 +145,8 @@ class Checkpoint:
                 file.writelines(self._state)
                 file.flush()
                 os.fsync(file.fileno())
+            if self._log is not None:
+                write_keys(draft / KEYS_FILE, self._log)
             sync_folder(draft)
             shutil.rmtree(target, ignore_errors=True)
             draft.replace(target)
@@ -176,7 +187,12 @@ def _load(
     if any(store.position(partition).sequence != sequence for partition, sequence in enumerate(saved.positions)):
         raise SnapshotDamaged("its two files are of different instants")
     catalogue = Catalogue.of(saved.definitions)
-    return follow(ledger, store, saved.state, catalogue, ordinal=saved.ordinal, controls=saved.controls)
+    if ledger.capabilities.appends_conditionally:
+        return follow(ledger, store, saved.state, catalogue, ordinal=saved.ordinal, controls=saved.controls)
+    if saved.log is None:
+        raise SnapshotDamaged("it lacks what is known of a log")
+    log = load_log_state(path / KEYS_FILE, saved.log)
+    return follow(ledger, store, saved.state, catalogue, controls=saved.controls, log=log)
 
 
 def _read(path: Path) -> _Saved:

@@ -1,6 +1,7 @@
 """The follower reads the ledger, merges its partitions into one order and applies them to the engine.
 
     Ledger.read → Merging → Applier → EngineStore
+    Ledger.read → LogMerging → Admission → Applier → EngineStore, where the ledger is a log
 
 Every follower of the same ledger reaches the same ranks, however its reads were cut.
 """
@@ -12,13 +13,18 @@ from typing import Generic, TypeVar
 
 from rankd.domain.board import Board
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
+from rankd.errors import LedgerDamaged
 from rankd.ledger.event import EventRun, EventSpan
 from rankd.ledger.port import Ledger, Part
 from rankd.ledger.vector import reaches
+from rankd.projection.admission import Admission, RefusedEvent
 from rankd.projection.applier import Applier
 from rankd.projection.catalogue import Catalogue
+from rankd.projection.log_merging import cut_columns
+from rankd.projection.log_state import LogState
 from rankd.projection.merging import Merging, Step
 from rankd.projection.port import RankStore
+from rankd.projection.reacceptance import Reacceptances
 from rankd.projection.rows import skip
 from rankd.projection.state import BoardState, State
 
@@ -38,19 +44,28 @@ class Follower(Generic[Store]):
         ordinal: int = 0,
         controls: int = 0,
         kept: BoardSelection = EVERY_BOARD,
+        log: LogState | None = None,
     ) -> None:
         """Continue at the store's positions; `ordinal` is the last applied, `controls` the number of control events.
 
-        Boards that are not kept have no rows.
+        Boards that are not kept have no rows. `log` is what was known of a log at these positions.
         """
         self.store = store
         self.applier = Applier(store, state, catalogue, ledger.context, kept)
         self.apply: Callable[[EventRun], None] = self.applier.apply  # AnsweringApplier replaces it
         self.controls = controls
+        self.is_changing = False  # a control event is being applied
         self.events = 0  # applied since the start
         self._ledger = ledger
-        self._merging = Merging(ledger.partitions, ledger.context, ordinal)
         self._read = list(self.positions)
+        self.admission: Admission | None = None  # where the ledger is a log
+        self._merging: Merging | Admission = Merging(ledger.partitions, ledger.context, ordinal)
+        if not ledger.capabilities.appends_conditionally:
+            _check_reaches(ledger.heads().firsts, self._read)
+            reacceptances = Reacceptances(state, catalogue, self.applier.directory.boards)
+            log = log or LogState.empty(ledger.partitions)
+            self._merging = self.admission = Admission(ledger.context, reacceptances, log, self._read, controls)
+            self.applier.context_of = self.admission.context
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -67,6 +82,20 @@ class Follower(Generic[Store]):
         """The number of events that were read and wait for other partitions."""
         return self._merging.events
 
+    def has_read(self, sequences: Sequence[int]) -> bool:
+        """Return whether events up to these sequences were read, though some of them may wait."""
+        return reaches(self._read, sequences)
+
+    @property
+    def time_awaited(self) -> int | None:
+        """The time in a log that waiting events need every partition to pass, for `Ledger.tend`; None where none do."""
+        return None if self.admission is None else self.admission.time_awaited
+
+    def watch_refused(self, refused: Callable[[RefusedEvent], None]) -> None:
+        """Have a function called with each event of a log that is refused from now on."""
+        if self.admission is not None:
+            self.admission.refused = refused
+
     def board(self, board_id: str) -> tuple[Board, BoardState]:
         """Return a board's current definition and its state."""
         live = self.applier.state.boards[board_id]
@@ -78,30 +107,35 @@ class Follower(Generic[Store]):
         `upto` are the sequences to stop at, which some follower reached between two of its steps.
         """
         before = self.events
-        not_read = [partition for partition in range(self._ledger.partitions) if self._merging.is_at_barrier(partition)]
+        not_read = [partition for partition in range(self._ledger.partitions) if self._merging.holds_back(partition)]
         if upto is not None:
             not_read += [partition for partition, sequence in enumerate(upto) if self._read[partition] >= sequence]
         parts = self._ledger.read(self._read, events_max, not_read)
         if upto is not None:
             parts = [_cut(part, upto[part.partition]) for part in parts if part.event_run.first <= upto[part.partition]]
-        self.take(parts)
+        self.take(parts, upto)
         return max(self.events - before, sum(len(part.event_run) for part in parts))
 
     def follow_to_head(self, events_max: int, progress: Callable[[int, int], None]) -> None:
         """Follow the ledger to its present head, in steps of `events_max`.
 
-        `progress` is called after each step with (events followed, events to follow).
+        `progress` is called after each step with (events followed, events to follow). Of a log, the last events may be
+        read and still wait for the time of other partitions to pass.
         """
         heads = self._ledger.heads().sequences
         while not reaches(self.positions, heads):
-            self.follow(events_max)
+            if not self.follow(events_max) and reaches(self._read, heads):
+                return
             done = sum(self.positions)
             progress(done, max(done, sum(heads)))
 
-    def take(self, parts: Sequence[Part]) -> None:
-        """Take events that follow those read before, and apply all that are ready."""
+    def take(self, parts: Sequence[Part], upto: Sequence[int] | None = None) -> None:
+        """Take events that follow those read before, and apply all that are ready; nothing is read behind `upto`."""
         for part in parts:
             self._read[part.partition] = part.event_run.first + len(part.event_run) - 1
+        if self.admission is not None:
+            # A follower that stopped at `upto` had read on, and knew that no earlier event could follow.
+            self.admission.end({number for number, end in enumerate(upto or ()) if self._read[number] >= end})
         self._merging.add(parts)
         for step in self._merging.steps():
             self._apply(step)
@@ -114,15 +148,37 @@ class Follower(Generic[Store]):
             self.events += count
             self._read[run.partition] = run.first + count - 1
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: Step | EventSpan) -> None:
+        if isinstance(step, EventSpan):  # of a log: without effect
+            skip(self.store, step)
+            self.events += step.upto - step.after
+            return
+        self.is_changing = step.barrier is not None
         self.apply(step.event_run)
         self.events += len(step.event_run)
         if step.barrier is not None:
             self.controls += 1
+            self.is_changing = False
             for partition, sequence in enumerate(step.barrier[1:], start=1):
                 skip(self.store, EventSpan(partition, sequence - 1, sequence))
 
 
 def _cut(part: Part, upto: int) -> Part:
     count = min(len(part.event_run), upto - part.event_run.first + 1)
-    return Part(part.partition, part.event_run.part(0, count), None if part.ordinals is None else part.ordinals[:count])
+    return Part(
+        part.partition,
+        part.event_run.part(0, count),
+        None if part.ordinals is None else part.ordinals[:count],
+        None if part.log is None else cut_columns(part.log, 0, count),
+    )
+
+
+def _check_reaches(firsts: Sequence[int], positions: Sequence[int]) -> None:
+    """Refuse to follow a log whose next events have expired."""
+    for partition, (first, position) in enumerate(zip(firsts, positions, strict=False)):
+        if position + 1 < first:
+            newest = f"the newest checkpoint is at event {position}" if any(positions) else "there is no checkpoint"
+            raise LedgerDamaged(
+                f"partition {partition} of the ledger's log begins at event {first}, and {newest}: put a checkpoint "
+                "there that reaches it, of another process or from the archive"
+            )

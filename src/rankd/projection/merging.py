@@ -38,7 +38,7 @@ class Merging:
             self._waiting[part.partition].append(part)
             self.events += len(part.event_run)
 
-    def is_at_barrier(self, partition: int) -> bool:
+    def holds_back(self, partition: int) -> bool:
         """Return whether a partition waits for the others to reach a control event."""
         waiting = self._waiting[partition]
         return bool(waiting) and self._is_control(waiting[0])

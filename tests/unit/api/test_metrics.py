@@ -30,7 +30,15 @@ from rankd.backend import Figures
 OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 ROUTES = [("GET", "/v1/boards/{board}"), ("PUT", "/v1/boards/{board}"), ("POST", "/v1/scores")]
 FIGURES = Figures(
-    position=41, snapshot=40, entries=30, engine_bytes=4_096, followed_at=1_500, holds_lease=True, lag_ms=2_500.0
+    position=41,
+    snapshot=40,
+    entries=30,
+    engine_bytes=4_096,
+    followed_at=1_500,
+    holds_lease=True,
+    lag_ms=2_500.0,
+    refused=3,
+    repeats=4,
 )
 SOURCES = Sources(
     requests_open=lambda: 3,

@@ -99,6 +99,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = {
         "http",
         "kafka",
+        "kafka_ledger",
         "kafka_relay",
         "kinds_following",
         "live",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.figures import KAFKA, QUIET, RANKD
+from benchmarks.figures import KAFKA, LIBRARY, QUIET, RANKD
 from tests.servers.fixtures_kafka import needs_kafka
 from tests.servers.fixtures_postgres import needs_postgres
 from tests.unit.benchmarks.smoke import rows_of, smoke_report
@@ -30,3 +30,13 @@ def test_relaying_is_measured_beside_a_bare_producer(tmp_path: Path) -> None:
     for name in ("kafka_relay_sqlite", "kafka_relay_postgres"):
         assert rows[name]["samples"][KAFKA][0] > 0
         assert rows[name]["checksums"][RANKD] == rows[name]["checksums"][KAFKA]
+
+
+def test_a_kafka_ledger_is_measured_beside_the_embedded_server(tmp_path: Path) -> None:
+    needs_kafka()
+    needs_postgres()
+    rows = rows_of(smoke_report("kafka_ledger", tmp_path))
+
+    assert rows["kafka_ledger_rebuild"]["checksums"][RANKD] == rows["kafka_ledger_rebuild"]["checksums"][LIBRARY]
+    for name in ("submit_p99", "batches", "visible_p99", "backlog"):
+        assert rows[f"kafka_ledger_{name}"]["samples"][RANKD][0] > 0

@@ -140,7 +140,6 @@ def test_all_origins_are_all() -> None:
 @pytest.mark.parametrize(
     ("name", "url", "said"),
     [
-        ("ledger_url", "kafka://k:9092/scores", "this version of rankd has no kafka"),
         ("ledger_url", "mysql://db", "does not know the address 'mysql://db'; what works is sqlite:<folder>"),
         ("ledger_url", "rankd-data", "does not know the address 'rankd-data'"),
         ("ledger_url", "sqlite:", "must name a folder, such as sqlite:rankd-data"),
@@ -171,10 +170,30 @@ def test_a_ledger_in_postgresql_goes_with_ranks_in_redis_or_in_each_server() -> 
     )
 
 
+def test_a_ledger_in_kafka_goes_with_a_registry_in_postgresql() -> None:
+    kafka = {"ledger_url": "kafka://k:9092", "registry_url": "postgresql://db/rankd"}
+
+    assert loaded(**kafka).kafka.ledger_topic == "rankd-events"
+    assert loaded(**kafka, ranks_url="redis://r").ledger.kafka_wait_ms == 30_000
+    assert "profiles, credentials and leases need PostgreSQL" in refusal(ledger_url="kafka://k:9092")
+    assert "does not know the address" in refusal(**{**kafka, "registry_url": "sqlite:d"})
+    assert "must be up to 200 letters" in refusal(**kafka, kafka_ledger_topic="scores/today")
+    assert "must be 1 where the ledger is PostgreSQL or Kafka" in refusal(**kafka, server_workers="2")
+
+
+def test_a_ledger_in_kafka_is_neither_consumed_into_nor_relayed_from() -> None:
+    kafka = {"ledger_url": "kafka://k:9092", "registry_url": "postgresql://db/rankd"}
+
+    assert "cannot store what was read" in refusal(**kafka, consume_url="kafka://k", consume_topics="a")
+    assert "cannot store how far a relay is" in refusal(**kafka, outbox_url="kafka://k")
+
+
 def test_workers_share_a_folder_and_not_a_database() -> None:
     assert loaded(server_workers="4").server.workers == 4
     assert "must be from 1 to 64" in refusal(server_workers="65")
-    assert "must be 1 where the ledger is PostgreSQL" in refusal(ledger_url="postgresql://db/rankd", server_workers="2")
+    assert "must be 1 where the ledger is PostgreSQL or Kafka" in refusal(
+        ledger_url="postgresql://db/rankd", server_workers="2"
+    )
 
 
 def test_profiles_may_be_said_to_live_with_the_ledger() -> None:

@@ -118,7 +118,7 @@ def test_a_changed_definition_is_noticed_once_the_cache_is_empty() -> None:
 def contexts(boards: Boards) -> list[Context]:
     ledger = embedded_of(boards).writer._ledger
     return [
-        ledger.context(event_run.context) for _, event_run, _ in ledger.read([0], 1_000) for _ in range(len(event_run))
+        ledger.context(event_run.context) for _, event_run, *_ in ledger.read([0], 1_000) for _ in range(len(event_run))
     ]
 
 

@@ -23,6 +23,7 @@ class Chase:
     """
 
     partitions = 1
+    capabilities = SimpleNamespace(appends_conditionally=True)
     follow_to_head = Follower.follow_to_head
 
     def __init__(self, backlog: int, appended_per_s: int, followed_per_s: int) -> None:

@@ -189,7 +189,7 @@ def test_roll_overs_are_events_at_the_time_they_were_due(boards: Boards, clock: 
     ledger = embedded_of(boards).writer._ledger
     events = [
         (ledger.context(event_run.context).kind, at)
-        for _, event_run, _ in ledger.read([0], 1_000)
+        for _, event_run, *_ in ledger.read([0], 1_000)
         for at in event_run.at
     ]
     assert events == [
@@ -204,7 +204,7 @@ def test_roll_overs_are_events_at_the_time_they_were_due(boards: Boards, clock: 
 def events_of(boards: Boards) -> list[tuple[str, str]]:
     """All events in the ledger: their kinds and boards."""
     ledger = embedded_of(boards).writer._ledger
-    contexts = [(ledger.context(run.context), len(run.at)) for _, run, _ in ledger.read([0], 100_000)]
+    contexts = [(ledger.context(run.context), len(run.at)) for _, run, *_ in ledger.read([0], 100_000)]
     return [(context.kind.value, context.board) for context, count in contexts for _ in range(count)]
 
 

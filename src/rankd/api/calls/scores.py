@@ -17,7 +17,7 @@ from rankd.api.calls.answers import AcceptedScore
 from rankd.api.http.negotiation import HEADER_BYTES_MAX, JSON, MSGPACK, NDJSON, check_media
 from rankd.api.http.request import Request, Response, json_response
 from rankd.api.service import Service, encode
-from rankd.backend import NEW_WAIT_MS, RANKED, Before, Remote
+from rankd.backend import NEW_WAIT_MS, RANKED, AnswersLater, Before
 from rankd.domain.board import Writes
 from rankd.domain.position import parse_positions
 from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, RanksUnavailable, TooLarge, Unavailable
@@ -57,39 +57,39 @@ async def submit(service: Service, request: Request) -> Response:
     task = await run(prepare, request.cost)
     if delay_s := service.write_delay_s(request.identity):
         await asyncio.sleep(delay_s)
-    if service.boards.remote is not None:
-        return await _submit_remotely(service, service.boards.remote, request, task)
+    if service.boards.later is not None:
+        return await _submit_early(service, service.boards.later, request, task)
     answer = await service.commit(task)
     if isinstance(answer, Accepted):  # durable, and not ranked in time
         return json_response(encode(AcceptedScore(answer.position, repeated=answer.repeated)), 202)
     return json_response(encode(answer))
 
 
-async def _submit_remotely(service: Service, waits: Remote, request: Request, task: ScoreTask) -> Response:
-    """Submit one score that another process ranks; answer when it is durable, with `Prefer: wait` when it is ranked."""
+async def _submit_early(service: Service, later: AnswersLater, request: Request, task: ScoreTask) -> Response:
+    """Submit one score that is ranked later; answer when it is durable, with `Prefer: wait` when it is ranked."""
     wait_ms = read_wait_ms(request)
     asked_s = monotonic()
-    before = None if wait_ms is None else await _standing_before(service, waits, task, wait_ms)
+    before = None if wait_ms is None else await _standing_before(service, later, task, wait_ms)
     accepted = await service.commit(task)
     if not isinstance(accepted, Accepted):
-        raise AssertionError("a score that another process ranks is accepted first")
+        raise AssertionError("a score that is ranked later is accepted first")
     service.wrote(task)
     if wait_ms is not None and (before is not None or accepted.repeated):
         left_ms = max(wait_ms - round((monotonic() - asked_s) * 1_000), 0)
-        ranked = await _ranked(service, accepted, task.board_id, left_ms, lambda: waits.ranked(task, accepted, before))
+        ranked = await _ranked(service, accepted, task.board_id, left_ms, lambda: later.ranked(task, accepted, before))
         if ranked is not None:
             return json_response(encode(ranked))
     return json_response(encode(AcceptedScore(accepted.position, repeated=accepted.repeated)), 202)
 
 
-async def _standing_before(service: Service, waits: Remote, task: ScoreTask, wait_ms: int) -> Before | None:
+async def _standing_before(service: Service, later: AnswersLater, task: ScoreTask, wait_ms: int) -> Before | None:
     try:
         try:
-            return await service.reader.read(lambda: waits.standing_before(task))
+            return await service.read_rank(lambda: later.standing_before(task))
         except RanksUnavailable:  # a board that was defined a moment ago
-            if not await service.positions.wait(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
+            if not await service.wait_ranked(RANKED, task.board_id, min(wait_ms, NEW_WAIT_MS)):
                 return None
-        return await service.reader.read(lambda: waits.standing_before(task))
+        return await service.read_rank(lambda: later.standing_before(task))
     except Unavailable:  # the readers are overloaded: the score is committed, and answered without a rank
         return None
 
@@ -99,9 +99,9 @@ async def _ranked(
 ) -> Submitted | None:
     """Wait until a score is ranked, and answer it. The score is durable: a failure here does not fail the request."""
     try:
-        if not await service.positions.wait(parse_positions(accepted.position), board, wait_ms):
+        if not await service.wait_ranked(parse_positions(accepted.position), board, wait_ms):
             return None
-        return await service.reader.read(answer)
+        return await service.read_rank(answer)
     except RankdError as problem:
         _log.debug("a score is durable, but its rank cannot be read: %s", problem)
         return None

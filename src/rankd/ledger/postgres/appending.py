@@ -16,6 +16,7 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from rankd.domain.partition import partition_of
+from rankd.ledger.appended import AppendedColumns
 from rankd.ledger.event import EventRun, encode_column, encode_detail
 from rankd.ledger.port import (
     Appended,
@@ -36,28 +37,6 @@ _ARGUMENTS = 27
 _CALL_APPEND = f"SELECT bases, committed FROM append_1({', '.join(['%s'] * _ARGUMENTS)})"  # noqa: S608 - no value in it
 _CALL_APPEND_READ = f"{_CALL_APPEND}, advance_sources_1(%s, %s, %s, %s)"
 CALL_APPEND_CONTROL = "SELECT ends, numbered, committed FROM append_control_1(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-
-
-class AppendedColumns(msgspec.Struct, frozen=True):
-    """The places of a draft's events, in the draft's order."""
-
-    partition: array[int]  # "H"
-    sequence: array[int]  # "q"
-    at: int
-
-    @property
-    def end(self) -> dict[int, int]:
-        """The last sequence in each partition that has some of the events."""
-        return self.positions(0, len(self.sequence))
-
-    def place(self, index: int) -> tuple[int, int]:
-        """Return partition and sequence of an event."""
-        return self.partition[index], self.sequence[index]
-
-    def positions(self, first: int, count: int) -> dict[int, int]:
-        """Return the last sequence in each partition of some of the events."""
-        end = first + count
-        return dict(zip(self.partition[first:end], self.sequence[first:end], strict=True))
 
 
 class OrderedDraft:

@@ -51,7 +51,8 @@ from rankd.ledger.postgres.connections import (
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.ledger.postgres.packing import Bigints, Smallints, Texts
-from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_REQUESTS, parts_of, past_event, shares
+from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_REQUESTS, parts_of, past_event
+from rankd.ledger.vector import shares
 
 COMPONENT = "ledger"
 PARTITIONS = 8
@@ -127,7 +128,9 @@ class PostgresLedger:
             raise LedgerUnavailable("the ledger's creation is incomplete: run `rankd migrate`")
         self._partitions, self._identity = int(row[0]), str(row[1])
 
-    capabilities = Capabilities(is_sole_writer=False, stores_answers=False)
+    capabilities = Capabilities(
+        is_sole_writer=False, stores_answers=False, appends_conditionally=True, finds_history=True
+    )
 
     def stamp(self, _positions: Sequence[int]) -> str:
         """Return the ledger's identity: its sequences are never reused."""
@@ -205,10 +208,13 @@ class PostgresLedger:
                 except psycopg.Error as problem:
                     raise_refused(problem)
                     raise
-            self.make_months(max(at, self.heads().at))
+            self.prepare(max(at, self.heads().at))
         raise LedgerUnavailable(f"the tables of this month could not be created ({cause}); run `rankd migrate`")
 
-    def make_months(self, now: int) -> None:
+    def tend(self, _awaited: int | None = None) -> None:
+        """Do nothing: the database completes every append."""
+
+    def prepare(self, now: int) -> None:
         """Create the tables of an instant's month and of the next months."""
         self._fetch("SELECT make_months(%s, %s)", (now, MONTHS_AHEAD))
 

@@ -54,25 +54,6 @@ CROSS JOIN LATERAL (
 _OF_PLAYERS = frozenset({EventKind.SCORE, EventKind.REMOVE})
 
 
-def shares(waiting: Sequence[int], total_max: int) -> list[int]:
-    """Return the number of events to take of each partition: fair shares of `total_max`.
-
-    >>> shares([5, 100, 100], 65)
-    [5, 30, 30]
-    """
-    taken = [0] * len(waiting)
-    left = total_max
-    hungry = [index for index, count in enumerate(waiting) if count]
-    while hungry and left > 0:
-        share = max(1, left // len(hungry))
-        for index in hungry:
-            some = min(share, waiting[index] - taken[index], left)
-            taken[index] += some
-            left -= some
-        hungry = [index for index in hungry if taken[index] < waiting[index]]
-    return taken
-
-
 def parts_of(
     rows: Sequence[PostgresEventRow], after: Sequence[int] | Mapping[int, int], context: Callable[[int], Context]
 ) -> Iterator[Part]:

@@ -66,7 +66,9 @@ class AppendedRun(msgspec.Struct, frozen=True):
 class SqliteLedger(SqliteReads):
     """A ledger in a folder, of one partition; one process at a time writes it."""
 
-    capabilities = Capabilities(is_sole_writer=True, stores_answers=True)
+    capabilities = Capabilities(
+        is_sole_writer=True, stores_answers=True, appends_conditionally=True, finds_history=True
+    )
 
     def __init__(self, folder: Path, database: Database, committed: Callable[[], None] = lambda: None) -> None:
         """Check the head of the ledger against its witness; `committed` is called after each durable change."""

@@ -25,7 +25,9 @@ from rankd.ledger.sqlite.rows import RowColumns
 class SqliteReplicaLedger(SqliteReads):
     """A ledger that another process writes."""
 
-    capabilities = Capabilities(is_sole_writer=False, stores_answers=False)
+    capabilities = Capabilities(
+        is_sole_writer=False, stores_answers=False, appends_conditionally=True, finds_history=True
+    )
 
     def __init__(self, database: ReadOnlyDatabase, wait: Callable[[float], None]) -> None:
         """`wait` returns when the writer has committed, at the latest after so many seconds."""

@@ -59,9 +59,11 @@ class Backfill:
         """Mark the players of the missing events dirty, in the instances these count in.
 
         Return the boards to reload instead: boards of teams, boards with a control event in between, and boards that
-        lag too far.
+        lag too far; of a log all, whose events may count otherwise than they were accepted.
         """
         left = {lag.board.id: lag for lag in lagging}
+        if not self._ledger.capabilities.appends_conditionally:
+            return set(left)
         unknown = {board_id for board_id, lag in left.items() if lag.board.team is not None}
         for board_id in unknown:
             del left[board_id]

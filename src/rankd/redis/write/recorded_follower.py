@@ -8,6 +8,7 @@ from rankd.domain.instance import InstanceKey
 from rankd.ledger.port import Ledger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.follower import Follower
+from rankd.projection.log_state import LogState
 from rankd.projection.state import State
 from rankd.redis.write.changes import InstanceChange, whole_instance, with_top
 from rankd.redis.write.recording import RecordingStore
@@ -25,9 +26,10 @@ class RecordedFollower(Follower[RecordingStore]):
         *,
         ordinal: int = 0,
         controls: int = 0,
+        log: LogState | None = None,
     ) -> None:
         """Record from the store's positions on."""
-        super().__init__(ledger, store, state, catalogue, ordinal=ordinal, controls=controls)
+        super().__init__(ledger, store, state, catalogue, ordinal=ordinal, controls=controls, log=log)
         self.recorded_since: tuple[int, ...] = ()
         self.begin_recording()
 

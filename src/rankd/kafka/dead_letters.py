@@ -1,6 +1,6 @@
 """Dead letters: records that were refused, with where they stood and why, on a topic of their own.
 
-    refused record → DeadLetters.send → topic → `rankd dlq list | replay | drop`
+    refused record, or event of a log → DeadLetters.send → topic → `rankd dlq list | replay | drop`
 
 The topic is a queue: `replay` and `drop` begin where the last of them ended, and the ledger has that place, as it has
 any consumer's. So a replayed record counts once, and one that is refused again goes to the end of the queue.
@@ -9,6 +9,7 @@ any consumer's. So a replayed record counts once, and one that is refused again 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Message
@@ -30,6 +31,31 @@ class Refusal(msgspec.Struct, frozen=True):
 
     message: Message
     problem: RankdError
+
+    def letter(self) -> SentRecord:
+        """Return the record with its sender's own headers and ours; one refused again keeps where it stood first."""
+        message = self.message
+        sent = {header[0]: _bytes(header[1]) for header in message.headers() or ()}
+        origin = _origin(str(message.topic()), message.partition() or 0, message.offset() or 0)
+        reason = _reason(self.problem.code, str(self.problem))
+        return message.key(), message.value(), [*{**origin, **sent, **reason}.items()]
+
+
+class RefusedPlace(NamedTuple):
+    """A place of a log whose event was refused, and the reason."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: str
+    value: bytes
+    code: str
+    text: str
+
+    def letter(self) -> SentRecord:
+        """Return it as a record, with headers."""
+        origin = _origin(self.topic, self.partition, self.offset)
+        return self.key.encode(), self.value, [*{**origin, **_reason(self.code, self.text)}.items()]
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -56,9 +82,8 @@ class DeadLetters:
         self._producer: KafkaProducer | None = None
         self.sent = 0
 
-    def send(self, refusals: Sequence[Refusal]) -> None:
-        """Send records, and return when they are on stable storage; those that are too large for the topic are cut."""
-        letters = [(refusal.message.key(), refusal.message.value(), _headers(refusal)) for refusal in refusals]
+    def send(self, letters: Sequence[SentRecord]) -> None:
+        """Send letters, and return when they are on stable storage; those that are too large for the topic are cut."""
         producer = self._producer = self._producer or KafkaProducer(self._settings)
         try:
             for index in producer.send(self.topic, letters):
@@ -71,7 +96,7 @@ class DeadLetters:
             self._producer = None  # one that has failed may have ended for good
             producer.drop()
             raise
-        self.sent += len(refusals)
+        self.sent += len(letters)
 
 
 def read_letter(message: Message) -> DeadLetter:
@@ -90,16 +115,12 @@ def read_letter(message: Message) -> DeadLetter:
     )
 
 
-def _headers(refusal: Refusal) -> list[tuple[str, bytes]]:
-    """Return the sender's own headers and ours; a letter that is refused again keeps where it stood first."""
-    sent = {header[0]: _bytes(header[1]) for header in refusal.message.headers() or ()}
-    origin = {
-        TOPIC: str(refusal.message.topic()).encode(),
-        PARTITION: str(refusal.message.partition()).encode(),
-        OFFSET: str(refusal.message.offset()).encode(),
-    }
-    reason = {CODE: refusal.problem.code.encode(), REASON: str(refusal.problem).encode()}
-    return [*{**origin, **sent, **reason}.items()]
+def _origin(topic: str, partition: int, offset: int) -> dict[str, bytes]:
+    return {TOPIC: topic.encode(), PARTITION: str(partition).encode(), OFFSET: str(offset).encode()}
+
+
+def _reason(code: str, text: str) -> dict[str, bytes]:
+    return {CODE: code.encode(), REASON: text.encode()}
 
 
 def _cut(letter: SentRecord) -> SentRecord:

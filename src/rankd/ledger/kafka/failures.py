@@ -1,0 +1,26 @@
+"""Failures of Kafka as those of a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rankd.errors import KafkaUnavailable, KafkaUnusable, LedgerUnavailable
+
+_REMEDY = "try again when it can be reached, with the same key if it is a write"
+
+
+@contextmanager
+def as_ledger_failures() -> Iterator[None]:
+    """Raise LedgerUnavailable where Kafka does not do what the ledger needs."""
+    try:
+        yield
+    except (KafkaUnavailable, KafkaUnusable) as problem:
+        raise unavailable(str(problem)) from problem
+
+
+def unavailable(what: str) -> LedgerUnavailable:
+    """Return the error of a ledger whose Kafka cannot be used, for the reason `what`."""
+    return LedgerUnavailable(
+        f"Kafka cannot be used now ({what}); {_REMEDY}", public_message=f"Kafka cannot be used now; {_REMEDY}"
+    )

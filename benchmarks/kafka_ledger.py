@@ -142,12 +142,12 @@ def _submit_row(scale: Scale, folder: Path, node: tuple[Serving, str], embedded:
     for _ in range(scale.rounds):
         for side, server, token in ((RANKD, *node), (LIBRARY, *embedded)):
             wrk = Wrk(folder, scale.scaled_players, token, 1, scale.http_answers_max)
-            found = wrk.ask("submit", server.url, CONNECTIONS, scale.http_turn_s)
-            if (problem := found.problem()) is not None:
+            result = wrk.ask("submit", server.url, CONNECTIONS, scale.http_turn_s)
+            if (problem := result.problem()) is not None:
                 failures.append(f"{side}: {problem}")
-            series.add(side, found.ns_per_request)
-            extra[f"{side}_scores_per_s"] = 1e9 / found.ns_per_request
-            extra[f"{side}_p99_us"] = found.p99_us
+            series.add(side, result.ns_per_request)
+            extra[f"{side}_scores_per_s"] = 1e9 / result.ns_per_request
+            extra[f"{side}_p99_us"] = result.p99_us
     note = f"wrk, {CONNECTIONS} connections, one score a request; library: the embedded server on the same boards"
     row = series.row("kafka_ledger_submit", scale.scaled_players, "ns_per_score", extra, note, judged=not scale.smoke)
     row.failures = failures

@@ -50,11 +50,11 @@ def test_scores_are_ranked_by_projectors_that_are_killed_verified_and_rebuilt(in
         assert submit(client, "alice", 10)["rank"] == 1
         assert submit(client, "bob", 20)["rank"] == 1
         for _ in range(2):
-            found = submit(client, "alice", 15, key="match-1")
-        assert (found["rank"], found["score"]) == (1, 25)
+            answer = submit(client, "alice", 15, key="match-1")
+        assert (answer["rank"], answer["score"]) == (1, 25)
 
         first.send_signal(signal.SIGKILL)
-        first.wait()
+        first.wait(timeout=30)
         after = submit(client, "bob", 30)
         assert (after["rank"], after["score"]) == (1, 50)
         where = {"at_least": after["position"]}

@@ -84,7 +84,9 @@ class LedgerMove:
         source = self._source
         merging = Merging(source.partitions, source.context, 0)
         read = [0] * source.partitions
-        while parts := source.read(read, READ_EVENTS, [one for one in range(len(read)) if merging.holds_back(one)]):
+        while parts := source.read(
+            read, READ_EVENTS, [partition for partition in range(len(read)) if merging.holds_back(partition)]
+        ):
             for part in parts:
                 read[part.partition] = part.event_run.span.upto
             merging.add(parts)
@@ -133,8 +135,8 @@ class LedgerMove:
         places = [
             (event_run.partition, event_run.first + index) for event_run in batch for index in range(len(event_run))
         ]
-        found = self._source.metadata(places)
-        metadata = {index: found[place] for index, place in enumerate(places) if place in found}
+        stored = self._source.metadata(places)
+        metadata = {index: stored[place] for index, place in enumerate(places) if place in stored}
         moved = [
             msgspec.structs.replace(event_run, context=self._number(event_run.context), first=0) for event_run in batch
         ]

@@ -28,7 +28,7 @@ _FETCH = {
     "enable.partition.eof": "true",
 }
 
-Place = tuple[int, int]  # partition and sequence
+EventPlace = tuple[int, int]  # partition and sequence
 
 
 class MetadataCache:
@@ -37,7 +37,7 @@ class MetadataCache:
     def __init__(self, characters_max: int = CACHED_CHARACTERS_MAX) -> None:
         """It is empty."""
         self._lock = threading.Lock()
-        self._texts: dict[Place, str | None] = {}
+        self._texts: dict[EventPlace, str | None] = {}
         self._characters = 0
         self._characters_max = characters_max
 
@@ -52,7 +52,7 @@ class MetadataCache:
             while self._characters > self._characters_max:
                 self._characters -= _size(self._texts.pop(next(iter(self._texts))))
 
-    def find(self, places: Sequence[Place]) -> tuple[dict[Place, str], list[Place]]:
+    def find(self, places: Sequence[EventPlace]) -> tuple[dict[EventPlace, str], list[EventPlace]]:
         """Return the metadata of events that have some, and the events that are not known."""
         with self._lock:
             known = {place: self._texts[place] for place in places if place in self._texts}
@@ -77,9 +77,9 @@ class EventLookup:
         self._consumer: Consumer | None = None
         self._ends: list[int] = []
 
-    def find(self, places: Sequence[Place]) -> dict[Place, EventRecord]:
+    def find(self, places: Sequence[EventPlace]) -> dict[EventPlace, EventRecord]:
         """Return the records at those places that the log has."""
-        found: dict[Place, EventRecord] = {}
+        records: dict[EventPlace, EventRecord] = {}
         with self._lock, as_ledger_failures():
             wanted = self._wanted(places)
             if not wanted:
@@ -96,11 +96,11 @@ class EventLookup:
                     if monotonic() > deadline:
                         raise unavailable(f"{self._topic}: events were not found in time")
                     for message in consumer.consume(1, LOOKUP_WAIT_S / 10) + consumer.consume(FETCHED_MAX, 0.0):
-                        self._take(message, asked, wanted, found)
+                        self._take(message, asked, wanted, records)
             consumer.unassign()
-        return found
+        return records
 
-    def _wanted(self, places: Sequence[Place]) -> dict[int, list[int]]:
+    def _wanted(self, places: Sequence[EventPlace]) -> dict[int, list[int]]:
         """Return the offsets of the places that the log has, by partition, in order."""
         firsts = self._watermarks.firsts()
         if any(partition >= len(self._ends) or sequence > self._ends[partition] for partition, sequence in places):
@@ -116,7 +116,7 @@ class EventLookup:
         message: Message,
         asked: dict[int, int],
         wanted: dict[int, list[int]],
-        found: dict[Place, EventRecord],
+        records: dict[EventPlace, EventRecord],
     ) -> None:
         partition, offset, error = message.partition(), message.offset(), message.error()
         if partition is None or offset is None:
@@ -132,7 +132,7 @@ class EventLookup:
         elif offset in offsets:
             value, key = message.value(), message.key()
             if isinstance(value, bytes) and isinstance(key, bytes | None):
-                found[partition, offset + 1] = EventRecord(offset, message.timestamp()[1], key, value)
+                records[partition, offset + 1] = EventRecord(offset, message.timestamp()[1], key, value)
         while offsets and offsets[0] <= offset:
             del offsets[0]
         if offset >= asked.get(partition, offset + 1):
@@ -154,13 +154,13 @@ class MetadataLookup:
         self._lookup = lookup
         self.cache = MetadataCache()
 
-    def find(self, places: Sequence[Place]) -> dict[Place, str]:
+    def find(self, places: Sequence[EventPlace]) -> dict[EventPlace, str]:
         """Return the metadata of events that have some."""
-        found, unknown = self.cache.find(places)
+        metadata, unknown = self.cache.find(places)
         if unknown:
             for place, record in self._lookup.find(unknown).items():
                 json = None if record.key is None else metadata_in(record.value)
                 self.cache.note(*place, json)
                 if json is not None:
-                    found[place] = json
-        return found
+                    metadata[place] = json
+        return metadata

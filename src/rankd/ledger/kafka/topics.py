@@ -49,12 +49,12 @@ def migrate(
         admin.ensure_topic(control, 1, {**config, "max.message.bytes": str(_CONTROL_BYTES_MAX)})
         watermarks = Watermarks(admin, topic, control, 0)
         with closing(ControlTopic(settings, control, watermarks)) as reading:
-            found = reading.refresh().ledger
-            before = 0 if found is None else found.version
-            wanted = partitions or PARTITIONS if found is None else found.partitions
+            existing = reading.refresh().ledger
+            before = 0 if existing is None else existing.version
+            wanted = partitions or PARTITIONS if existing is None else existing.partitions
             _check_partitions(partitions, wanted)
             made = admin.ensure_topic(topic, wanted, {**config, "retention.ms": str(retention_ms)})
-            if found is None:
+            if existing is None:
                 _check_partitions(partitions, made)
                 with closing(LogProducer(settings, WAIT_MS)) as producer:
                     record = NewRecord(encode_ledger(str(uuid.uuid4()), made))

@@ -372,9 +372,7 @@ def test_stopping_lets_a_request_end_and_closes_what_is_idle() -> None:
             assert (await idle.response())[0] == 200
             going.clear()
             await busy.send(GET)
-            await eventually(
-                lambda: sorted(connection.deadline > 0 for connection in server.connections) == [False, True]
-            )
+            await eventually(lambda: sorted(each.deadline > 0 for each in server.connections) == [False, True])
             server.stop_listening()
             assert await idle.until_closed() == b""
             going.set()

@@ -88,7 +88,7 @@ def load_boards(boards: Boards, players: int) -> None:
     """Give everybody a score in five windows."""
     boards.define(BOARD, DEFINITION)
     for start in range(0, players, LOAD_EVENTS):
-        ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, players))]
+        ids = [f"user_{number:08d}" for number in range(start, min(start + LOAD_EVENTS, players))]
         boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
 
 
@@ -110,10 +110,11 @@ def _open_row(scale: Scale, nodes: Nodes, embedded: Path) -> Row:
 
 def places(boards: Boards, players: Sequence[str]) -> int:
     """Return a digest of the places of some players."""
-    found: list[dict[str, Any]] = [
-        {"player": one.player, "rank": one.rank, "score": one.score} for one in boards.ranks(BOARD, players).entries
+    entries: list[dict[str, Any]] = [
+        {"player": entry.player, "rank": entry.rank, "score": entry.score}
+        for entry in boards.ranks(BOARD, players).entries
     ]
-    return digest(found)
+    return digest(entries)
 
 
 def _rank_row(scale: Scale, folder: Path, node: Serving, embedded: HttpServer) -> Row:
@@ -124,12 +125,12 @@ def _rank_row(scale: Scale, folder: Path, node: Serving, embedded: HttpServer) -
     wrk, failures, extra = Wrk(folder, scale.scaled_players, "", 1, scale.http_answers_max), [], {}
     for _ in range(scale.rounds):
         for side, url in ((RANKD, node.url), (LIBRARY, embedded.url)):
-            found = wrk.ask("rank", url, CONNECTIONS, scale.http_turn_s)
-            if (problem := found.problem()) is not None:
+            result = wrk.ask("rank", url, CONNECTIONS, scale.http_turn_s)
+            if (problem := result.problem()) is not None:
                 failures.append(f"{side}: {problem}")
-            series.add(side, found.ns_per_request)
-            extra[f"{side}_requests_per_second"] = 1e9 / found.ns_per_request
-            extra[f"{side}_p99_us"] = found.p99_us
+            series.add(side, result.ns_per_request)
+            extra[f"{side}_requests_per_second"] = 1e9 / result.ns_per_request
+            extra[f"{side}_p99_us"] = result.p99_us
     note = f"wrk, {CONNECTIONS} connections, random players; library: the embedded server on the same boards"
     row = series.row("nodes_http_rank", scale.scaled_players, "ns_per_request", extra, note, judged=not scale.smoke)
     row.failures = failures

@@ -90,11 +90,11 @@ def _measured(scale: Scale, folder: Path, server: tuple[str, str], prefix: str) 
         }
         small = Load(scale.http_players, scale.priority_calls_per_s, WRITES_SHARE, scale.priority_s)
         report = run_load(small, url, token)
-        found = {name: future.result() for name, future in sent.items()}
-    failures = [f"{name}: {problem}" for name, one in found.items() if (problem := one.problem()) is not None]
+        results = {name: future.result() for name, future in sent.items()}
+    failures = [f"{name}: {problem}" for name, result in results.items() if (problem := result.problem()) is not None]
     if report.errors:
         failures.append(f"{report.errors}: {report.first_errors}")
-    per_s = {sender.name: found[sender.name].requests * sender.events / seconds for sender in senders}
+    per_s = {sender.name: results[sender.name].requests * sender.events / seconds for sender in senders}
     extra = {f"{name}_per_s": rate for name, rate in per_s.items()}
     extra["generator_late_p99_ms"] = report.generator_late.p99_ms or 0.0
     extra["after_sending_p99_ms"] = report.after_sending.p99_ms or 0.0
@@ -107,8 +107,8 @@ def _measured(scale: Scale, folder: Path, server: tuple[str, str], prefix: str) 
         latencies = report.kinds[kind].latencies
         series = Series({RANKD: [(latencies.p99_ms or 0.0) * 1e6]})
         further = {**extra, f"{kind}_p50_ms": latencies.p50_ms or 0.0}
-        name, said = f"{prefix}_{kind}_p99", "; ".join([note, *report.warnings])
-        row = series.row(name, scale.http_players, "ns_p99", further, said, judged=not scale.smoke)
+        name, remarks = f"{prefix}_{kind}_p99", "; ".join([note, *report.warnings])
+        row = series.row(name, scale.http_players, "ns_p99", further, remarks, judged=not scale.smoke)
         row.failures = failures
         yield row
 

@@ -113,7 +113,7 @@ def _variadic(entries: list[tuple[bytes, float]]) -> Pipeline:
     arguments = [b"ZADD", WINDOW.encode()]
     for player, number in entries:
         arguments += b"%d" % number, player
-    parts = [b"*%d\r\n" % len(arguments), *(b"$%d\r\n%s\r\n" % (len(one), one) for one in arguments)]
+    parts = [b"*%d\r\n" % len(arguments), *(b"$%d\r\n%s\r\n" % (len(argument), argument) for argument in arguments)]
     return Pipeline(b"".join(parts), 1)
 
 
@@ -129,5 +129,5 @@ def _checksum(server: RedisServer, key: bytes) -> int:
     with server.client() as client:
         total = client.zcard(key)
         places = range(0, total, max(1, total // VARIADIC_ENTRIES))
-        found = [client.zrange(key, place, place, withscores=True)[0] for place in places]
-    return int(total + sum(place * number for place, (_, number) in zip(places, found, strict=True))) % 2**62
+        entries = [client.zrange(key, place, place, withscores=True)[0] for place in places]
+    return int(total + sum(place * number for place, (_, number) in zip(places, entries, strict=True))) % 2**62

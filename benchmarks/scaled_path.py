@@ -84,7 +84,9 @@ class Stand:
     def load(self) -> None:
         """Give everybody a score."""
         for start in range(0, self._scale.scaled_players, LOAD_EVENTS):
-            ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, self._scale.scaled_players))]
+            ids = [
+                f"user_{number:08d}" for number in range(start, min(start + LOAD_EVENTS, self._scale.scaled_players))
+            ]
             last = self._boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
         self._boards.top(BOARD, 1, at_least=last.position)
 
@@ -108,7 +110,7 @@ class Stand:
                 began_ns = time.perf_counter_ns()
                 self._boards.top(BOARD, 1, at_least=last)
                 series.add(RANKD, (time.perf_counter_ns() - began_ns) / (count * len(WINDOWS)))
-                pipelines = [_zadds(list(zip(one.scores.tolist(), one.ids(), strict=True))) for one in batches]
+                pipelines = [_zadds(list(zip(batch.scores.tolist(), batch.ids(), strict=True))) for batch in batches]
                 began_ns = time.perf_counter_ns()
                 replies = raw.exchange(pipelines)
                 series.add(REDIS, (time.perf_counter_ns() - began_ns) / (count * len(WINDOWS)))
@@ -121,7 +123,7 @@ class Stand:
         """Give everybody a score in the rival's sorted sets too: what an update costs grows with them."""
         players = range(self._scale.scaled_players)
         for start in range(0, len(players), LOAD_EVENTS):
-            some = [(one % LOAD_EVENTS, f"user_{one:08d}") for one in players[start : start + LOAD_EVENTS]]
+            some = [(number % LOAD_EVENTS, f"user_{number:08d}") for number in players[start : start + LOAD_EVENTS]]
             integers(raw.exchange([_zadds(some)]))
 
     def most_per_s(self) -> float:
@@ -195,7 +197,7 @@ def _read_rows(scale: Scale, installation: Installation, folder: Path) -> Iterat
     with rankd.open(folder / "embedded") as boards:
         boards.define(BOARD, DEFINITION)
         for start in range(0, scale.scaled_players, LOAD_EVENTS):
-            ids = [f"user_{one:08d}" for one in range(start, min(start + LOAD_EVENTS, scale.scaled_players))]
+            ids = [f"user_{number:08d}" for number in range(start, min(start + LOAD_EVENTS, scale.scaled_players))]
             boards.submit_many(BOARD, players=ids, scores=array("q", range(len(ids))))
     with running_rankd(folder / "embedded") as embedded:
         wrk = Wrk(folder, scale.scaled_players, installation.admin, 1, scale.http_answers_max)
@@ -206,9 +208,9 @@ def _read_rows(scale: Scale, installation: Installation, folder: Path) -> Iterat
                 ours = wrk.ask(question, serving.url, CONNECTIONS, scale.http_turn_s)
                 asked = _calls(redis) - before
                 theirs = wrk.ask(question, embedded.url, CONNECTIONS, scale.http_turn_s)
-                for side, found in ((RANKD, ours), (LIBRARY, theirs)):
-                    series.add(side, found.ns_per_request, 0)
-                    if (problem := found.problem()) is not None:
+                for side, result in ((RANKD, ours), (LIBRARY, theirs)):
+                    series.add(side, result.ns_per_request, 0)
+                    if (problem := result.problem()) is not None:
                         raise AssertionError(f"{side}: {problem}")
                 extra["calls_to_redis_per_request"] = asked / ours.requests
                 extra["requests_per_s"] = 1e9 / ours.ns_per_request
@@ -222,7 +224,7 @@ def _zadds(scores: Sequence[tuple[int, str]]) -> Pipeline:
     for number, player in scores:
         for window in WINDOWS:
             arguments = ["ZADD", window, str(number), player]
-            parts.append("".join(["*4\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in arguments)]))
+            parts.append("".join(["*4\r\n", *(f"${len(argument)}\r\n{argument}\r\n" for argument in arguments)]))
     return Pipeline("".join(parts).encode("ascii"), len(parts))
 
 

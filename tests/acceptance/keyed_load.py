@@ -93,7 +93,7 @@ class KeyedLoad:
         """Fail unless every one of these servers ranks exactly what was acknowledged, and all answer the same."""
         self.pause()
         for board in BOARDS:
-            expected = sorted(self.sums[board].items(), key=lambda one: -one[1])
+            expected = sorted(self.sums[board].items(), key=lambda item: -item[1])
             pages = []
             for server in servers:
                 page = self._settled_page(server, board)
@@ -105,15 +105,15 @@ class KeyedLoad:
         self.resume()
 
     def _settled_page(self, server: Serving, board: str) -> dict[str, Any]:
-        found: list[dict[str, Any]] = []
+        pages: list[dict[str, Any]] = []
 
         def is_there() -> bool:
             page = self._page(server, board)
-            found.extend([] if page is None else [page])
+            pages.extend([] if page is None else [page])
             return page is not None
 
         wait_until(is_there)
-        return found[0]
+        return pages[0]
 
     def _page(self, server: Serving, board: str) -> dict[str, Any] | None:
         """Return everybody as of what was acknowledged; None while nobody has ranked that far."""

@@ -134,8 +134,8 @@ def test_what_does_not_fit_a_newer_definition_is_a_dead_letter(
 
     def letter_of_it() -> bool:
         letters = topics.read(DEAD_LETTERS, topics.end(DEAD_LETTERS))
-        found = [topics.headers(letter) for letter in letters if b'"reused"' in (letter.value() or b"")]
-        return any(headers["rankd-reason-code"] == "key_reused" for headers in found)
+        letter_headers = [topics.headers(letter) for letter in letters if b'"reused"' in (letter.value() or b"")]
+        return any(headers["rankd-reason-code"] == "key_reused" for headers in letter_headers)
 
     admin = KafkaAdmin({"bootstrap.servers": kafka.address})
     wait_until(lambda: admin.partitions(DEAD_LETTERS) > 0 and letter_of_it())

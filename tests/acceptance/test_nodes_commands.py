@@ -61,10 +61,10 @@ def test_a_folder_is_one_nodes_alone(nodes: Nodes) -> None:
     serving = nodes.node("busy")
     second = nodes.start_node("busy", free_port())
     assert second.process.wait(STOP_S) != 0
-    said = second.log.read_text()
-    assert "ranks.folder" in said
-    assert "a folder of its own" in said
-    assert str(nodes.node_folder("busy")) in said
+    log = second.log.read_text()
+    assert "ranks.folder" in log
+    assert "a folder of its own" in log
+    assert str(nodes.node_folder("busy")) in log
 
     for command in (["verify"], ["top", "arcade"]):
         done = nodes.command("busy", *command)

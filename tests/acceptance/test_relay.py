@@ -96,8 +96,8 @@ def test_a_record_says_what_a_consumer_needs(place: RelayedBoards) -> None:
     with place.relayed() as relay:
         wait_until(lambda: relay.lag() == 0)
 
-    found = {event.key: event for event in place.outbox.events() if event.value["board"] == "quiz"}
-    assert found["Zoë"].value == {
+    events_by_key = {event.key: event for event in place.outbox.events() if event.value["board"] == "quiz"}
+    assert events_by_key["Zoë"].value == {
         "schema": 1,
         "kind": "score",
         "board": "quiz",
@@ -111,10 +111,10 @@ def test_a_record_says_what_a_consumer_needs(place: RelayedBoards) -> None:
         "attributes": {"country": "BR"},
         "metadata": {"level": '4 "Ü"'},
     }
-    assert found["bob"].value["score"] == -3
-    assert "tiebreak" not in found["bob"].value
-    assert "metadata" not in found["bob"].value
-    definition = found[None].value
+    assert events_by_key["bob"].value["score"] == -3
+    assert "tiebreak" not in events_by_key["bob"].value
+    assert "metadata" not in events_by_key["bob"].value
+    definition = events_by_key[None].value
     assert definition["kind"] == "define"
     assert definition["definition"]["feeds"] == ["xp"]
 
@@ -128,12 +128,12 @@ def test_a_control_event_stands_between_the_same_events_in_every_partition(place
 
     events = place.outbox.events()
     for partition in range(PARTITIONS):
-        found = [event.value for event in events if event.partition == partition]
-        (reset,) = [index for index, value in enumerate(found) if value["kind"] == "reset"]
-        assert found[reset]["window"] == "daily"
-        assert all(value["score"] < 400 for value in found[1:reset])
-        assert all(value["score"] >= 400 for value in found[reset + 1 :])
-        assert len(found) > 2
+        values = [event.value for event in events if event.partition == partition]
+        (reset,) = [index for index, value in enumerate(values) if value["kind"] == "reset"]
+        assert values[reset]["window"] == "daily"
+        assert all(value["score"] < 400 for value in values[1:reset])
+        assert all(value["score"] >= 400 for value in values[reset + 1 :])
+        assert len(values) > 2
 
 
 def test_a_record_that_is_refused_holds_up_those_behind_it_and_is_not_skipped(
@@ -165,14 +165,14 @@ def test_of_two_relays_one_works_and_the_other_takes_over(
     with installation.open_boards() as boards:
         place = RelayedBoards(installation, boards, kafka)
         with ExitStack() as second:
-            with place.relayed() as one:
-                other = second.enter_context(place.outbox.relayed(installation, boards, waits=False))
+            with place.relayed() as first_relay:
+                second_relay = second.enter_context(place.outbox.relayed(installation, boards, waits=False))
                 submit(boards, 100)
-                wait_until(lambda: one.lag() == 0 and one.relayed() >= 100)
-                assert (other.lag(), other.relayed()) == (None, 0)
-            wait_until(lambda: other.lag() == 0)
+                wait_until(lambda: first_relay.lag() == 0 and first_relay.relayed() >= 100)
+                assert (second_relay.lag(), second_relay.relayed()) == (None, 0)
+            wait_until(lambda: second_relay.lag() == 0)
             submit(boards, 100, 100)
-            wait_until(lambda: other.lag() == 0 and other.relayed() == 100)
+            wait_until(lambda: second_relay.lag() == 0 and second_relay.relayed() == 100)
 
     events = place.outbox.events()
     assert events == once(events)

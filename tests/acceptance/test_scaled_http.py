@@ -52,19 +52,19 @@ def installation(tmp_path_factory: pytest.TempPathFactory, _servers: None) -> It
 
 
 @pytest.fixture(scope="module")
-def one(installation: Installation) -> Serving:
+def first_server(installation: Installation) -> Serving:
     return installation.serve()
 
 
 @pytest.fixture(scope="module")
-def other(installation: Installation) -> Serving:
+def second_server(installation: Installation) -> Serving:
     return installation.serve()
 
 
 @pytest.fixture
-def board(installation: Installation, one: Serving, request: pytest.FixtureRequest) -> str:
+def board(installation: Installation, first_server: Serving, request: pytest.FixtureRequest) -> str:
     name = f"b{abs(hash(request.node.name)) % 10**9}"
-    with one.client(installation.admin) as client:
+    with first_server.client(installation.admin) as client:
         answer = client.put(f"/v1/boards/{name}", json={"windows": ["all_time", "weekly"], "scopes": ["country"]})
         assert answer.status_code == 200, answer.text
     return name
@@ -90,35 +90,37 @@ def submit_ranked(serving: Serving, installation: Installation, **score: Any) ->
 
 
 def test_a_score_is_accepted_by_one_process_and_read_from_another(
-    installation: Installation, one: Serving, other: Serving, board: str
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:
-    accepted = submit(other, installation, board=board, player="alice", score=976)
+    accepted = submit(second_server, installation, board=board, player="alice", score=976)
     assert accepted.status_code == 202
     assert accepted.json()["status"] == "accepted"
 
-    with one.client() as client:
-        found = client.get(f"/v1/boards/{board}/players/alice", params={"at_least": accepted.json()["position"]})
-    assert found.status_code == 200
-    assert (found.json()["rank"], found.json()["score"], found.json()["stale"]) == (1, 976, False)
+    with first_server.client() as client:
+        answer = client.get(f"/v1/boards/{board}/players/alice", params={"at_least": accepted.json()["position"]})
+    assert answer.status_code == 200
+    assert (answer.json()["rank"], answer.json()["score"], answer.json()["stale"]) == (1, 976, False)
 
 
-def test_who_prefers_to_wait_gets_the_rank(installation: Installation, one: Serving, board: str) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=976)
-    answer = submit(one, installation, {"Prefer": "respond-async, wait=10"}, board=board, player="bob", score=990)
+def test_who_prefers_to_wait_gets_the_rank(installation: Installation, first_server: Serving, board: str) -> None:
+    submit_ranked(first_server, installation, board=board, player="alice", score=976)
+    answer = submit(
+        first_server, installation, {"Prefer": "respond-async, wait=10"}, board=board, player="bob", score=990
+    )
 
     assert answer.status_code == 200
     assert (answer.json()["rank"], answer.json()["previous_rank"], answer.json()["changed"]) == (1, None, True)
 
 
 def test_a_signed_submission_counts_once_whoever_sends_it_to_whichever_process(
-    installation: Installation, one: Serving, other: Serving
+    installation: Installation, first_server: Serving, second_server: Serving
 ) -> None:
     with PostgresCredentials(installation.ledger_url, SystemClock()) as credentials:
         secret = credentials.create_signing_key("relay")
         _, second = credentials.create("second", [Scope.SCORES_WRITE])
-    for serving in (one, other):
+    for serving in (first_server, second_server):
         serving.assert_known(second)
-    with one.client(installation.admin) as client:
+    with first_server.client(installation.admin) as client:
         assert client.put("/v1/boards/relayed", json={"signing": "relay", "keep": "sum"}).status_code == 200
 
     def send(serving: Serving, token: str, score: int) -> httpx.Response:
@@ -128,8 +130,12 @@ def test_a_signed_submission_counts_once_whoever_sends_it_to_whichever_process(
         with serving.client(token) as client:
             return client.post("/v1/scores", content=body, headers=headers)
 
-    first, again, another = send(one, installation.admin, 100), send(other, second, 100), send(other, second, 200)
-    with other.client() as client:
+    first, again, another = (
+        send(first_server, installation.admin, 100),
+        send(second_server, second, 100),
+        send(second_server, second, 200),
+    )
+    with second_server.client() as client:
         read = client.get("/v1/boards/relayed/players/alice", params={"at_least": first.json()["position"]})
 
     assert (first.json()["repeated"], again.json()["repeated"]) == (False, True)
@@ -139,7 +145,7 @@ def test_a_signed_submission_counts_once_whoever_sends_it_to_whichever_process(
 
 
 def test_a_player_sees_mutual_friends_only_where_reads_are_not_public(
-    installation: Installation, one: Serving, board: str
+    installation: Installation, first_server: Serving, board: str
 ) -> None:
     with PostgresCredentials(installation.ledger_url, SystemClock()) as credentials:
         _, token = credentials.create("mia", [], player="mia")
@@ -148,7 +154,7 @@ def test_a_player_sees_mutual_friends_only_where_reads_are_not_public(
         for player, friends in (("mia", ["noa", "zoe"]), ("noa", ["mia"])):
             assert admin.put(f"/v1/players/{player}/friends", json={"players": friends}).status_code == 200
         for player in ("mia", "noa", "zoe"):
-            submit_ranked(one, installation, board=board, player=player, score=5)
+            submit_ranked(first_server, installation, board=board, player=player, score=5)
         path = f"/v1/boards/{board}/players/mia/friends"
         for client, shown in ((mia, ["mia", "noa"]), (admin, ["mia", "noa", "zoe"])):
             assert [entry["player"] for entry in client.get(path).json()["entries"]] == shown
@@ -156,14 +162,14 @@ def test_a_player_sees_mutual_friends_only_where_reads_are_not_public(
 
 
 def test_a_repeat_counts_once_whichever_process_it_comes_to(
-    installation: Installation, one: Serving, other: Serving, board: str
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:
-    with one.client(installation.admin) as client:
+    with first_server.client(installation.admin) as client:
         client.put(f"/v1/boards/{board}", json={"windows": ["all_time", "weekly"], "scopes": ["country"]})
     key = {"Idempotency-Key": f"only-once-{board}"}
-    first = submit(one, installation, key, board=board, player="alice", score=7)
-    second = submit(other, installation, key, board=board, player="alice", score=7)
-    another = submit(other, installation, key, board=board, player="alice", score=8)
+    first = submit(first_server, installation, key, board=board, player="alice", score=7)
+    second = submit(second_server, installation, key, board=board, player="alice", score=7)
+    another = submit(second_server, installation, key, board=board, player="alice", score=8)
 
     assert (first.json()["position"], False) == (second.json()["position"], first.json()["repeated"])
     assert second.json()["repeated"] is True
@@ -171,28 +177,28 @@ def test_a_repeat_counts_once_whichever_process_it_comes_to(
 
 
 def test_a_board_defined_by_one_process_takes_scores_from_another_at_once(
-    installation: Installation, one: Serving, other: Serving, board: str
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:
     for number in range(5):
         name = f"{board}x{number}"
-        with one.client(installation.admin) as client:
+        with first_server.client(installation.admin) as client:
             assert client.put(f"/v1/boards/{name}", json={}).status_code == 200
-        assert submit(other, installation, board=name, player="alice", score=1).status_code == 202
+        assert submit(second_server, installation, board=name, player="alice", score=1).status_code == 202
 
 
 def test_pages_batches_and_scopes_are_those_of_one_process(
-    installation: Installation, one: Serving, other: Serving, board: str
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:
     events = [
         {"board": board, "player": f"p{number:03}", "score": number, "attributes": {"country": "BR"}}
         for number in range(200)
     ]
-    with other.client(installation.admin) as client:
+    with second_server.client(installation.admin) as client:
         batch = client.post("/v1/scores/batch", json={"events": events})
     assert (batch.status_code, batch.json()["count"]) == (200, 200)
 
     where = {"at_least": batch.json()["position"], "scope": "country:BR", "limit": 3}
-    with one.client() as client:
+    with first_server.client() as client:
         page = client.get(f"/v1/boards/{board}/top", params=where).json()
         more = client.get(f"/v1/boards/{board}/top", params={"cursor": page["next"], "limit": 2}).json()
         around = client.get(f"/v1/boards/{board}/players/p100/around", params={"above": 1, "below": 1}).json()
@@ -205,43 +211,47 @@ def test_pages_batches_and_scopes_are_those_of_one_process(
     assert (group["entries"][0]["rank"], group["missing"]) == (1, ["nobody"])
 
 
-def test_a_client_that_has_the_answer_already_gets_a_304(installation: Installation, one: Serving, board: str) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=976)
-    with one.client() as client:
+def test_a_client_that_has_the_answer_already_gets_a_304(
+    installation: Installation, first_server: Serving, board: str
+) -> None:
+    submit_ranked(first_server, installation, board=board, player="alice", score=976)
+    with first_server.client() as client:
         first = client.get(f"/v1/boards/{board}/top")
         again = client.get(f"/v1/boards/{board}/top", headers={"If-None-Match": first.headers["etag"]})
     assert (first.status_code, again.status_code) == (200, 304)
 
 
-def test_who_wrote_is_not_given_what_was_read_before(installation: Installation, one: Serving, board: str) -> None:
-    with one.client() as client:
+def test_who_wrote_is_not_given_what_was_read_before(
+    installation: Installation, first_server: Serving, board: str
+) -> None:
+    with first_server.client() as client:
         for score in range(1, 20):
-            submit_ranked(one, installation, board=board, player="alice", score=score)
+            submit_ranked(first_server, installation, board=board, player="alice", score=score)
             assert client.get(f"/v1/boards/{board}/top").json()["entries"][0]["score"] == score
 
 
 def test_watchers_of_one_process_see_what_came_to_another(
-    installation: Installation, one: Serving, other: Serving, board: str
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=1)
+    submit_ranked(first_server, installation, board=board, player="alice", score=1)
     with (
-        other.client() as client,
+        second_server.client() as client,
         client.stream("GET", "/v1/stream", params={"topic": f"top:{board}"}, timeout=10) as stream,
     ):
         lines = stream.iter_lines()
         snapshot = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
-        submit(one, installation, board=board, player="bob", score=2)
+        submit(first_server, installation, board=board, player="bob", score=2)
         change = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
     assert [entry["player"] for entry in snapshot["entries"]] == ["alice"]
     assert change["set"][0]["player"] == "bob"
 
 
 def test_removals_and_resets_reach_every_process(
-    installation: Installation, one: Serving, other: Serving, board: str
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=1)
-    submit_ranked(one, installation, board=board, player="bob", score=2)
-    with other.client(installation.admin) as client:
+    submit_ranked(first_server, installation, board=board, player="alice", score=1)
+    submit_ranked(first_server, installation, board=board, player="bob", score=2)
+    with second_server.client(installation.admin) as client:
         removed = client.delete(f"/v1/boards/{board}/players/bob")
         after = client.get(f"/v1/boards/{board}/top", params={"at_least": removed.json()["position"]}).json()
         reset = client.post(f"/v1/boards/{board}/reset", json={})
@@ -250,20 +260,24 @@ def test_removals_and_resets_reach_every_process(
     assert empty["entries"] == []
 
 
-def test_profiles_are_shared(installation: Installation, one: Serving, other: Serving, board: str) -> None:
-    with one.client(installation.admin) as client:
+def test_profiles_are_shared(
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
+) -> None:
+    with first_server.client(installation.admin) as client:
         assert client.put(f"/v1/players/{board}", json={"name": "Alice"}).status_code == 200
-    submit_ranked(one, installation, board=board, player=board, score=1)
+    submit_ranked(first_server, installation, board=board, player=board, score=1)
 
     def is_named() -> bool:
-        with other.client() as client:
+        with second_server.client() as client:
             return bool(client.get(f"/v1/boards/{board}/players/{board}").json().get("name") == "Alice")
 
     wait_until(is_named)
 
 
-def test_verify_and_rebuild_run_beside_the_servers(installation: Installation, one: Serving, board: str) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=1)
+def test_verify_and_rebuild_run_beside_the_servers(
+    installation: Installation, first_server: Serving, board: str
+) -> None:
+    submit_ranked(first_server, installation, board=board, player="alice", score=1)
     verified = installation.run("verify", "--json")
     rebuilt = installation.run("rebuild", "--json")
     again = installation.run("verify", "--json")
@@ -271,22 +285,22 @@ def test_verify_and_rebuild_run_beside_the_servers(installation: Installation, o
         verified.stderr + rebuilt.stderr + again.stderr
     )
     assert json.loads(rebuilt.stdout)["entries"] == json.loads(again.stdout)["entries"]
-    answer = submit_ranked(one, installation, board=board, player="bob", score=2)
+    answer = submit_ranked(first_server, installation, board=board, player="bob", score=2)
     assert answer.json()["rank"] == 1
 
 
 def test_verify_finds_a_rank_that_somebody_changed_in_redis(
-    installation: Installation, one: Serving, board: str
+    installation: Installation, first_server: Serving, board: str
 ) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=1)
+    submit_ranked(first_server, installation, board=board, player="alice", score=1)
     client = installation.redis.client()
     (ranks,) = client.keys(f"rankd:{{{board}#0}}:*:z:all_time@global")
     (member,) = client.zrange(ranks, 0, -1)
     client.zadd(ranks, {member: 12_345})
 
-    found = installation.run("verify")
-    assert found.returncode == 5
-    assert board in found.stderr
+    result = installation.run("verify")
+    assert result.returncode == 5
+    assert board in result.stderr
     assert installation.run("rebuild").returncode == 0
     assert installation.run("verify").returncode == 0
 
@@ -309,9 +323,9 @@ def test_limits_hold_over_all_processes(tmp_path: Path) -> None:
 
 
 def test_the_client_library_gets_ranks_from_a_scaled_out_server(
-    installation: Installation, one: Serving, board: str
+    installation: Installation, first_server: Serving, board: str
 ) -> None:
-    with rankd.Client(one.url, installation.admin) as client:
+    with rankd.Client(first_server.url, installation.admin) as client:
         answer = client.submit(board, "alice", 976)
         assert (answer.rank, answer.changed) == (1, True)
         assert client.rank(board, "alice", at_least=answer.position) is not None
@@ -330,25 +344,27 @@ def test_a_redis_of_another_ledger_is_refused(installation: Installation, tmp_pa
             open_thin(SharedStores(url), installation.redis.url)
 
 
-def test_ranks_ahead_of_a_restored_ledger_are_made_anew(installation: Installation, one: Serving, board: str) -> None:
-    submit_ranked(one, installation, board=board, player="alice", score=1)
+def test_ranks_ahead_of_a_restored_ledger_are_made_anew(
+    installation: Installation, first_server: Serving, board: str
+) -> None:
+    submit_ranked(first_server, installation, board=board, player="alice", score=1)
     redis = installation.redis.client()
     meta = f"rankd:{{{board}#0}}:meta"
     redis.hset(meta, "p0", redis.hget(meta, "p0").decode().partition(":")[0] + ":99999")
 
     def is_ranked_again() -> bool:
-        answer = submit(one, installation, {"Prefer": "wait=1"}, board=board, player="bob", score=2)
+        answer = submit(first_server, installation, {"Prefer": "wait=1"}, board=board, player="bob", score=2)
         return answer.status_code == 200 and redis.hget(meta, "p0").split(b":")[1] != b"99999"
 
     wait_until(is_ranked_again)
 
 
 def test_ranks_below_an_exact_top_are_estimates_that_say_so(
-    installation: Installation, one: Serving, board: str
+    installation: Installation, first_server: Serving, board: str
 ) -> None:
     name = f"{board}top"
     events = [{"board": name, "player": f"p{number:03}", "score": number} for number in range(300)]
-    with one.client(installation.admin) as client:
+    with first_server.client(installation.admin) as client:
         assert client.put(f"/v1/boards/{name}", json={"exact_top": 20, "score_min": 0}).status_code == 200
         batch = client.post("/v1/scores/batch", json={"events": events}).json()
         fresh = {"at_least": batch["position"]}
@@ -367,16 +383,16 @@ def test_ranks_below_an_exact_top_are_estimates_that_say_so(
     assert around["player"]["rank_min"] <= 200 <= around["player"]["rank_max"]
     assert (len(page["entries"]), page["exact"], page["total"], page["next"]) == (20, False, 300, None)
     assert place["rank_min"] <= 201 <= place["rank_max"]
-    assert [("global_rank_min" in one, one["rank"]) for one in friends["entries"]] == [(False, 1), (True, 2)]
+    assert [("global_rank_min" in entry, entry["rank"]) for entry in friends["entries"]] == [(False, 1), (True, 2)]
 
 
 @pytest.mark.parametrize(
     "preference", ["wait=" + "9" * 5_000, "wait=-1", "wait=", 'wait="1"', "wait=1.5, wait=x", ";=,=;"]
 )
 def test_whatever_is_preferred_a_score_is_taken(
-    installation: Installation, one: Serving, board: str, preference: str
+    installation: Installation, first_server: Serving, board: str, preference: str
 ) -> None:
-    answer = submit(one, installation, {"Prefer": preference}, board=board, player="alice", score=1)
+    answer = submit(first_server, installation, {"Prefer": preference}, board=board, player="alice", score=1)
     assert answer.status_code in (200, 202), answer.text
 
 

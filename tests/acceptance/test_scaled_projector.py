@@ -21,8 +21,8 @@ from .serving import STOP_S, free_port
 def installation(tmp_path: Path) -> Iterator[Installation]:
     needs_postgres()
     needs_redis()
-    with installed(tmp_path) as found:
-        yield found
+    with installed(tmp_path) as scaled_installation:
+        yield scaled_installation
 
 
 def project(installation: Installation) -> tuple[subprocess.Popen[bytes], str]:

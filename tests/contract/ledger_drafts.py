@@ -92,12 +92,12 @@ def places(appended: Appended, events: int) -> list[Place]:
 def places_of(players: Sequence[str], ledger: Ledger, before: Sequence[int] | None = None) -> list[Place]:
     """Return where events of these players have to stand, behind a sequence of each partition."""
     ends = list(before or [0] * ledger.partitions)
-    found = []
+    player_places = []
     for player in players:
         partition = partition_of(player, ledger.partitions)
         ends[partition] += 1
-        found.append((partition, ends[partition]))
-    return found
+        player_places.append((partition, ends[partition]))
+    return player_places
 
 
 class Reader:

@@ -38,4 +38,4 @@ def fill(folder: Path, seed: int) -> dict[str, tuple[int, int]]:
         ranked = digests(embedded_of(boards).rank_store)
     with SqliteCredentials(folder, SystemClock()) as credentials:
         first_admin_key(folder, credentials)
-    return {text: found for text, found in ranked.items() if not is_team_scope(text)}
+    return {text: digest for text, digest in ranked.items() if not is_team_scope(text)}

@@ -50,7 +50,7 @@ def test_its_session_says_who_it_is_and_has_limits(postgres_url: str) -> None:
     lease = Lease(f"{postgres_url}?application_name=other", "host:7")
     assert lease.claim()
     with psycopg.connect(postgres_url) as connection:
-        found = connection.execute(
+        sessions = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rankd project host:7'"
         ).fetchone()
     held = lease._connection
@@ -58,7 +58,7 @@ def test_its_session_says_who_it_is_and_has_limits(postgres_url: str) -> None:
     limits = held.info.get_parameters()
     lease.release()
 
-    assert found == (1,)
+    assert sessions == (1,)
     assert limits["tcp_user_timeout"] == "10000"
     assert held.answer_wait_s == module.ANSWER_WAIT_S
 

@@ -58,8 +58,8 @@ def test_events_come_back_as_they_were_appended_also_to_the_next_who_opens_it(
         (EventKind.SCORE, "arcade", "carol", 0, -1, AT + 5, None),
         (EventKind.REMOVE, "arcade", "bob", 0, 0, AT, None),
     ]
-    for one in ledger_place.now_and_reopened(ledger):
-        read = by_place(one)
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        read = by_place(checked_ledger)
         assert [read[place][1:8] for place in places(appended, 4)] == expected
         assert len(read) == 4
 
@@ -176,9 +176,13 @@ def test_one_event_can_be_looked_up(ledger: Ledger) -> None:
     appended = ledger.append(draft(ledger, *events))
 
     for place, (player, score) in zip(places(appended, len(events)), events, strict=True):
-        found = ledger.event(*place)
-        assert (list(found.players), list(found.score), found.partition, found.first) == ([player], [score], *place)
-        assert ledger.context(found.context) == ARCADE
+        event_run = ledger.event(*place)
+        assert (list(event_run.players), list(event_run.score), event_run.partition, event_run.first) == (
+            [player],
+            [score],
+            *place,
+        )
+        assert ledger.context(event_run.context) == ARCADE
     with pytest.raises(LedgerDamaged, match="missing"):
         ledger.event(0, ledger.heads().sequences[0] + 1)
 
@@ -225,7 +229,9 @@ def test_a_reader_in_another_thread_misses_nothing_and_sees_the_end_move_on_only
     assert reader.rows == everything(ledger)
     assert sum(ledger.heads().sequences) == sum(map(len, reader.rows)) == 300
     for before, after in pairwise(ends):
-        assert all(one <= other for one, other in zip(before, after, strict=True))
+        assert all(
+            sequence_before <= sequence_after for sequence_before, sequence_after in zip(before, after, strict=True)
+        )
 
 
 # The ledger's time
@@ -241,8 +247,8 @@ def test_the_ledgers_time_never_goes_back(ledger: Ledger, ledger_place: LedgerPl
     assert request.at == AT + 1_000
     assert [row.at for row in flat(everything(ledger))] == [AT + 1_000, AT]  # those of events are as they were sent
 
-    for one in ledger_place.now_and_reopened(ledger):
-        assert one.heads().at == AT + 1_000
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        assert checked_ledger.heads().at == AT + 1_000
 
 
 @pytest.mark.capability("appends_conditionally")
@@ -265,15 +271,17 @@ def test_contexts_have_one_number_for_good(ledger: Ledger, ledger_place: LedgerP
     for context in contexts:
         ledger.append(draft(ledger, ("alice", 1), context=context))
 
-    for one in ledger_place.now_and_reopened(ledger):
-        assert [one.context(number) for number in numbers] == contexts
-        assert [one.number_context(context) for context in contexts] == numbers
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        assert [checked_ledger.context(number) for number in numbers] == contexts
+        assert [checked_ledger.number_context(context) for context in contexts] == numbers
         assert (
-            one.number_context(Context(EventKind.SCORE, "arcade", "local", {"arcade": AcceptanceContext(1, 0, {})}))
+            checked_ledger.number_context(
+                Context(EventKind.SCORE, "arcade", "local", {"arcade": AcceptanceContext(1, 0, {})})
+            )
             == numbers[0]
         )
         with pytest.raises(LedgerDamaged, match="context"):
-            one.context(99_999)
+            checked_ledger.context(99_999)
 
 
 # Which ledger it is
@@ -282,13 +290,13 @@ def test_contexts_have_one_number_for_good(ledger: Ledger, ledger_place: LedgerP
 def test_a_stamp_tells_a_ledger_from_any_other(
     ledger: Ledger, ledger_place: LedgerPlace, make_ledger_place: Callable[[], LedgerPlace]
 ) -> None:
-    other = make_ledger_place().open()
-    for score, one in ((1, ledger), (2, other)):
-        one.append(draft(one, *((player, score) for player in PLAYERS)))
+    other_ledger = make_ledger_place().open()
+    for score, filled_ledger in ((1, ledger), (2, other_ledger)):
+        filled_ledger.append(draft(filled_ledger, *((player, score) for player in PLAYERS)))
     positions = ledger.heads().sequences
     stamp = ledger.stamp(positions)
-    assert positions == other.heads().sequences
-    assert None is not stamp != other.stamp(positions)
+    assert positions == other_ledger.heads().sequences
+    assert None is not stamp != other_ledger.stamp(positions)
 
     ledger.append(draft(ledger, *((player, 3) for player in PLAYERS)))
     assert ledger.stamp(positions) == ledger_place.open().stamp(positions) == stamp
@@ -322,8 +330,8 @@ def test_an_append_that_failed_has_left_nothing_and_the_next_goes_on(ledger: Led
     appended = ledger.append(failing)
     expected = places_of([*PLAYERS, "newcomer"], ledger, before.sequences)
     assert places(appended, len(PLAYERS) + 1) == expected
-    for one in ledger_place.now_and_reopened(ledger):
-        read = by_place(one)
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        read = by_place(checked_ledger)
         assert {read[place].board for place in expected} == {"guilds"}
         assert len(read) == 2 * len(PLAYERS) + 1
 

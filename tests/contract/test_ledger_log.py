@@ -83,8 +83,8 @@ def test_a_request_that_is_sent_again_has_the_keys_it_had(ledger: KafkaLedger) -
     unlike = msgspec.structs.replace(once, requests=[keyed("k", 0, 3, b"another".ljust(16))])
     later = draft(ledger, *events, key="k2")
 
-    for one in (once, again, other, unlike, later):
-        ledger.append(one)
+    for request_draft in (once, again, other, unlike, later):
+        ledger.append(request_draft)
     ledger.append(draft(ledger, *events))
 
     (part,) = parts_of(ledger)
@@ -125,12 +125,12 @@ def test_offsets_that_are_missing_are_skipped(ledger: KafkaLedger, log_storage: 
     ledger.append(draft(ledger, (player, 2), (player, 3)))
 
     for events_max in (1, 2, 100):
-        position, found = [0] * LOG_PARTITIONS, list[tuple[int, int]]()
+        position, sequence_scores = [0] * LOG_PARTITIONS, list[tuple[int, int]]()
         while read := ledger.read(position, events_max):
             for part in read:
                 position[part.partition] = part.event_run.first + len(part.event_run) - 1
-                found += enumerate(part.event_run.score, start=part.event_run.first)
-        assert found == [(1, 1), (2, 0), (4, 2), (5, 3)]
+                sequence_scores += enumerate(part.event_run.score, start=part.event_run.first)
+        assert sequence_scores == [(1, 1), (2, 0), (4, 2), (5, 3)]
         assert position == list(ledger.heads().sequences)
 
 
@@ -306,10 +306,10 @@ def test_control_events_of_who_has_not_seen_all_are_void(
 
     written += ledger.append_control([control(EventKind.MIDNIGHT)], seen=1)
 
-    for one in (ledger, open_log()):
-        assert one.controls(0) == written
+    for checked_ledger in (ledger, open_log()):
+        assert checked_ledger.controls(0) == written
         assert [event.context.kind for event in written] == [EventKind.DEFINE, EventKind.MIDNIGHT]
-        assert numbers_in(one) == [[1, 2]] * LOG_PARTITIONS
+        assert numbers_in(checked_ledger) == [[1, 2]] * LOG_PARTITIONS
 
 
 def test_of_processes_that_append_control_events_at_once_each_sees_all_others(open_log: OpenLog) -> None:
@@ -326,7 +326,7 @@ def test_of_processes_that_append_control_events_at_once_each_sees_all_others(op
                 won.append((event.context.board, event.number))
                 break
 
-    threads = [threading.Thread(target=define, args=[one, str(index)]) for index, one in enumerate(ledgers)]
+    threads = [threading.Thread(target=define, args=[ledger, str(index)]) for index, ledger in enumerate(ledgers)]
     for thread in threads:
         thread.start()
     join_all(threads)
@@ -339,14 +339,14 @@ def test_of_processes_that_append_control_events_at_once_each_sees_all_others(op
 
 
 def test_an_event_accepted_after_a_control_event_stands_behind_it_everywhere(open_log: OpenLog) -> None:
-    one, other = open_log(), open_log()
+    first_ledger, second_ledger = open_log(), open_log()
     for number in range(5):
-        one.append_control([control(board=f"board-{number}")], seen=number)
-        seen = len(other.controls(0))
+        first_ledger.append_control([control(board=f"board-{number}")], seen=number)
+        seen = len(second_ledger.controls(0))
         assert seen == number + 1
-        other.append(draft(other, *((player, seen) for player in PLAYERS)))
+        second_ledger.append(draft(second_ledger, *((player, seen) for player in PLAYERS)))
 
-    for rows in everything(one):
+    for rows in everything(first_ledger):
         passed = 0
         for row in rows:
             passed += row.kind is EventKind.DEFINE

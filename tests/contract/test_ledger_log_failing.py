@@ -124,5 +124,5 @@ def test_nothing_is_lost_when_the_leader_of_a_partition_is_killed(kafka_cluster:
                 break
             except LedgerUnavailable:
                 continue
-        found = sorted((row.player, row.score) for partition in rows for row in partition if row.player)
-        assert found == sorted(written)
+        player_scores = sorted((row.player, row.score) for partition in rows for row in partition if row.player)
+        assert player_scores == sorted(written)

@@ -113,14 +113,14 @@ def test_what_a_partition_has_that_waits_is_read_later(open_log: OpenLog, monkey
     writer, ledger = open_log(), open_log()
     for number in range(40):
         writer.append(draft(writer, *((player, number) for player in PLAYERS)))
-    position, found = [0] * LOG_PARTITIONS, [list[int]() for _ in range(LOG_PARTITIONS)]
+    position, partition_scores = [0] * LOG_PARTITIONS, [list[int]() for _ in range(LOG_PARTITIONS)]
 
     def read(skipping: set[int], events_max: int) -> bool:
         parts = ledger.read(position, events_max, skipping)
         for part in parts:
             assert part.event_run.first == position[part.partition] + 1
             position[part.partition] += len(part.event_run)
-            found[part.partition] += part.event_run.score
+            partition_scores[part.partition] += part.event_run.score
         return bool(parts)
 
     while read({0}, 50):
@@ -129,7 +129,7 @@ def test_what_a_partition_has_that_waits_is_read_later(open_log: OpenLog, monkey
     writer.append(draft(writer, *((player, 40) for player in PLAYERS)))
     while read(set(), 70):
         pass
-    assert found == [[row.score for row in rows] for rows in everything(writer)]
+    assert partition_scores == [[row.score for row in rows] for rows in everything(writer)]
 
 
 def test_a_draft_may_be_larger_than_what_a_client_holds(ledger: KafkaLedger) -> None:

@@ -36,8 +36,8 @@ def test_a_ledger_is_made_once(kafka: KafkaBroker) -> None:
         assert ledger.identity == identity
     expected = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime", "retention.bytes": "-1"}
     for name, retention in ((topic, "7200000"), (control_topic_of(topic), "-1")):
-        found = {key: topics.value_of(name, key) for key in (*expected, "retention.ms")}
-        assert found == {**expected, "retention.ms": retention}
+        topic_settings = {key: topics.value_of(name, key) for key in (*expected, "retention.ms")}
+        assert topic_settings == {**expected, "retention.ms": retention}
 
 
 @pytest.mark.parametrize("partitions", [0, 1_025])

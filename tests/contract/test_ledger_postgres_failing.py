@@ -76,8 +76,8 @@ def proxied(url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def ledger(ledger_url: str) -> Iterator[PostgresLedger]:
-    with opened(ledger_url) as one:
-        yield one
+    with opened(ledger_url) as opened_ledger:
+        yield opened_ledger
 
 
 def terminate_others(url: str, only_waiting: bool = False) -> None:
@@ -125,9 +125,9 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_its_key(ledger: PostgresLe
 
         with pytest.raises(KeysTaken):
             distant.append(lost)
-        found = distant.request("sender", "k")
-        assert found is not None
-        assert found.positions == {5: 2}
+        stored_request = distant.request("sender", "k")
+        assert stored_request is not None
+        assert stored_request.positions == {5: 2}
         assert events_in(distant) == [("alice", 1), ("alice", 2)]
 
 

@@ -68,9 +68,9 @@ def ledgers(postgres: PostgresServer) -> Iterator[list[PostgresLedger]]:
     with postgres.database() as url:
         migrate(url, 5, now=AT)
         opening = [opened(url) for _ in range(WRITERS)]
-        yield [one.__enter__() for one in opening]
-        for one in opening:
-            one.__exit__(None, None, None)
+        yield [manager.__enter__() for manager in opening]
+        for manager in opening:
+            manager.__exit__(None, None, None)
 
 
 def event_runs_of(ledger: PostgresLedger, events: list[Event]) -> list[EventRun]:

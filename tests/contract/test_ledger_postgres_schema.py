@@ -22,8 +22,8 @@ DAY = 86_400_000
 
 @pytest.fixture
 def ledger(ledger_url: str) -> Iterator[PostgresLedger]:
-    with opened(ledger_url) as one:
-        yield one
+    with opened(ledger_url) as opened_ledger:
+        yield opened_ledger
 
 
 def months(url: str) -> list[str]:
@@ -202,9 +202,9 @@ def test_many_come_into_a_new_month_at_once(postgres_url: str) -> None:
     with opened(postgres_url) as ledger:
 
         def run(number: int) -> None:
-            one = draft(ledger, (f"player-{number}", number), at=AT + 1_000 * DAY)
+            player_draft = draft(ledger, (f"player-{number}", number), at=AT + 1_000 * DAY)
             start.wait(WAIT_S)
-            ledger.append(one)
+            ledger.append(player_draft)
 
         with ThreadPoolExecutor(width) as threads:
             list(threads.map(run, range(width)))

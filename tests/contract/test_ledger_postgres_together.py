@@ -41,8 +41,8 @@ APPENDS = 80
 
 @pytest.fixture
 def ledger(ledger_url: str) -> Iterator[PostgresLedger]:
-    with opened(ledger_url, pool_max=20) as one:
-        yield one
+    with opened(ledger_url, pool_max=20) as opened_ledger:
+        yield opened_ledger
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def check_controls(rows: list[list[ReadEvent]], ledger: PostgresLedger) -> None:
     controls = ledger.controls(0)
     assert [event.number for event in controls] == list(range(1, len(controls) + 1))
     for partition, of_partition in enumerate(rows):
-        found = [(row.sequence, row.at) for row in of_partition if row.kind is EventKind.MIDNIGHT]
-        assert found == [(event.sequences[partition], event.at) for event in controls]
+        midnights = [(row.sequence, row.at) for row in of_partition if row.kind is EventKind.MIDNIGHT]
+        assert midnights == [(event.sequences[partition], event.at) for event in controls]
 
 
 def check_ordinals(rows: list[list[ReadEvent]], ledger: PostgresLedger) -> None:
@@ -85,16 +85,16 @@ def test_a_reader_beside_many_processes_misses_nothing(ledger: PostgresLedger, l
         while any(writer.poll() is None for writer in writers):
             if not reader.read():  # which fails at a gap
                 ledger.wait(0.05)
-        said = [writer.communicate(timeout=WAIT_S) for writer in writers]
+        outputs = [writer.communicate(timeout=WAIT_S) for writer in writers]
     finally:
         for writer in writers:
             writer.kill()
             writer.wait(WAIT_S)
-    assert [error for _, error in said if error] == []
+    assert [error for _, error in outputs if error] == []
     while reader.read():
         pass
 
-    acknowledged: list[dict[str, Any]] = [json.loads(line) for out, _ in said for line in out.splitlines()]
+    acknowledged: list[dict[str, Any]] = [json.loads(line) for out, _ in outputs for line in out.splitlines()]
     expected = sorted(tuple(event) for append in acknowledged for event in append["events"])
     read = [
         (partition, row.sequence, row.player, row.score)
@@ -244,10 +244,15 @@ def test_reading_goes_on_behind_any_sequence_and_takes_of_each_partition(ledger:
 
 
 def test_a_partition_may_be_behind_the_time_of_others_until_a_commit_reaches_both(ledger: PostgresLedger) -> None:
-    one, other = player_in(0), player_in(1)
+    first_player, second_player = player_in(0), player_in(1)
     times = [
         ledger.append(draft(ledger, *((player, 1) for player in players), at=at)).at
-        for players, at in (([one], AT + 1_000), ([other], AT), ([one, other], AT), ([other], AT))
+        for players, at in (
+            ([first_player], AT + 1_000),
+            ([second_player], AT),
+            ([first_player, second_player], AT),
+            ([second_player], AT),
+        )
     ]
     assert times == [AT + 1_000, AT, AT + 1_000, AT + 1_000]
     assert ledger.heads().at == AT + 1_000

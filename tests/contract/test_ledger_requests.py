@@ -31,16 +31,18 @@ def test_requests_are_remembered_with_the_last_event_in_each_partition(
 
     stand = places(ledger.append(Draft([scores(ledger, *events)], AT, 0, requests=both)), 5)
 
-    for one in ledger_place.now_and_reopened(ledger):
-        assert one.request("sender", "z") == StoredRequest("sender", "z", b"one", AT, 3, dict(stand[:3]))
-        assert one.request("sender", "a") == StoredRequest("sender", "a", b"two", AT, 1, dict(stand[3:4]))
-        assert one.request("somebody else", "a") is None
-        found = one.requests([("sender", "a"), ("sender", "none"), ("sender", "z"), ("somebody else", "a")])
-        assert {key: request.fingerprint for key, request in found.items()} == {
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        assert checked_ledger.request("sender", "z") == StoredRequest("sender", "z", b"one", AT, 3, dict(stand[:3]))
+        assert checked_ledger.request("sender", "a") == StoredRequest("sender", "a", b"two", AT, 1, dict(stand[3:4]))
+        assert checked_ledger.request("somebody else", "a") is None
+        stored_requests = checked_ledger.requests(
+            [("sender", "a"), ("sender", "none"), ("sender", "z"), ("somebody else", "a")]
+        )
+        assert {key: request.fingerprint for key, request in stored_requests.items()} == {
             ("sender", "a"): b"two",
             ("sender", "z"): b"one",
         }
-        assert one.requests([]) == {}
+        assert checked_ledger.requests([]) == {}
 
 
 @pytest.mark.capability("appends_conditionally")
@@ -83,8 +85,8 @@ def test_two_senders_may_use_one_key(ledger: Ledger) -> None:
     requests = [keyed("k", 0, 1), keyed("k", 1, 1)._replace(sender="another")]
     stand = places(ledger.append(Draft([event_run], AT, 0, requests=requests)), 2)
 
-    found = ledger.requests([("sender", "k"), ("another", "k")])
-    assert {sender: request.positions for (sender, _), request in found.items()} == {
+    stored_requests = ledger.requests([("sender", "k"), ("another", "k")])
+    assert {sender: request.positions for (sender, _), request in stored_requests.items()} == {
         "sender": dict(stand[:1]),
         "another": dict(stand[1:]),
     }
@@ -138,15 +140,15 @@ def test_a_request_that_changed_nothing_is_remembered_too(ledger: Ledger, ledger
     appended = ledger.append(Draft([], AT, 0, requests=[keyed("empty", 0, 0)]))
 
     assert appended.at == AT
-    for one in ledger_place.now_and_reopened(ledger):
-        assert one.heads().sequences == ends
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        assert checked_ledger.heads().sequences == ends
         for key in ("nothing", "empty"):
-            found = one.request("sender", key)
-            assert found is not None
-            assert (found.fingerprint, found.at, found.events) == (b"fingerprint", AT, 0)
-            assert all(sequence <= ends[partition] for partition, sequence in found.positions.items())
+            stored_request = checked_ledger.request("sender", key)
+            assert stored_request is not None
+            assert (stored_request.fingerprint, stored_request.at, stored_request.events) == (b"fingerprint", AT, 0)
+            assert all(sequence <= ends[partition] for partition, sequence in stored_request.positions.items())
         with pytest.raises(KeysTaken):
-            one.append(draft(one, ("alice", 1), key="nothing"))
+            checked_ledger.append(draft(checked_ledger, ("alice", 1), key="nothing"))
 
 
 @pytest.mark.capability("appends_conditionally")
@@ -160,13 +162,13 @@ def test_an_answer_that_came_with_a_later_draft_is_given_again_where_answers_are
     ledger.append(later)
     ledger.append(Draft([], AT, 0, answers=[("sender", "one", b"second"), ("sender", "unknown", b"other")]))
 
-    for one in ledger_place.now_and_reopened(ledger):
-        found = one.requests([("sender", "one"), ("sender", "two"), ("sender", "unknown")])
-        assert {key: request.answer for (_, key), request in found.items()} == {
-            "one": b"first" if one.capabilities.stores_answers else None,
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        stored_requests = checked_ledger.requests([("sender", "one"), ("sender", "two"), ("sender", "unknown")])
+        assert {key: request.answer for (_, key), request in stored_requests.items()} == {
+            "one": b"first" if checked_ledger.capabilities.stores_answers else None,
             "two": None,
         }
-        assert sum(one.heads().sequences) == 3
+        assert sum(checked_ledger.heads().sequences) == 3
 
 
 @pytest.mark.capability("appends_conditionally")
@@ -177,9 +179,9 @@ def test_an_answer_of_a_request_that_is_forgotten_is_not_that_of_the_next_under_
     again.answers = [("sender", "k", b"of the first")]
     ledger.append(again)
 
-    found = ledger.request("sender", "k")
-    assert found is not None
-    assert (found.at, found.answer) == (AT + 1_000, None)
+    stored_request = ledger.request("sender", "k")
+    assert stored_request is not None
+    assert (stored_request.at, stored_request.answer) == (AT + 1_000, None)
 
 
 def test_metadata_is_found_by_its_event(ledger: Ledger, ledger_place: LedgerPlace) -> None:
@@ -190,9 +192,13 @@ def test_metadata_is_found_by_its_event(ledger: Ledger, ledger_place: LedgerPlac
         ledger.append(Draft([event_run], AT, 0, metadata={0: '{"a":1}', 2: '{"c":"ö"}', 23: "{}"})), len(PLAYERS)
     )
 
-    for one in ledger_place.now_and_reopened(ledger):
-        assert one.metadata([*stand, (0, 999)]) == {stand[0]: '{"a":1}', stand[2]: '{"c":"ö"}', stand[23]: "{}"}
-        assert one.metadata(stand[1:2]) == one.metadata([]) == {}
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        assert checked_ledger.metadata([*stand, (0, 999)]) == {
+            stand[0]: '{"a":1}',
+            stand[2]: '{"c":"ö"}',
+            stand[23]: "{}",
+        }
+        assert checked_ledger.metadata(stand[1:2]) == checked_ledger.metadata([]) == {}
 
 
 @pytest.mark.capability("finds_history")
@@ -207,35 +213,37 @@ def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: Le
     ]
     scored, later, removed = (sequence for _, sequence in appended)
 
-    for one in ledger_place.now_and_reopened(ledger):
-        found = one.history(alice, 10)
-        assert found == [
+    for checked_ledger in ledger_place.now_and_reopened(ledger):
+        history = checked_ledger.history(alice, 10)
+        assert history == [
             PastEvent(removed, EventKind.REMOVE, "arcade", NEXT_MONTH, None, None, {}, None, "local"),
             PastEvent(later, EventKind.SCORE, "guilds", AT + 1, 30, 0, {}, None, "local"),
             PastEvent(scored, EventKind.SCORE, "arcade", AT, 10, 7, {"country": "BR"}, {"x": 1}, "local", "192.0.2.1"),
         ]
-        assert one.history(alice, 2) == found[:2]
-        assert one.history(alice, 2, before=removed) == found[1:]
-        assert one.history(alice, 2, board="arcade") == [found[0], found[2]]
-        assert one.history(alice, 2, board="unknown") == one.history("nobody", 2) == []
-        assert one.history(other, 10)[-1].origin is None
+        assert checked_ledger.history(alice, 2) == history[:2]
+        assert checked_ledger.history(alice, 2, before=removed) == history[1:]
+        assert checked_ledger.history(alice, 2, board="arcade") == [history[0], history[2]]
+        assert checked_ledger.history(alice, 2, board="unknown") == checked_ledger.history("nobody", 2) == []
+        assert checked_ledger.history(other, 10)[-1].origin is None
 
 
 @pytest.mark.capability("finds_history")
 def test_the_address_of_a_request_covers_its_events_alone(ledger: Ledger) -> None:
-    one, other = PLAYERS[0], PLAYERS[7]
-    event_run = scores(ledger, (one, 1), (other, 2), (one, 3), (one, 4), (other, 5))
+    first_player, second_player = PLAYERS[0], PLAYERS[7]
+    event_run = scores(
+        ledger, (first_player, 1), (second_player, 2), (first_player, 3), (first_player, 4), (second_player, 5)
+    )
     origins = [("192.0.2.1", 0, 3), ("192.0.2.2", 4, 1)]
     ledger.append(Draft([event_run], AT, 0, origins=origins))
-    ledger.append(draft(ledger, (one, 6)))
+    ledger.append(draft(ledger, (first_player, 6)))
 
-    assert [(event.score, event.origin) for event in ledger.history(one, 9)] == [
+    assert [(event.score, event.origin) for event in ledger.history(first_player, 9)] == [
         (6, None),
         (4, None),
         (3, "192.0.2.1"),
         (1, "192.0.2.1"),
     ]
-    assert [(event.score, event.origin) for event in ledger.history(other, 9)] == [
+    assert [(event.score, event.origin) for event in ledger.history(second_player, 9)] == [
         (5, "192.0.2.2"),
         (2, "192.0.2.1"),
     ]

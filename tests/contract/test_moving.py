@@ -33,7 +33,7 @@ def ranked_there(url: str) -> dict[str, tuple[int, int]]:
     while follower.follow(1_000):
         pass
     ledger.close()
-    return {text: found for text, found in digests(follower.store).items() if not is_team_scope(text)}
+    return {text: digest for text, digest in digests(follower.store).items() if not is_team_scope(text)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -52,13 +52,13 @@ def test_names_friends_and_keys_come_along(tmp_path: Path, postgres_url: str) ->
     move_from(tmp_path / "data", SharedStores(postgres_url))
 
     registry = PostgresRegistry(postgres_url, 100)
-    profile, friends, found = registry.profile("ann"), registry.friends("ann"), registry.search("p2", 5)
+    profile, friends, matches = registry.profile("ann"), registry.friends("ann"), registry.search("p2", 5)
     registry.close()
     with PostgresCredentials(postgres_url, SystemClock()) as credentials:
         names = [credential.name for credential in credentials.known.values()]
     assert profile is not None
     assert (profile.name, friends, names) == ("Ann", ["p2", "p3"], ["admin"])
-    assert found[0].player == "p2"
+    assert matches[0].player == "p2"
 
 
 def test_a_move_that_was_cut_off_goes_on(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

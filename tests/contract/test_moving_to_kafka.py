@@ -34,7 +34,7 @@ def ranked_there(stores: SharedStores, folder: Path) -> dict[str, tuple[int, int
         boards.settle()
         boards.verify()
         ranked = digests(boards.rank_store)
-    return {text: found for text, found in ranked.items() if not is_team_scope(text)}
+    return {text: digest for text, digest in ranked.items() if not is_team_scope(text)}
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -89,24 +89,24 @@ def score(player: str, points: int, key: str | None = None) -> ScoreTask:
 def processes(postgres_url: str) -> Iterator[tuple[Process, Process]]:
     SharedStores(postgres_url).migrate()
     with ExitStack() as opened:
-        one, other = (Process(postgres_url, opened, ManualClock(NOON)) for _ in range(2))
-        one.changes.define("arcade", {}, ADMIN)
-        other.definitions.catch_up()
-        yield one, other
+        first_process, second_process = (Process(postgres_url, opened, ManualClock(NOON)) for _ in range(2))
+        first_process.changes.define("arcade", {}, ADMIN)
+        second_process.definitions.catch_up()
+        yield first_process, second_process
 
 
 def test_keys_that_are_new_are_not_looked_up(processes: tuple[Process, Process]) -> None:
-    one, _ = processes
-    answers = one.send(*(score(f"p{number}", number, f"key-{number}") for number in range(50)))
+    first_process, _ = processes
+    answers = first_process.send(*(score(f"p{number}", number, f"key-{number}") for number in range(50)))
 
     assert all(isinstance(answer, Accepted) and not answer.repeated for answer in answers)
-    assert (one.ledger.appends, one.ledger.lookups) == (1, 0)
+    assert (first_process.ledger.appends, first_process.ledger.lookups) == (1, 0)
 
 
 def test_repeats_among_new_requests_are_found_in_one_query(processes: tuple[Process, Process]) -> None:
-    one, other = processes
-    (first, second) = one.send(score("alice", 1, "a"), score("bob", 2, "b"))
-    answers = other.send(
+    first_process, second_process = processes
+    (first, second) = first_process.send(score("alice", 1, "a"), score("bob", 2, "b"))
+    answers = second_process.send(
         score("alice", 1, "a"), score("carol", 3, "c"), score("bob", 9, "b"), score("carol", 3, "c"), score("dave", 4)
     )
 
@@ -116,27 +116,27 @@ def test_repeats_among_new_requests_are_found_in_one_query(processes: tuple[Proc
     assert (answers[3].position, answers[3].repeated) == (answers[1].position, True)
     assert not answers[4].repeated
     assert second.position != first.position
-    assert other.ledger.appends == 2  # of which the first was refused
-    assert sum(one.ledger.heads().sequences) - one.ledger.partitions == 4
+    assert second_process.ledger.appends == 2  # of which the first was refused
+    assert sum(first_process.ledger.heads().sequences) - first_process.ledger.partitions == 4
 
 
 def test_repeats_that_come_in_crowds_are_looked_up_before_anything_is_written(
     processes: tuple[Process, Process],
 ) -> None:
-    one, other = processes
-    one.send(*(score("alice", number, f"k{number}") for number in range(20)))
+    first_process, second_process = processes
+    first_process.send(*(score("alice", number, f"k{number}") for number in range(20)))
     for number in range(20):
-        (answer,) = other.send(score("alice", number, f"k{number}"))
+        (answer,) = second_process.send(score("alice", number, f"k{number}"))
         assert answer.repeated
-    assert other.ledger.appends == 1
+    assert second_process.ledger.appends == 1
 
 
 def test_a_repeat_is_answered_on_a_board_that_takes_no_scores_any_more(processes: tuple[Process, Process]) -> None:
-    one, other = processes
-    (first,) = one.send(score("alice", 1, "a"))
-    one.changes.define("arcade", {"open": False}, ADMIN)
+    first_process, second_process = processes
+    (first,) = first_process.send(score("alice", 1, "a"))
+    first_process.changes.define("arcade", {"open": False}, ADMIN)
 
-    repeated, late, reused, unkeyed = other.send(
+    repeated, late, reused, unkeyed = second_process.send(
         score("alice", 1, "a"), score("bob", 1, "b"), score("bob", 1, "a"), score("bob", 1)
     )
     assert (repeated.position, repeated.repeated) == (first.position, True)
@@ -146,96 +146,100 @@ def test_a_repeat_is_answered_on_a_board_that_takes_no_scores_any_more(processes
 
 
 def test_a_board_that_another_process_deleted_has_no_version(processes: tuple[Process, Process]) -> None:
-    one, other = processes
-    one.changes.delete("arcade", ADMIN)
-    assert ("arcade" in other.definitions.boards, other.definitions.version_of("arcade")) == (True, 1)
-    other.definitions.catch_up()
+    first_process, second_process = processes
+    first_process.changes.delete("arcade", ADMIN)
+    assert ("arcade" in second_process.definitions.boards, second_process.definitions.version_of("arcade")) == (True, 1)
+    second_process.definitions.catch_up()
 
-    assert "arcade" not in other.definitions.boards
+    assert "arcade" not in second_process.definitions.boards
     with pytest.raises(DefinitionsChanged):
-        other.definitions.version_of("arcade")
+        second_process.definitions.version_of("arcade")
 
 
 def test_a_board_deleted_by_another_process_refuses_its_own_scores_alone(processes: tuple[Process, Process]) -> None:
-    one, other = processes
-    one.changes.define("other", {"scopes": ["country"]}, ADMIN)
-    other.definitions.catch_up()
-    board = other.definitions.boards["arcade"]
-    one.changes.delete("arcade", ADMIN)
+    first_process, second_process = processes
+    first_process.changes.define("other", {"scopes": ["country"]}, ADMIN)
+    second_process.definitions.catch_up()
+    board = second_process.definitions.boards["arcade"]
+    first_process.changes.delete("arcade", ADMIN)
     tasks = [
         ScoreTask("arcade", ["alice"], array("q", [1]), board=board, sender=Sender("game", "game")),
         ScoreTask("other", ["alice"], array("q", [1]), attributes=[{"country": "BR"}], sender=Sender("game", "game")),
     ]
-    refused, taken = other.send(*tasks)
+    refused, taken = second_process.send(*tasks)
 
     assert "there is no board" in str(refused)
     assert isinstance(taken, Accepted)
 
 
 def test_definitions_are_read_in_pages(processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = processes
+    first_process, second_process = processes
     for number in range(5):
-        one.changes.define(f"b{number}", {}, ADMIN)
+        first_process.changes.define(f"b{number}", {}, ADMIN)
     monkeypatch.setattr(definitions_module, "CONTROLS_MAX", 2)
 
-    assert other.definitions.catch_up()
-    assert len(other.definitions.boards) == 6
-    assert not other.definitions.catch_up()
+    assert second_process.definitions.catch_up()
+    assert len(second_process.definitions.boards) == 6
+    assert not second_process.definitions.catch_up()
 
 
 def test_what_one_event_may_touch_is_limited_whoever_defined_the_board_that_is_fed(
     processes: tuple[Process, Process],
 ) -> None:
-    one, other = processes
+    first_process, second_process = processes
     windows = ["all_time", "daily"]
-    one.changes.define("xp", {"windows": windows}, ADMIN)
-    other.changes.define("frame", {"windows": windows, "scopes": ["country"], "feeds": ["xp"]}, ADMIN)
+    first_process.changes.define("xp", {"windows": windows}, ADMIN)
+    second_process.changes.define("frame", {"windows": windows, "scopes": ["country"], "feeds": ["xp"]}, ADMIN)
 
     for definition in ({"windows": windows, "scopes": ["country"]}, {"windows": [*windows, "weekly"]}):
         with pytest.raises(InvalidValue, match=r"one event of frame touch [78] instances, and 6 is the most"):
-            one.changes.define("xp", definition, ADMIN)
+            first_process.changes.define("xp", definition, ADMIN)
     with pytest.raises(InvalidValue, match="one event of frame touch 8 instances, and 6 is the most"):
-        one.changes.define("frame", {"windows": windows, "scopes": ["country", "level"], "feeds": ["xp"]}, ADMIN)
+        first_process.changes.define(
+            "frame", {"windows": windows, "scopes": ["country", "level"], "feeds": ["xp"]}, ADMIN
+        )
 
 
 def test_profiles_are_stored_and_players_looked_for_while_scores_are_committed(
     processes: tuple[Process, Process],
 ) -> None:
-    one, _ = processes
+    first_process, _ = processes
     is_committing, may_end = threading.Event(), threading.Event()
 
     def commit() -> None:
         is_committing.set()
         assert may_end.wait(30)
 
-    committing = threading.Thread(target=lambda: one.writer.run_for(commit))
-    removing = threading.Thread(target=lambda: one.changes.remove("arcade", "alice", ADMIN))
+    committing = threading.Thread(target=lambda: first_process.writer.run_for(commit))
+    removing = threading.Thread(target=lambda: first_process.changes.remove("arcade", "alice", ADMIN))
     committing.start()
     try:
         assert is_committing.wait(30)
-        one.changes.register(lambda: one.registry.set_profile(Profile("alice", "Alice")), "said", ADMIN)
-        assert one.registry.profile("alice") == Profile("alice", "Alice")
+        first_process.changes.register(
+            lambda: first_process.registry.set_profile(Profile("alice", "Alice")), "said", ADMIN
+        )
+        assert first_process.registry.profile("alice") == Profile("alice", "Alice")
         removing.start()
-        assert one.asked_whether_there.wait(30)
+        assert first_process.asked_whether_there.wait(30)
     finally:
         may_end.set()
         join_all([committing, removing])
 
 
 def test_a_profile_is_stored_once_under_its_key(processes: tuple[Process, Process]) -> None:
-    one, other = processes
+    first_process, second_process = processes
     keyed, stored = Sender("admin", "admin", "k"), []
-    one.changes.register(lambda: stored.append("one"), "said", keyed)
-    other.changes.register(lambda: stored.append("other"), "said", keyed)
+    first_process.changes.register(lambda: stored.append("one"), "said", keyed)
+    second_process.changes.register(lambda: stored.append("other"), "said", keyed)
     with pytest.raises(KeyReused):
-        other.changes.register(lambda: stored.append("another"), "said otherwise", keyed)
+        second_process.changes.register(lambda: stored.append("another"), "said otherwise", keyed)
     assert stored == ["one"]
 
 
 def test_newcomers_who_could_not_be_met_are_met_later(
     processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = processes
+    first_process, _ = processes
     monkeypatch.setattr(upkeep_module, "UPKEEP_EVERY_S", 0.01)
     met: list[str] = []
     failures = iter([LedgerUnavailable("away"), LedgerUnavailable("still away")])
@@ -245,7 +249,7 @@ def test_newcomers_who_could_not_be_met_are_met_later(
             raise problem
         met.extend(players)
 
-    running = _running(one, meet)
+    running = _running(first_process, meet)
     try:
         commit_together(running.writer.enqueue, [score("alice", 1), score("bob", 2)])
         wait_until(lambda: met == ["alice", "bob"])
@@ -264,39 +268,41 @@ def test_newcomers_are_not_gathered_without_end() -> None:
 def test_a_board_that_another_process_defined_with_signing_takes_nothing_unsigned(
     processes: tuple[Process, Process],
 ) -> None:
-    one, other = processes
-    one.changes.define("relayed", {"signing": "relay"}, ADMIN)  # which the other has not heard of
+    first_process, second_process = processes
+    first_process.changes.define("relayed", {"signing": "relay"}, ADMIN)  # which the other has not heard of
     senders = [Sender("game", f"game-{signing}", "k", signing=signing, is_local=False) for signing in (None, "relay")]
-    answers = other.send(*(ScoreTask("relayed", ["alice"], array("q", [5]), sender=sender) for sender in senders))
+    answers = second_process.send(
+        *(ScoreTask("relayed", ["alice"], array("q", [5]), sender=sender) for sender in senders)
+    )
 
     assert [type(answer) for answer in answers] == [Forbidden, Accepted]
 
 
 def test_a_board_that_is_not_signed_cannot_feed_one_that_is(processes: tuple[Process, Process]) -> None:
-    one, other = processes
-    one.changes.define("relayed", {"signing": "relay"}, ADMIN)
+    first_process, second_process = processes
+    first_process.changes.define("relayed", {"signing": "relay"}, ADMIN)
     for definition in ({"feeds": ["relayed"]}, {"feeds": ["relayed"], "signing": "another"}):
         with pytest.raises(InvalidValue, match="feeds: frame feeds relayed, which takes only submissions signed with"):
-            other.changes.define("frame", definition, ADMIN)
+            second_process.changes.define("frame", definition, ADMIN)
     with pytest.raises(InvalidValue, match="feeds: arcade feeds relayed"):
-        other.changes.define("arcade", {"feeds": ["relayed"]}, ADMIN)
+        second_process.changes.define("arcade", {"feeds": ["relayed"]}, ADMIN)
 
-    assert other.changes.define("frame", {"feeds": ["relayed"], "signing": "relay"}, ADMIN).changed
+    assert second_process.changes.define("frame", {"feeds": ["relayed"], "signing": "relay"}, ADMIN).changed
 
 
 def test_all_requests_whose_time_is_over_are_forgotten_at_once(
     processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = processes
+    first_process, _ = processes
     monkeypatch.setattr(upkeep_module, "UPKEEP_EVERY_S", 3_600)
     monkeypatch.setattr(upkeep_module, "REQUESTS_FORGOTTEN_AT_ONCE", 2)
     keys = [f"k{number}" for number in range(7)]
-    running = _running(one)
+    running = _running(first_process)
     try:
-        one.send(*(score("alice", 1, key) for key in keys))
+        first_process.send(*(score("alice", 1, key) for key in keys))
         running._upkeep._clock = ManualClock(NOON + running.settings.idempotency_ttl_ms + 1)
         running._upkeep._forget_requests()
-        assert one.ledger.requests([("game", key) for key in keys]) == {}
+        assert first_process.ledger.requests([("game", key) for key in keys]) == {}
     finally:
         running.close()
 

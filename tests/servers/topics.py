@@ -79,12 +79,12 @@ class Topics:
         consumer = Consumer({**self._settings, "group.id": "reader", "enable.auto.commit": False})
         try:
             consumer.assign([TopicPartition(topic, partition, 0)])
-            found: list[Message] = []
-            while len(found) < records:
-                some = consumer.consume(records - len(found), WAIT_S)
+            messages: list[Message] = []
+            while len(messages) < records:
+                some = consumer.consume(records - len(messages), WAIT_S)
                 assert some, "the records did not come in time"
-                found += some
-            return found
+                messages += some
+            return messages
         finally:
             consumer.close()
 

@@ -104,7 +104,7 @@ class KafkaWorld(NodeWorld):
         ranks = node._backend._ranks  # type: ignore[attr-defined]
         return not ranks.follower.waiting
 
-    def same(self, said: Callable[[], Any], expected: Callable[[], Any]) -> None:
+    def same(self, call: Callable[[], Any], expected: Callable[[], Any]) -> None:
         oracle = self.oracle
         assert isinstance(oracle, KafkaOracle)
         oracle.now = self.clock.advance(TICK_MS)
@@ -112,9 +112,9 @@ class KafkaWorld(NodeWorld):
         oracle.knew_key = False
         should = outcome(expected)
         if oracle.knew_key:
-            outcome(said)
+            outcome(call)
             return
-        super().same(said, lambda: should)
+        super().same(call, lambda: should)
 
     def check_position(self, _key: str | None, _position: str, repeated: bool) -> None:
         assert not repeated

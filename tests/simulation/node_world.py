@@ -93,7 +93,9 @@ class NodeWorld(World):
         return before != self._rolled_over()
 
     def _rolled_over(self) -> dict[str, tuple[int, int, int]]:
-        return {one: (life.midnight, len(life.closed), len(life.retired)) for one, life in self.oracle.boards.items()}
+        return {
+            board: (life.midnight, len(life.closed), len(life.retired)) for board, life in self.oracle.boards.items()
+        }
 
     def restart(self, start: str) -> None:
         """Close a node, or all of them, and open them again: from the newest checkpoint, an older one, or none."""
@@ -134,9 +136,9 @@ class NodeBoards(rankd.Boards):
         self._world = world
 
     def __getattribute__(self, name: str) -> Any:
-        found = object.__getattribute__(self, name)
+        attribute = object.__getattribute__(self, name)
         if name in OWN or name in vars(type(self)) or name.startswith("_"):
-            return found
+            return attribute
         world: NodeWorld = self._world
         if name in WRITES:
             return getattr(world.any_node(), name)

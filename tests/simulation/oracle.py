@@ -260,8 +260,8 @@ class Oracle:
     def _count(self, life: Life, row: Row, attributes: Mapping[str, str]) -> None:
         spec, at = life.spec, self.at if row.at is None else row.at
         current = spec.instances(at)
-        counted = {window: one for window, one in current.items() if one.name not in life.final()}
-        life.dirty.update({one.name: (window, one) for window, one in counted.items()})
+        counted = {window: instance for window, instance in current.items() if instance.name not in life.final()}
+        life.dirty.update({instance.name: (window, instance) for window, instance in counted.items()})
         attributes = self._taken(spec, attributes, life.scopes)
         if not spec.takes(row.score) or not spec.counts_team(attributes):
             return
@@ -276,8 +276,8 @@ class Oracle:
                 row.tiebreak or 0,
                 at,
                 row.metadata,
-                frozenset(one.name for one in counted.values()),
-                {window.name: one.name for window, one in current.items()},
+                frozenset(instance.name for instance in counted.values()),
+                {window.name: instance.name for window, instance in current.items()},
                 tuple(scopes),
                 team,
             )
@@ -302,10 +302,12 @@ class Oracle:
     def reset(self, board: str, window: str | None) -> None:
         self.begin_write()
         life = self.life(board)
-        if window is not None and window not in [one.name for one in life.spec.windows]:
+        if window is not None and window not in [spec_window.name for spec_window in life.spec.windows]:
             raise Refusal("window_unknown")
         current = life.spec.instances(self.at)
-        cleared = [instance.name for one, instance in current.items() if window in (None, one.name)]
+        cleared = [
+            instance.name for current_window, instance in current.items() if window in (None, current_window.name)
+        ]
         life.events.append(Reset(life.spec, frozenset(cleared), self.at))
 
     def set_player(self, player: str, profile: Mapping[str, Any]) -> None:
@@ -376,8 +378,8 @@ class Oracle:
             raise Refusal("scope_unknown")
         return Table.of(life.spec, self.now, life.fold(window, instance, scope).standing)
 
-    def rank_change(self, found: tuple[Life, Window, Instance], scope: str, table: Table, player: str) -> int | None:
-        life, window, instance = found
+    def rank_change(self, target: tuple[Life, Window, Instance], scope: str, table: Table, player: str) -> int | None:
+        life, window, instance = target
         if scope != "global" or not is_longer_than_a_day(window, instance) or not instance.holds(self.now):
             return None
         then, now = life.places.get(instance.name, {}).get(player), table.place(player)

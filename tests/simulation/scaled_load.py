@@ -185,20 +185,22 @@ class Load:
         anew = recomputed(self._ledger_url)
         wait_until_mirrored(anew, self._ranks_url, since + within_s)
         for board, sums in self.sums.items():
-            found = self._everybody(board)
-            wrong = [player for player in {*found, *sums} if found.get(player) != sums[player]]
-            assert not wrong, f"{board}: lost or doubled, {[(one, found.get(one), sums[one]) for one in wrong[:5]]}"
+            scores = self._everybody(board)
+            wrong = [player for player in {*scores, *sums} if scores.get(player) != sums[player]]
+            assert not wrong, (
+                f"{board}: lost or doubled, {[(player, scores.get(player), sums[player]) for player in wrong[:5]]}"
+            )
         totals = self.boards.top("guilds", 10)
         assert sum(entry.score for entry in totals.entries) == self.sums["counts"].total()
         self._check_seen()
 
     def _everybody(self, board: str) -> dict[str, int]:
         page = self.boards.top(board, PAGE)
-        found = {entry.player: entry.score for entry in page.entries}
+        scores = {entry.player: entry.score for entry in page.entries}
         while page.next is not None:
             page = self.boards.top(board, PAGE, cursor=page.next)
-            found.update((entry.player, entry.score) for entry in page.entries)
-        return found
+            scores.update((entry.player, entry.score) for entry in page.entries)
+        return scores
 
     def _check_seen(self) -> None:
         kept = self._kept()

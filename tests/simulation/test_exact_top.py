@@ -48,9 +48,9 @@ class Installed:
 @pytest.fixture
 def installed(lend_stores: LendStores, tmp_path: Path) -> Iterator[Installed]:
     with ExitStack() as stack:
-        one = Installed(stack.enter_context(lend_stores(2)), tmp_path / "p")
-        stack.callback(one.close)
-        yield one
+        installation = Installed(stack.enter_context(lend_stores(2)), tmp_path / "p")
+        stack.callback(installation.close)
+        yield installation
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -105,7 +105,7 @@ def test_verify_finds_a_step_that_counts_one_too_many(installed: Installed, fiel
     with redis.Redis.from_url(installed.stores.ranks_url) as plain:
         (name,) = plain.scan_iter("rankd:{b#0}:*:t:*")
         is_coarse = field == "first coarse"
-        step = next(one for one in plain.hkeys(name) if one.startswith(b"c") is is_coarse)
+        step = next(hash_field for hash_field in plain.hkeys(name) if hash_field.startswith(b"c") is is_coarse)
         plain.hincrby(name, step, 1)
 
     with pytest.raises(VerificationFailed, match=r"Redis counts [23] players"):
@@ -203,7 +203,7 @@ def test_neighbours_are_shown_as_far_as_places_are_exact(crowd: rankd.Boards) ->
 def test_groups_are_in_order_and_say_which_places_are_estimates(crowd: rankd.Boards) -> None:
     friends = crowd.friends("b", ["p03", "p29", "nobody", "p20"])
     assert (friends.exact, friends.total) == (False, PLAYERS)
-    assert [(one.rank, one.player, one.global_rank_min, one.global_rank_max) for one in friends.entries] == [
+    assert [(entry.rank, entry.player, entry.global_rank_min, entry.global_rank_max) for entry in friends.entries] == [
         (1, "p29", None, None),
         (2, "p20", 10, 10),
         (3, "p03", 27, 27),
@@ -211,7 +211,10 @@ def test_groups_are_in_order_and_say_which_places_are_estimates(crowd: rankd.Boa
     assert crowd.friends("b", ["p28", "p29"]).exact
     ranks = crowd.ranks("b", ["p03", "p29", "nobody"])
     assert (ranks.exact, ranks.total, ranks.missing) == (False, PLAYERS, ["nobody"])
-    assert [(one.player, one.rank, one.rank_min) for one in ranks.entries] == [("p03", 27, 27), ("p29", 1, None)]
+    assert [(entry.player, entry.rank, entry.rank_min) for entry in ranks.entries] == [
+        ("p03", 27, 27),
+        ("p29", 1, None),
+    ]
 
 
 def test_a_score_and_the_distribution_are_estimates_where_they_are_below_the_top(crowd: rankd.Boards) -> None:

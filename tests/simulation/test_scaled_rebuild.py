@@ -110,7 +110,7 @@ class ChasedSwitch:
         """Return whether the projector has written what the rebuild, whose positions end the call, lacks."""
         upto = {int(partition): int(end) for partition, end in batched_pairs(call.arguments[5:])}
         stored = self._plain.hmget(call.keys[0], [f"p{partition}" for partition in upto])
-        ends = [0 if one is None else int(bytes(one).rpartition(b":")[2]) for one in stored]
+        ends = [0 if value is None else int(bytes(value).rpartition(b":")[2]) for value in stored]
         return any(end > ours for end, ours in zip(ends, upto.values(), strict=True))
 
 

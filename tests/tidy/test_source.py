@@ -191,47 +191,6 @@ def test_names_of_the_engine_are_words_of_the_field() -> None:
 
 # Words that stand for a noun and are none, with which a variable says nothing of what it holds.
 NOT_NOUNS = frozenset({"found", "one", "ones", "said", "told"})
-# Files with work under way elsewhere: whoever renames the variables of one takes it out.
-NOT_YET_RENAMED = frozenset(
-    {
-        "benchmarks/nodes_bench.py",
-        "benchmarks/priority_bench.py",
-        "benchmarks/scaled_huge.py",
-        "benchmarks/scaled_path.py",
-        "src/rankd/intake/changes.py",
-        "src/rankd/intake/scores.py",
-        "src/rankd/kafka/clients.py",
-        "src/rankd/ledger/event.py",
-        "src/rankd/ledger/sqlite/database.py",
-        "src/rankd/operations/transfer/checking.py",
-        "tests/acceptance/keyed_load.py",
-        "tests/acceptance/test_nodes_commands.py",
-        "tests/acceptance/test_relay.py",
-        "tests/acceptance/test_scaled_http.py",
-        "tests/acceptance/test_scaled_projector.py",
-        "tests/contract/ledger_drafts.py",
-        "tests/contract/test_lease.py",
-        "tests/contract/test_ledger.py",
-        "tests/contract/test_ledger_postgres_failing.py",
-        "tests/contract/test_ledger_postgres_random.py",
-        "tests/contract/test_ledger_postgres_schema.py",
-        "tests/contract/test_ledger_postgres_together.py",
-        "tests/contract/test_ledger_requests.py",
-        "tests/contract/test_moving.py",
-        "tests/contract/test_writer_shared.py",
-        "tests/servers/topics.py",
-        "tests/simulation/node_world.py",
-        "tests/simulation/oracle.py",
-        "tests/simulation/scaled_load.py",
-        "tests/simulation/test_exact_top.py",
-        "tests/simulation/test_scaled_rebuild.py",
-        "tests/unit/api/test_metrics.py",
-        "tests/unit/benchmarks/test_benchmarks_smoke.py",
-        "tests/unit/config/test_checks.py",
-        "tests/unit/intake/test_acceptance_contexts.py",
-        "tests/unit/seasons/test_schedule.py",
-    }
-)
 
 
 def variables_in(path: Path) -> Iterator[str]:
@@ -250,10 +209,8 @@ def variables_in(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
 def test_a_variable_has_a_noun_for_a_name(folder: str) -> None:
     named = {shown(path): NOT_NOUNS & {*variables_in(path)} for path in files_ending(".py", under=folder)}
-    listed = {path for path in NOT_YET_RENAMED if path in named}
 
-    assert {path: names for path, names in named.items() if names and path not in listed} == {}, "what does it hold?"
-    assert {path for path in listed if not named[path]} == set(), "take out of NOT_YET_RENAMED what is renamed"
+    assert {path: names for path, names in named.items() if names} == {}, "what does it hold?"
 
 
 def modules() -> list[str]:

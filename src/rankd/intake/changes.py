@@ -58,10 +58,10 @@ class Changes:
         self._is_there = is_there
         self._instances_per_event_max = instances_per_event_max
 
-    def register(self, work: Callable[[], object], said: object, sender: Sender) -> None:
+    def register(self, work: Callable[[], object], content: object, sender: Sender) -> None:
         """Change the registry, at most once under the sender's key."""
         self._writer.check_open()
-        fingerprint = b"" if sender.key is None else fingerprint_of(said)
+        fingerprint = b"" if sender.key is None else fingerprint_of(content)
         if not self._registers_in_commits:  # in the caller's thread, so that scores do not wait
             self._register_once(work, sender, fingerprint)
             if sender.key is not None:
@@ -92,8 +92,8 @@ class Changes:
     def define(self, board_id: object, definition: object, sender: Sender) -> Changed:
         """Define or change a board; an equal definition changes nothing."""
         board = define_board(board_id, definition)
-        said = (EventKind.DEFINE, board.id, definition_of(board))
-        return self._once(sender, said, board.id, lambda: self._define(board, sender.name))
+        content = (EventKind.DEFINE, board.id, definition_of(board))
+        return self._once(sender, content, board.id, lambda: self._define(board, sender.name))
 
     def delete(self, board_id: str, sender: Sender) -> Changed:
         """Delete a board with all its instances."""
@@ -142,9 +142,9 @@ class Changes:
 
         return self._writer.run_for(lambda: self._writer.retrying(remove, (board_id,)))
 
-    def _once(self, sender: Sender, said: object, board_id: str, make_event: MakeControlEvent) -> Changed:
+    def _once(self, sender: Sender, content: object, board_id: str, make_event: MakeControlEvent) -> Changed:
         """Append a control event unless its key was used before; `make_event` returns it, or None for no change."""
-        fingerprint = b"" if sender.key is None else fingerprint_of(said)
+        fingerprint = b"" if sender.key is None else fingerprint_of(content)
 
         def change_once(seen: int) -> Changed:
             earlier = self._writer.repeat_of(sender, fingerprint)

@@ -168,9 +168,9 @@ def in_request_order(parts: Sequence[ScoreTask]) -> list[ScoreTask]:
     return [parts[run[0][1]].cut(run[0][2], run[-1][2] + 1) for run in runs]
 
 
-def fingerprint_of(said: object) -> bytes:
+def fingerprint_of(content: object) -> bytes:
     """Return a digest that identifies the content of a request."""
-    return blake2b(msgspec.msgpack.encode(said, order="deterministic"), digest_size=16).digest()
+    return blake2b(msgspec.msgpack.encode(content, order="deterministic"), digest_size=16).digest()
 
 
 def check_signed(board: Board, sender: Sender) -> None:

@@ -189,10 +189,10 @@ class KafkaProducer:
 
 def _kafka_problem(problem: Exception) -> KafkaException:
     """Return Kafka's error: a fatal one that is raised while failures are reported becomes a SystemError's cause."""
-    found = problem if isinstance(problem, KafkaException) else problem.__cause__
-    if not isinstance(found, KafkaException):
+    cause = problem if isinstance(problem, KafkaException) else problem.__cause__
+    if not isinstance(cause, KafkaException):
         raise problem
-    return found
+    return cause
 
 
 def open_consumer(settings: Mapping[str, str], group: str, reason: Reason, **more: str) -> Consumer:
@@ -225,11 +225,11 @@ class KafkaAdmin:
         """Return how many partitions a topic has; 0 where it does not exist."""
         try:
             # Of all topics: asking for one by name might create it.
-            found = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics.get(topic)
+            metadata = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics.get(topic)
         except KafkaException as problem:
             self._admin.poll(0)  # calls `_reason`
             self._reason.raise_for(problem, self._brokers)
-        return 0 if found is None else len(found.partitions)
+        return 0 if metadata is None else len(metadata.partitions)
 
     def ends(self, places: Sequence[tuple[str, int]], wait_s: float) -> list[int | None]:
         """Return the offset behind the last record of topics and partitions; None where no leader answers in time."""
@@ -240,10 +240,10 @@ class KafkaAdmin:
         return self._offsets(places, OffsetSpec.earliest(), wait_s)  # type: ignore[no-untyped-call]
 
     def _offsets(self, places: Sequence[tuple[str, int]], spec: OffsetSpec, wait_s: float) -> list[int | None]:
-        found: dict[tuple[str, int], int] = {}
+        offsets: dict[tuple[str, int], int] = {}
         deadline, pause = monotonic() + wait_s, Backoff(OFFSETS_RETRY_S, 10 * OFFSETS_RETRY_S)
         while True:
-            asked = {TopicPartition(*place): spec for place in places if place not in found}
+            asked = {TopicPartition(*place): spec for place in places if place not in offsets}
             failure: KafkaException | None = None
             began = monotonic()
             try:
@@ -254,7 +254,7 @@ class KafkaAdmin:
                         answer = future.result(attempt_s + FUTURE_GRACE_S)
                         if answer.offset < 0:
                             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-                        found[place.topic, place.partition] = answer.offset
+                        offsets[place.topic, place.partition] = answer.offset
                     except KafkaException as problem:  # also of a leader that is being replaced
                         failure = problem
                     except TimeoutError:
@@ -266,12 +266,12 @@ class KafkaAdmin:
                 with suppress(KafkaException):
                     self._admin.list_topics(timeout=OFFSETS_ATTEMPT_S)
             if failure is None:
-                return [found[place] for place in places]
+                return [offsets[place] for place in places]
             if monotonic() > deadline or failure.args[0].code() in _LASTING:
-                if not found:
+                if not offsets:
                     self._admin.poll(0)  # calls `_reason`
                     self._reason.raise_for(failure, self._brokers)
-                return [found.get(place) for place in places]
+                return [offsets.get(place) for place in places]
             pause.pause(threading.Event())
             with suppress(KafkaException):  # the client finds new leaders when it lists topics, not by such a failure
                 self._admin.list_topics(timeout=max(OFFSETS_RETRY_S, deadline - monotonic()))
@@ -310,8 +310,8 @@ class KafkaAdmin:
         deadline, pause = monotonic() + ANSWER_WAIT_S, threading.Event()
         while monotonic() < deadline:
             with suppress(KafkaException):
-                found = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics.get(topic)
-                if found is not None and all(place.leader >= 0 for place in found.partitions.values()):
+                metadata = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics.get(topic)
+                if metadata is not None and all(place.leader >= 0 for place in metadata.partitions.values()):
                     return
             pause.wait(OFFSETS_RETRY_S)
 

@@ -201,8 +201,8 @@ _decode_context = msgspec.json.Decoder(Context).decode
 
 def encode_column(details: list[Detail | None]) -> list[bytes]:
     """Return the JSON of details, b"" for none; one that stands there many times is encoded once."""
-    found, index = distinct(details)
-    return take([b"" if detail is None else encode_detail(detail) for detail in found], index)
+    kinds, index = distinct(details)
+    return take([b"" if detail is None else encode_detail(detail) for detail in kinds], index)
 
 
 def decode_column(texts: Sequence[str | bytes | None]) -> list[Detail | None]:

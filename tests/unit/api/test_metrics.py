@@ -82,8 +82,8 @@ def samples(family: Metric) -> dict[tuple[str, tuple[str, ...]], float]:
     return {(sample.name, tuple(sample.labels.values())): sample.value for sample in family.samples}
 
 
-def value(found: dict[str, Metric], name: str) -> float:
-    (sample,) = found[name].samples
+def value(metrics: dict[str, Metric], name: str) -> float:
+    (sample,) = metrics[name].samples
     return float(sample.value)
 
 
@@ -105,8 +105,8 @@ def test_how_long_requests_took_is_cumulated(routes: Routes, commits: Commits) -
         routes.observe(2, 200, seconds)
 
     family = families(routes, commits)["rankd_request_seconds"]
-    found = {sample.labels["le"]: sample.value for sample in family.samples if "le" in sample.labels}
-    assert [found[bound] for bound in ("0.0005", "0.001", "0.25", "0.5", "10.0", "+Inf")] == [2, 3, 3, 4, 5, 6]
+    buckets = {sample.labels["le"]: sample.value for sample in family.samples if "le" in sample.labels}
+    assert [buckets[bound] for bound in ("0.0005", "0.001", "0.25", "0.5", "10.0", "+Inf")] == [2, 3, 3, 4, 5, 6]
     assert samples(family)["rankd_request_seconds_count", ("POST", "/v1/scores")] == 6
     assert samples(family)["rankd_request_seconds_sum", ("POST", "/v1/scores")] == pytest.approx(21.3011)
 
@@ -114,63 +114,63 @@ def test_how_long_requests_took_is_cumulated(routes: Routes, commits: Commits) -
 @given(st.lists(st.floats(0, 100)))
 def test_every_observation_is_in_the_bucket_prometheus_means(seconds: list[float]) -> None:
     routes = Routes(ROUTES)
-    for one in seconds:
-        routes.observe(0, 200, one)
+    for duration in seconds:
+        routes.observe(0, 200, duration)
 
     family = families(routes, Commits())["rankd_request_seconds"]
     for sample in family.samples:
         if "le" in sample.labels:
-            assert sample.value == sum(one <= float(sample.labels["le"]) for one in seconds)
+            assert sample.value == sum(duration <= float(sample.labels["le"]) for duration in seconds)
 
 
 def test_commits_are_counted_with_their_events_and_seconds(routes: Routes, commits: Commits) -> None:
     for events, seconds in ((1, 0.0002), (33, 0.004), (1_000_000, 30.0)):
         commits.observe(events, seconds)
 
-    found = families(routes, commits)
-    assert samples(found["rankd_commit_events"])["rankd_commit_events_sum", ()] == 1_000_034
-    assert samples(found["rankd_commit_events"])["rankd_commit_events_bucket", ("50.0",)] == 2
-    assert samples(found["rankd_commit_seconds"])["rankd_commit_seconds_count", ()] == 3
-    assert value(found, "rankd_commits") == 3
+    metrics = families(routes, commits)
+    assert samples(metrics["rankd_commit_events"])["rankd_commit_events_sum", ()] == 1_000_034
+    assert samples(metrics["rankd_commit_events"])["rankd_commit_events_bucket", ("50.0",)] == 2
+    assert samples(metrics["rankd_commit_seconds"])["rankd_commit_seconds_count", ()] == 3
+    assert value(metrics, "rankd_commits") == 3
 
 
 def test_the_other_figures_come_from_those_who_keep_them(routes: Routes, commits: Commits) -> None:
     routes.refused_credentials = 9
-    found = families(routes, commits)
+    metrics = families(routes, commits)
 
-    assert value(found, "rankd_requests_open") == 3
-    assert value(found, "rankd_position") == 41
-    assert value(found, "rankd_snapshot_position") == 40
-    assert value(found, "rankd_queue_depth") == 2
-    assert value(found, "rankd_boards") == 2
-    assert value(found, "rankd_entries") == 30
-    assert value(found, "rankd_engine_bytes") == 4_096
-    assert value(found, "rankd_replay_events") == 7
-    assert value(found, "rankd_replay_seconds") == 0.25
-    assert value(found, "rankd_auth_refusals") == 9
-    assert list(samples(found["rankd_board_entries"]).values()) == [20, 10]
-    assert samples(found["rankd_work_waiting"]) == {
+    assert value(metrics, "rankd_requests_open") == 3
+    assert value(metrics, "rankd_position") == 41
+    assert value(metrics, "rankd_snapshot_position") == 40
+    assert value(metrics, "rankd_queue_depth") == 2
+    assert value(metrics, "rankd_boards") == 2
+    assert value(metrics, "rankd_entries") == 30
+    assert value(metrics, "rankd_engine_bytes") == 4_096
+    assert value(metrics, "rankd_replay_events") == 7
+    assert value(metrics, "rankd_replay_seconds") == 0.25
+    assert value(metrics, "rankd_auth_refusals") == 9
+    assert list(samples(metrics["rankd_board_entries"]).values()) == [20, 10]
+    assert samples(metrics["rankd_work_waiting"]) == {
         ("rankd_work_waiting", ("cheap",)): 1,
         ("rankd_work_waiting", ("dear",)): 4,
     }
-    assert samples(found["rankd_rate_refusals"]) == {
+    assert samples(metrics["rankd_rate_refusals"]) == {
         ("rankd_rate_refusals_total", ("player_writes_per_s",)): 5,
         ("rankd_rate_refusals_total", ("address_reads_per_s",)): 0,
     }
-    assert found["rankd_info"].samples[0].labels["version"] == "1.2.3"
+    assert metrics["rankd_info"].samples[0].labels["version"] == "1.2.3"
 
 
 def test_what_is_not_there_has_no_figure(routes: Routes, commits: Commits) -> None:
     new = Figures(position=1, snapshot=None, entries=0, engine_bytes=0)
-    found = families(routes, commits, replace(SOURCES, figures=lambda: new))
-    assert not UNKNOWN_AT_FIRST & found.keys()
+    metrics = families(routes, commits, replace(SOURCES, figures=lambda: new))
+    assert not UNKNOWN_AT_FIRST & metrics.keys()
 
 
 def test_a_node_shows_how_far_it_has_followed_and_whether_it_has_the_lease(routes: Routes, commits: Commits) -> None:
-    found = families(routes, commits, SOURCES)
-    assert list(samples(found["rankd_followed_timestamp_seconds"]).values()) == [1.5]
-    assert list(samples(found["rankd_lease"]).values()) == [1]
-    assert list(samples(found["rankd_lag_seconds"]).values()) == [2.5]
+    metrics = families(routes, commits, SOURCES)
+    assert list(samples(metrics["rankd_followed_timestamp_seconds"]).values()) == [1.5]
+    assert list(samples(metrics["rankd_lease"]).values()) == [1]
+    assert list(samples(metrics["rankd_lag_seconds"]).values()) == [2.5]
 
 
 def test_a_source_that_fails_takes_no_other_figure_with_it(
@@ -180,10 +180,10 @@ def test_a_source_that_fails_takes_no_other_figure_with_it(
         raise RuntimeError("the engine is gone")
 
     with caplog.at_level(logging.WARNING, "rankd"):
-        found = families(routes, commits, Sources(**dict.fromkeys((field.name for field in fields(Sources)), fail)))
+        metrics = families(routes, commits, Sources(**dict.fromkeys((field.name for field in fields(Sources)), fail)))
 
-    assert {"rankd_requests", "rankd_commits", "rankd_process_resident_bytes"} <= found.keys()
-    assert "rankd_engine_bytes" not in found
+    assert {"rankd_requests", "rankd_commits", "rankd_process_resident_bytes"} <= metrics.keys()
+    assert "rankd_engine_bytes" not in metrics
     assert "the engine is gone" in caplog.text
 
 
@@ -194,26 +194,26 @@ def test_boards_are_shown_up_to_a_limit(routes: Routes, commits: Commits) -> Non
         asked.append(most)
         return {f"board-{number}": number for number in range(5_000)}
 
-    found = families(routes, commits, replace(SOURCES, board_entries=board_entries))
+    metrics = families(routes, commits, replace(SOURCES, board_entries=board_entries))
 
     assert asked == [BOARDS_SHOWN_MAX]
-    assert len(found["rankd_board_entries"].samples) == BOARDS_SHOWN_MAX
+    assert len(metrics["rankd_board_entries"].samples) == BOARDS_SHOWN_MAX
 
 
 def test_a_strange_name_cannot_break_the_format(routes: Routes, commits: Commits) -> None:
     name = 'a"b\\c\nrankd_evil 1'
-    found = families(routes, commits, replace(SOURCES, board_entries=lambda _most: {name: 1}))
+    metrics = families(routes, commits, replace(SOURCES, board_entries=lambda _most: {name: 1}))
 
-    assert found["rankd_board_entries"].samples[0].labels == {"board": name}
-    assert "rankd_evil" not in found
+    assert metrics["rankd_board_entries"].samples[0].labels == {"board": name}
+    assert "rankd_evil" not in metrics
 
 
 def test_routes_that_nobody_asked_take_no_room(routes: Routes, commits: Commits) -> None:
     routes.observe(0, 200, 0.001)
 
-    found = families(routes, commits)
-    assert {sample.labels["route"] for sample in found["rankd_request_seconds"].samples} == {"/v1/boards/{board}"}
-    assert len(found["rankd_requests"].samples) == 1
+    metrics = families(routes, commits)
+    assert {sample.labels["route"] for sample in metrics["rankd_request_seconds"].samples} == {"/v1/boards/{board}"}
+    assert len(metrics["rankd_requests"].samples) == 1
 
 
 def test_what_passes_through_kafka_is_counted_where_it_is_used(routes: Routes, commits: Commits) -> None:

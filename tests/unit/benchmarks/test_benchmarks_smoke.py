@@ -229,9 +229,9 @@ def test_the_plot_is_the_same_to_the_byte_each_time(kept: Path, tmp_path: Path) 
     for picture in pictures:
         done = run("benchmarks.plot", str(kept), "--out", str(picture))
         assert done.returncode == 0, done.stderr
-    one, two = (picture.read_bytes() for picture in pictures)
-    assert one == two
-    assert b"<svg" in one
+    first_picture, second_picture = (picture.read_bytes() for picture in pictures)
+    assert first_picture == second_picture
+    assert b"<svg" in first_picture
 
 
 def test_help_shows_an_example() -> None:

@@ -76,18 +76,20 @@ def test_a_rate_or_a_wait_may_be_none(key: str) -> None:
 
 
 def test_keys_are_remembered_for_as_long_as_a_signed_submission_is_taken() -> None:
-    said = refusal(ledger_idempotency_ttl_ms="659999")
+    message = refusal(ledger_idempotency_ttl_ms="659999")
 
-    assert said.startswith("RANKD_LEDGER_IDEMPOTENCY_TTL_MS: must be at least 660000, raise it; got 659999: a signed ")
-    assert said.endswith("would count again without its key")
+    assert message.startswith(
+        "RANKD_LEDGER_IDEMPOTENCY_TTL_MS: must be at least 660000, raise it; got 659999: a signed "
+    )
+    assert message.endswith("would count again without its key")
     assert loaded(ledger_idempotency_ttl_ms="660000").ledger.idempotency_ttl_ms > 2 * TOLERANCE_S * 1_000
     assert "must be at least 660000" in refusal(ledger_idempotency_ttl_ms="0")
 
 
 def test_a_log_may_not_stop_commits_before_it_is_moved() -> None:
-    said = refusal(ledger_checkpoint_bytes="1000", ledger_checkpoint_bytes_max="999")
+    message = refusal(ledger_checkpoint_bytes="1000", ledger_checkpoint_bytes_max="999")
 
-    assert said.startswith("RANKD_LEDGER_CHECKPOINT_BYTES_MAX: must not be below ledger.checkpoint_bytes, 1000")
+    assert message.startswith("RANKD_LEDGER_CHECKPOINT_BYTES_MAX: must not be below ledger.checkpoint_bytes, 1000")
 
 
 def test_a_certificate_needs_its_key_and_both_must_be_there(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_all_origins_are_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "said"),
+    ("name", "url", "message"),
     [
         ("ledger_url", "mysql://db", "does not know the address 'mysql://db'; what works is sqlite:<folder>"),
         ("ledger_url", "rankd-data", "does not know the address 'rankd-data'"),
@@ -149,8 +151,8 @@ def test_all_origins_are_all() -> None:
         ("outbox_url", "amqp://k", "does not know the address 'amqp://k'; what works is none, or kafka://"),
     ],
 )
-def test_what_this_version_does_not_have_is_said(name: str, url: str, said: str) -> None:
-    assert said in refusal(**{name: url})
+def test_what_this_version_does_not_have_is_said(name: str, url: str, message: str) -> None:
+    assert message in refusal(**{name: url})
 
 
 def test_events_are_not_relayed_to_where_they_come_from() -> None:
@@ -201,10 +203,10 @@ def test_profiles_may_be_said_to_live_with_the_ledger() -> None:
 
 
 def test_a_password_in_a_refused_url_is_not_repeated() -> None:
-    said = refusal(ledger_url="mysql://rankd:hunter2@db")
+    message = refusal(ledger_url="mysql://rankd:hunter2@db")
 
-    assert "hunter2" not in said
-    assert "mysql://rankd:***@db" in said
+    assert "hunter2" not in message
+    assert "mysql://rankd:***@db" in message
 
 
 def test_a_secret_is_long_and_never_repeated() -> None:
@@ -234,9 +236,9 @@ def test_a_token_for_figures_can_stand_in_a_header_and_is_never_repeated() -> No
 
 
 def test_tokens_are_signed_in_one_way() -> None:
-    said = refusal(auth_jwt_secret=SECRET, auth_jwt_jwks="keys.json")
+    message = refusal(auth_jwt_secret=SECRET, auth_jwt_jwks="keys.json")
 
-    assert said == "RANKD_AUTH_JWT_JWKS: must not be set beside auth.jwt_secret: choose one way to sign tokens"
+    assert message == "RANKD_AUTH_JWT_JWKS: must not be set beside auth.jwt_secret: choose one way to sign tokens"
 
 
 def test_a_public_key_is_a_file() -> None:

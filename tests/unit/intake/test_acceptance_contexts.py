@@ -30,7 +30,9 @@ class Accepting:
     """Acceptances of boards that are defined by hand, with the contexts that were numbered."""
 
     def __init__(self, **definitions: dict[str, object]) -> None:
-        self.boards: dict[str, Board] = {name: define_board(name, one) for name, one in definitions.items()}
+        self.boards: dict[str, Board] = {
+            name: define_board(name, definition) for name, definition in definitions.items()
+        }
         self.versions = dict.fromkeys(definitions, 1)
         self.contexts: list[Context] = []
         self.acceptances = Acceptances(lambda: self.boards, self.versions.__getitem__, self._number)
@@ -85,7 +87,7 @@ def test_senders_and_kinds_have_contexts_of_their_own() -> None:
     accepting.at(now)
     accepting.at(now, sender="server-2")
     accepting.at(now, kind=EventKind.REMOVE)
-    assert [(one.kind, one.sender) for one in accepting.contexts] == [
+    assert [(context.kind, context.sender) for context in accepting.contexts] == [
         (EventKind.SCORE, "local"),
         (EventKind.SCORE, "server-2"),
         (EventKind.REMOVE, "local"),
@@ -132,9 +134,9 @@ def test_each_event_names_the_definition_it_was_accepted_under(boards: Boards) -
     boards.submit("arcade", "alice", 3)
 
     versions = [
-        (one.boards["arcade"].version, one.boards["xp"].version)
-        for one in contexts(boards)
-        if one.kind is EventKind.SCORE
+        (context.boards["arcade"].version, context.boards["xp"].version)
+        for context in contexts(boards)
+        if context.kind is EventKind.SCORE
     ]
     assert versions == [(1, 1), (1, 2), (2, 2)]
     boards.verify()
@@ -151,11 +153,11 @@ def test_a_batch_over_a_change_of_the_clock_is_cut_there(boards: Boards, clock: 
         f"hourly:2026-10-25T0{hour}00Z": boards.top("arcade", window=f"hourly:2026-10-25T0{hour}00Z") for hour in (0, 1)
     }
 
-    assert {name: [one.player for one in page.entries] for name, page in hours.items()} == {
+    assert {name: [entry.player for entry in page.entries] for name, page in hours.items()} == {
         "hourly:2026-10-25T0000Z": ["late", "before"],
         "hourly:2026-10-25T0100Z": ["after"],
     }
-    offsets = [one.boards["arcade"].utc_offset_s for one in contexts(boards) if one.kind is EventKind.SCORE]
+    offsets = [context.boards["arcade"].utc_offset_s for context in contexts(boards) if context.kind is EventKind.SCORE]
     assert offsets == [7_200, 3_600, 7_200]
     boards.verify()
 

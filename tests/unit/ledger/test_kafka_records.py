@@ -86,7 +86,7 @@ def test_what_is_written_is_read(made: tuple[Draft, list[Row]], between: list[st
         lambda number: Barrier(1_000 + number, AT, None), lambda _, sequence, json: noted.update({sequence: json})
     )
 
-    found: list[Row | str] = []
+    entries: list[Row | str] = []
     sequences: list[int] = []
     for part in decoder.parts(3, records):
         run, log = part.event_run, part.log
@@ -97,14 +97,14 @@ def test_what_is_written_is_read(made: tuple[Draft, list[Row]], between: list[st
         for index in range(len(run)):
             sequences.append(run.first + index)
             if run.context == MARK or log.number:
-                found.append("mark" if run.context == MARK else "barrier")
+                entries.append("mark" if run.context == MARK else "barrier")
                 continue
             key = log.keys[index * KEY_BYTES : (index + 1) * KEY_BYTES] if log.keys else NO_KEY
             assert (run.at[index] != AT) == bool(log.sent and log.sent[index])
             detail = run.detail[index] if run.detail else None
             row = (run.context, run.players[index], run.at[index], run.score[index], run.tiebreak[index], detail)
-            found.append((*row, key, noted.get(run.first + index)))
-    assert found == expected
+            entries.append((*row, key, noted.get(run.first + index)))
+    assert entries == expected
     assert sequences == [record.offset + 1 for record in records]
 
 
@@ -126,5 +126,5 @@ def test_the_oldest_metadata_makes_room() -> None:
     for sequence in range(1, 6):
         cache.note(0, sequence, None if sequence == 4 else "x" * 10)
 
-    found, unknown = cache.find([(0, sequence) for sequence in range(1, 6)])
-    assert (found, unknown) == ({(0, 3): "x" * 10, (0, 5): "x" * 10}, [(0, 1), (0, 2)])
+    metadata, unknown = cache.find([(0, sequence) for sequence in range(1, 6)])
+    assert (metadata, unknown) == ({(0, 3): "x" * 10, (0, 5): "x" * 10}, [(0, 1), (0, 2)])

@@ -32,7 +32,9 @@ class Planned:
 
     def __init__(self, defined_at: int, **definitions: dict[str, object]) -> None:
         self.state = State()
-        self.boards: dict[str, Board] = {name: define_board(name, one) for name, one in definitions.items()}
+        self.boards: dict[str, Board] = {
+            name: define_board(name, definition) for name, definition in definitions.items()
+        }
         for name in definitions:
             self.state.boards[name] = BoardState(version=1, born=1, defined_at=defined_at)
         self.schedule = Schedule(self.state, lambda: self.boards)
@@ -176,8 +178,8 @@ def test_being_due_and_what_is_due_agree(rng: random.Random) -> None:
             now = start + rng.randrange(10 * DAY_MS)
             due = planned.due(now)
             assert planned.schedule.is_due(now) == bool(due)
-            assert [one[0] for one in due] == sorted(one[0] for one in due)
-            assert all(one[0] <= now for one in due)
+            assert [item[0] for item in due] == sorted(item[0] for item in due)
+            assert all(item[0] <= now for item in due)
 
 
 def test_roll_overs_are_events_at_the_time_they_were_due(boards: Boards, clock: ManualClock) -> None:
@@ -256,7 +258,7 @@ def test_a_read_finds_what_is_due_done(boards: Boards, clock: ManualClock) -> No
 
     boards.submit("arcade", "bob", 9)
     changes = {player: boards.rank("arcade", player) for player in ("alice", "bob")}
-    assert {player: one.rank_change for player, one in changes.items() if one} == {"alice": -1, "bob": 1}
+    assert {player: answer.rank_change for player, answer in changes.items() if answer} == {"alice": -1, "bob": 1}
 
 
 @pytest.mark.parametrize("ranking", ["ordinal", "competition", "dense"])

@@ -340,11 +340,11 @@ def add_functions(connection: apsw.Connection) -> None:
     connection.create_scalar_function("row_checksum", checksum, deterministic=True)
 
 
-def check_sqlite_version(found: str) -> None:
+def check_sqlite_version(version: str) -> None:
     """Refuse an SQLite that can lose commits."""
-    major, minor, patch = (int(part) for part in found.split("."))
+    major, minor, patch = (int(part) for part in version.split("."))
     if major * 1_000_000 + minor * 1_000 + patch < SQLITE_VERSION_MIN:
-        raise LedgerUnavailable(f"SQLite {found} can lose commits in WAL mode; install apsw 3.51.3 or newer")
+        raise LedgerUnavailable(f"SQLite {version} can lose commits in WAL mode; install apsw 3.51.3 or newer")
 
 
 class Transaction:

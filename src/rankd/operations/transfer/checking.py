@@ -125,8 +125,8 @@ class Checker:
             rows, index = distinct_rows([*column.values()])
             checked = [self._check_attributes(dict(zip(column, row, strict=True))) for row in rows]
             return column, take(_sizes(checked), index)
-        found, index = distinct_mappings(column)
-        known = [None if mapping is None else self._check_attributes(mapping) for mapping in found]
+        mappings, index = distinct_mappings(column)
+        known = [None if mapping is None else self._check_attributes(mapping) for mapping in mappings]
         return take(known, index), take(_sizes(known), index)
 
     # Row by row

@@ -23,7 +23,7 @@ def column(number: int) -> array[int]:
 
 
 def refused(sequence: int) -> RefusedEvent:
-    detail = [Detail({"country": "BR"})]
+    detail: list[Detail | None] = [Detail({"country": "BR"})]
     run = EventRun(7, column(1_000), column(0), column(976), column(3), ["alice"], detail, sequence, 2)
     return RefusedEvent(run, CONTEXT, "board_closed", "arcade takes no scores")
 

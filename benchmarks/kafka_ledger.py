@@ -67,12 +67,13 @@ def kafka_ledger_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
         yield _backlog_row(scale, nodes)
         yield _rebuild_row(scale, nodes, folder / "embedded")
         yield _batches_row(scale, nodes)
-        first, second = nodes.node("a"), nodes.node("b")
+        first = nodes.node("a")
         with running_rankd(folder / "embedded") as embedded:
             token = (folder / "embedded" / "admin.key").read_text().strip()
             if wrk_is_there:
                 yield _submit_row(scale, folder, (first, nodes.admin), (embedded, token))
         yield _p99_row(scale, first, nodes.admin)
+        second = nodes.node("b")
         with (
             Client(first.url, nodes.admin, timeout_s=TIMEOUT_S) as written,
             Client(second.url, nodes.admin, timeout_s=TIMEOUT_S) as read,

@@ -122,7 +122,7 @@ def test_a_batch_that_comes_again_counts_once(a: httpx.Client, b: httpx.Client) 
 
 
 def test_what_does_not_fit_a_newer_definition_is_a_dead_letter(
-    a: httpx.Client, b: httpx.Client, kafka: KafkaBroker
+    a: httpx.Client, b: httpx.Client, nodes: Nodes, kafka: KafkaBroker
 ) -> None:
     define(a, "reused", keep="sum")
     submit(a, "reused", "alice", 10, {"Idempotency-Key": "reused-1"})
@@ -139,6 +139,10 @@ def test_what_does_not_fit_a_newer_definition_is_a_dead_letter(
 
     admin = KafkaAdmin({"bootstrap.servers": kafka.address})
     wait_until(lambda: admin.partitions(DEAD_LETTERS) > 0 and letter_of_it())
+    listed = nodes.run("dlq", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "key_reused" in [letter["code"] for letter in json.loads(listed.stdout)]
+    assert "is a log" in nodes.run("dlq", "replay").stderr
 
 
 def test_a_players_history_is_not_found(a: httpx.Client) -> None:

@@ -66,17 +66,17 @@ def test_the_holder_of_the_lease_is_killed_and_teams_are_ranked_on(pair: Pair) -
 def test_what_a_killed_process_left_half_copied_is_completed(tmp_path: Path, kafka: KafkaBroker) -> None:
     needs_postgres()
     with nodes_installed(tmp_path, brokers_url=kafka.url) as nodes:
-        remaining = nodes.node("remaining")
-        dying = nodes.start_node("dying", free_port(), program="tests.acceptance.dying_copier")
+        other_node = nodes.node("b")
+        dying = nodes.start_node("a", free_port(), program="tests.acceptance.dying_copier")
         dying.wait_until_ready()
         with dying.client(nodes.admin) as client, pytest.raises(httpx.TransportError):
             client.put("/v1/boards/arcade", json={"keep": "sum"})
-        with remaining.client(nodes.admin, timeout_s=ANSWER_S) as client:
+        with other_node.client(nodes.admin, timeout_s=ANSWER_S) as client:
             wait_until(lambda: client.get("/v1/boards/arcade").status_code == 200)
             headers = {"Prefer": "wait=10"}
             sent = {"board": "arcade", "player": "alice", "score": 5}
             assert client.post("/v1/scores", json=sent, headers=headers).json()["rank"] == 1
-        proof = remaining.stop(), nodes.command("remaining", "verify", "--json").returncode
+        proof = other_node.stop(), nodes.command("b", "verify", "--json").returncode
         assert proof == (0, 0)
 
 

@@ -54,7 +54,7 @@ def test_scores_are_ranked_by_projectors_that_are_killed_verified_and_rebuilt(in
         assert (answer["rank"], answer["score"]) == (1, 25)
 
         first.send_signal(signal.SIGKILL)
-        first.wait(timeout=30)
+        first.wait(READY_S)
         after = submit(client, "bob", 30)
         assert (after["rank"], after["score"]) == (1, 50)
         where = {"at_least": after["position"]}

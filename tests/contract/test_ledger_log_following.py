@@ -53,6 +53,7 @@ def test_a_partition_that_keeps_an_event_waiting_is_marked_with_a_later_time(led
     ledger.tend(awaited=AT + 500)
     assert ledger.heads().sequences == (3, 2, 2)
     assert {log_of(part).times[0] for part in parts_of(ledger, [2, 1, 1])} == {AT + 501}
+    assert ledger.heads().at == AT + 500  # a mark is ahead of the clock, and what is due is not due before its time
 
 
 # Following

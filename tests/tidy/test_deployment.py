@@ -27,6 +27,7 @@ COMPOSES = {
     "compose.yaml": {"migrate": 1, "serve": 2},
     "compose.redis.yaml": {"migrate": 1, "project": 2, "serve": 2},
     "compose.kafka.yaml": {"serve": 1},
+    "compose.kafka-ledger.yaml": {"migrate": 1, "serve": 2},
 }
 KUBERNETES = DEPLOY / "kubernetes"
 BASE = KUBERNETES / "base"
@@ -171,7 +172,10 @@ def test_what_compose_asks_for_is_in_the_example() -> None:
 
 
 @pytest.mark.parametrize("filled_in", [("PASSWORD",), ("PASSWORD", "SECRET")])
-@pytest.mark.parametrize(("name", "ranks"), [("compose.yaml", "engine:"), ("compose.redis.yaml", "redis://")])
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [("compose.yaml", "engine:"), ("compose.redis.yaml", "redis://"), ("compose.kafka-ledger.yaml", "engine:")],
+)
 def test_rankd_starts_with_what_compose_gives_it(
     name: str, ranks: str, filled_in: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +314,7 @@ def test_the_image_is_made_of_named_versions_and_runs_as_nobody_in_particular() 
 def test_every_file_of_the_deployment_can_be_read() -> None:
     read = [path for path in files_ending(".yaml", ".yml", under="deploy") if documents_in(path)]
 
-    assert len(read) == 16, [shown(path) for path in read]
+    assert len(read) == 17, [shown(path) for path in read]
 
 
 def in_compose(change: Callable[[Document], object]) -> list[str]:

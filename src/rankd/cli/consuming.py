@@ -18,11 +18,11 @@ from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, table
 from rankd.cli.target import Target, check_folder, in_use
 from rankd.cli.texts import counted
-from rankd.config.checks import is_shared
+from rankd.config.checks import is_in_kafka, is_shared
 from rankd.config.loading import data_folder
 from rankd.config.masking import masking, secrets_of
 from rankd.config.model import Config
-from rankd.errors import FolderLocked, InvalidValue
+from rankd.errors import FolderLocked, InvalidValue, Refused
 from rankd.node.installation import installation_of
 
 if TYPE_CHECKING:
@@ -78,9 +78,17 @@ def consume(*, data: Data = None, config: ConfigFile = None) -> None:
 
 @dlq.command("list", epilog=examples("rankd dlq list", "rankd dlq list --limit 100 --json"))
 def list_letters(*, limit: Limit = LISTED, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """List refused records: where they stood, and why."""
-    with _opened_queue(data, config) as queue:
-        letters = queue.letters(limit)
+    """List refused records: where they stood, and why; those of a ledger in Kafka from the first on."""
+    loaded = Target.folder_of(data, config).config()
+    if is_in_kafka(loaded.ledger.url):
+        installation_of(loaded)  # raises where drivers are missing
+        from rankd.consume.running import open_letters  # noqa: PLC0415 - its driver is an extra
+
+        with closing(open_letters(loaded)) as reader:
+            letters = reader.letters(limit)
+    else:
+        with _opened_queue(loaded) as queue:
+            letters = queue.letters(limit)
 
     def drawn() -> Text | object:
         if not letters:
@@ -97,7 +105,7 @@ def list_letters(*, limit: Limit = LISTED, data: Data = None, config: ConfigFile
 @dlq.command(epilog=examples("rankd dlq replay", "rankd dlq replay --limit 10"))
 def replay(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Append refused records once their reason is gone; those refused again go to the end. Each counts once."""
-    with _opened_queue(data, config) as queue:
+    with _opened_queue(Target.folder_of(data, config).config()) as queue:
         taken = queue.replay(limit)
         done = DeadLetterCounts(taken, queue.figures.consumed, queue.figures.refused)
     text = f"{counted(done.taken, 'record')}: {done.appended:,} appended, {done.refused:,} refused again"
@@ -107,7 +115,7 @@ def replay(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = 
 @dlq.command(epilog=examples("rankd dlq drop --limit 1", "rankd dlq drop"))
 def drop(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Give refused records up; Kafka deletes them when their retention ends."""
-    with _opened_queue(data, config) as queue:
+    with _opened_queue(Target.folder_of(data, config).config()) as queue:
         done = DeadLetterCounts(queue.drop(limit), 0, 0)
     answer(
         done, as_json, lambda: Text(f"{counted(done.taken, 'record')} dropped"), lambda: [msgspec.structs.astuple(done)]
@@ -115,8 +123,12 @@ def drop(*, limit: Limit = 1_000_000, data: Data = None, config: ConfigFile = No
 
 
 @contextmanager
-def _opened_queue(data: Data, config: ConfigFile) -> Iterator[DeadLetterQueue]:
-    loaded = Target.folder_of(data, config).config()
+def _opened_queue(loaded: Config) -> Iterator[DeadLetterQueue]:
+    if is_in_kafka(loaded.ledger.url):
+        raise Refused(
+            "the ledger of this installation is a log, which cannot store how far its dead letters were read; send "
+            "corrected scores to the API"
+        )
     consuming = consuming_of(loaded)
     with _opened_intake(loaded) as intake, closing(consuming.open_queue(intake)) as queue:
         yield queue

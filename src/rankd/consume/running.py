@@ -8,13 +8,20 @@ from collections.abc import Callable, Mapping
 from rankd.config.model import Config
 from rankd.consume.appending import ConsumerFigures, Intake
 from rankd.consume.consumer import RETRY_FIRST_S, RETRY_MAX_S, ScoreConsumer
-from rankd.consume.queue import DeadLetterQueue
+from rankd.consume.queue import DeadLetterQueue, LetterReader
 from rankd.errors import InvalidValue, KafkaUnavailable
 from rankd.kafka.address import client_settings
 from rankd.kafka.clients import Backoff, KafkaAdmin
 from rankd.kafka.dead_letters import DeadLetters
 
 Warn = Callable[[str], None]
+
+
+def open_letters(config: Config) -> LetterReader:
+    """Open the dead letters of a Kafka ledger, which are on its own brokers."""
+    settings = client_settings(config.ledger.url, config.kafka, "ledger.url")
+    KafkaAdmin(settings).check_topic(config.consume.dead_letters)
+    return LetterReader(settings, config.consume.dead_letters, f"{config.consume.group}-dlq")
 
 
 class ConfiguredConsumer:

@@ -197,9 +197,9 @@ class KafkaLedger:
             ]
         for partition, records in enumerate(taken):
             if records:
-                newest = max(record.time for record in records)
-                self._marks.note_read(partition, newest)
-                self._note_time(newest)
+                self._marks.note_read(partition, max(record.time for record in records))
+                # Not that of marks, which are ahead of the clock.
+                self._note_time(max((record.time for record in records if record.key is not None), default=0))
         return parts
 
     def _waiting(self, ends: Sequence[int | None], after: Sequence[int], skipping: Collection[int]) -> list[int]:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from tests.contract.kafka_ledgers import NoBacklog
+from tests.contract.ledger_drafts import control, draft
 from tests.servers.fixtures_kafka import needs_kafka
 from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import free_port
@@ -25,9 +28,10 @@ from tests.servers.waiting import wait_until
 import rankd
 from rankd.config.model import Config, ConsumeConfig, KafkaConfig, LedgerConfig, OutboxConfig
 from rankd.consume.running import ConfiguredConsumer
-from rankd.errors import KafkaUnavailable, KafkaUnusable
+from rankd.errors import KafkaUnavailable, KafkaUnusable, LedgerUnavailable
 from rankd.kafka.address import client_settings
 from rankd.kafka.clients import KafkaAdmin, KafkaProducer
+from rankd.ledger.kafka import KafkaLedger, migrate
 from rankd.node.installation import installation_of
 from rankd.outbox.running import ConfiguredRelay
 
@@ -142,6 +146,36 @@ def test_a_relay_without_rights_ends_with_what_to_create(secured: SecuredBroker,
         ConfiguredRelay(config).run(boards, tail, stop, print)
 
     assert OTHER_PASSWORD not in str(why.value)
+
+
+def test_a_ledger_behind_tls_and_passwords_is_made_written_and_read(secured: SecuredBroker) -> None:
+    topic = Topics(secured.broker.address).name("ledger")
+    migrate(secured.settings(), topic, 2, retention_ms=-1)
+
+    with closing(KafkaLedger(secured.settings(), topic, NoBacklog())) as ledger:
+        ledger.append_control([control()], 0)
+        appended = ledger.append(draft(ledger, ("alice", 5), seen=1))
+        (event_run,) = [part.event_run for part in ledger.read([1, 1], 10)]
+
+        assert (event_run.partition, event_run.first) == appended.place(0)
+        assert (event_run.players, list(event_run.score)) == (["alice"], [5])
+
+
+def test_a_ledger_that_may_not_be_used_names_the_right_and_no_password(secured: SecuredBroker) -> None:
+    topic = Topics(secured.broker.address).name("ledger")
+    migrate(secured.settings(), topic, 2, retention_ms=-1)
+    stranger = secured.settings("stranger", OTHER_PASSWORD)
+
+    with pytest.raises(LedgerUnavailable, match="run `rankd migrate`") as opening:  # it cannot be seen
+        KafkaLedger(stranger, topic, NoBacklog())
+    with pytest.raises(LedgerUnavailable, match=r"refuses what the ledger needs: .* the credentials") as password:
+        KafkaLedger(secured.settings(password="wrong-password"), topic, NoBacklog())
+    with pytest.raises(LedgerUnavailable, match=r"refuses what the ledger needs: .* may not create it") as creating:
+        migrate(stranger, f"{topic}-new", 2, retention_ms=-1)
+
+    problems = f"{opening.value} {password.value} {creating.value}"
+    assert OTHER_PASSWORD not in problems
+    assert "wrong-password" not in problems
 
 
 def test_a_client_without_tls_gets_no_further(secured: SecuredBroker) -> None:

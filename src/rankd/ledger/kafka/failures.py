@@ -15,8 +15,13 @@ def as_ledger_failures() -> Iterator[None]:
     """Raise LedgerUnavailable where Kafka does not do what the ledger needs."""
     try:
         yield
-    except (KafkaUnavailable, KafkaUnusable) as problem:
+    except KafkaUnavailable as problem:
         raise unavailable(str(problem)) from problem
+    except KafkaUnusable as problem:  # somebody has to act
+        raise LedgerUnavailable(
+            f"Kafka refuses what the ledger needs: {problem}",
+            public_message="Kafka refuses what the ledger needs; the server's log says what to change",
+        ) from problem
 
 
 def unavailable(what: str) -> LedgerUnavailable:

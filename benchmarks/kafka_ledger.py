@@ -37,6 +37,7 @@ from benchmarks.nodes_bench import TIMEOUT_S, WAIT_MS, NodeStand, load_boards, p
 from benchmarks.postgres_append import SETTINGS
 from benchmarks.workload import Events, Workload
 from rankd import Client
+from rankd.background import rare_collections
 from rankd.node.open_node import CHECKPOINTS, open_node
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.counting import CountingStore
@@ -86,7 +87,7 @@ def kafka_ledger_rows(scale: Scale, wrk_is_there: bool) -> Iterator[Row]:
 def _backlog_row(scale: Scale, nodes: Nodes) -> Row:
     series = Series()
     for _ in range(scale.rounds):
-        with closing(nodes.stores.open_ledger()) as ledger:
+        with closing(nodes.stores.open_ledger()) as ledger, rare_collections():  # as in every process that ranks
             events = sum(ledger.heads().sequences)
             began_ns = time.perf_counter_ns()
             follower = Follower(ledger, CountingStore(), State(), Catalogue())

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 # About a tenth of a processor while other threads compete for it: a reader that wakes up preempts such a thread at
 # once, and a commit that waits for a lock of such a thread waits for a moment only.
 NICENESS = 10
+
+
+YOUNG_OBJECTS_MAX = 10_000  # before they are scanned, where many are made that stay; Python's default is 700
 
 
 class ThreadNeeded(Exception):
@@ -31,3 +36,14 @@ def lower_priority() -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Scan young objects rarely while a ledger is read in bulk: its events stay for a while, and make no cycles."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS_MAX, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)

@@ -39,6 +39,7 @@ from rankd.api.metrics import UNMATCHED, Metrics, Sources
 from rankd.api.openapi.description import describe
 from rankd.api.openapi.docs import docs_page, docs_policy
 from rankd.api.service import Service
+from rankd.background import YOUNG_OBJECTS_MAX
 from rankd.boards import Boards
 from rankd.clock import SystemClock
 from rankd.config.masking import masking, secrets_of
@@ -55,7 +56,6 @@ SWITCH_INTERVAL_S = 0.0005  # a thread that returns from the disk gets the inter
 STOP_POLL_S = 0.01
 AGAIN_S = 10.0  # after consuming or relaying has failed
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach a server that listens on all of them
-YOUNG_OBJECTS_MAX = 10_000  # before they are scanned; a dozen requests that wait reach Python's default of 700
 M_MMAP_THRESHOLD = -3  # of mallopt
 MAPPED_BYTES_MIN = 128 * 1024
 _log = logging.getLogger("rankd")

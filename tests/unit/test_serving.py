@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rankd.serving import YOUNG_OBJECTS_MAX, keep_collections_short
+from rankd.background import YOUNG_OBJECTS_MAX
+from rankd.serving import keep_collections_short
 
 
 @pytest.fixture(autouse=True)

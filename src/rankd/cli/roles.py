@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from rankd.api import logs
+from rankd.background import rare_collections
 from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, progress
 from rankd.cli.target import Target, check_folder
@@ -175,6 +176,7 @@ def project(*, config: ConfigFile = None) -> None:
         signal.signal(number, lambda *_: stop.set())
     figures = ProjectorFigures()
     with ExitStack() as opened:
+        opened.enter_context(rare_collections())
         if loaded.projector.listen:
             host, port = listen_address("projector.listen", loaded.projector.listen)
             opened.callback(ProjectorServer(host, port, figures).close)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from rankd.backend import Started
+from rankd.background import rare_collections
 from rankd.clock import Clock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import RanksUnavailable
@@ -62,9 +63,10 @@ def caught_up(
     first = sum(follower.positions)
     if refused is not None and loaded is not None:
         follower.watch_refused(refused.add)
-    for parts in read_ahead(_reads(ledger, follower.positions, heads.sequences)):
-        follower.take(parts)
-        progress(sum(follower.positions) - first, sum(heads.sequences) - first)
+    with rare_collections():
+        for parts in read_ahead(_reads(ledger, follower.positions, heads.sequences)):
+            follower.take(parts)
+            progress(sum(follower.positions) - first, sum(heads.sequences) - first)
     ranks = EngineRanks(ledger, follower, clock, settings.at_least_wait_ms)
     _catch_up(ranks, (lag_max_ms or LAG_MAX_MS) / 1_000, hold)
     ranks.follow()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from rankd.background import rare_collections
 from rankd.domain.board import Board
 from rankd.errors import RanksUnavailable
 from rankd.ledger.port import SharedLedger
@@ -59,7 +60,7 @@ class Rebuild:
 
     def run(self, now_ms: int, only: str | None = None) -> Rebuilt:
         """Rebuild every board, or one, except boards deleted meanwhile."""
-        with self._hold:
+        with rare_collections(), self._hold:
             self._catch_up()
             boards = [board_id for board_id in sorted(self._boards) if only in (None, board_id)]
             entries = [self._rebuild(board_id, now_ms) for board_id in boards]

@@ -19,6 +19,7 @@ from itertools import count, islice
 
 import msgspec
 
+from rankd.background import rare_collections
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
 from rankd.errors import RanksUnavailable, VerificationFailed
@@ -72,7 +73,7 @@ class Verification:
         """Compare everything; VerificationFailed names the first difference."""
         self._reader = reader
         instances = entries = 0
-        with self._hold:
+        with rare_collections(), self._hold:
             reason = "the verification does not come closer to the head of the ledger"
             self._hold.catch_up(self._follow_to_head, CLOSE_S, reason)
             for board_id in sorted(self._follower.applier.state.boards):

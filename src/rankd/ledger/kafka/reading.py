@@ -131,7 +131,7 @@ class LogReader:
         kind, time = message.timestamp()
         if kind != TIMESTAMP_CREATE_TIME:
             raise unavailable(stamped_by_brokers(self._topic))
-        if not isinstance(value, bytes) or not isinstance(key, bytes | None):
+        if not isinstance(value, bytes) or not (key is None or isinstance(key, bytes)):
             raise LedgerDamaged(f"record {offset} in partition {partition} of {self._topic} was not written by rankd")
         self._queues[partition].append(EventRecord(offset, time, key, value))
         self.ends[partition] = offset + 1

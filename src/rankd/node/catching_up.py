@@ -63,10 +63,17 @@ def caught_up(
     first = sum(follower.positions)
     if refused is not None and loaded is not None:
         follower.watch_refused(refused.add)
+
+    def show(followed: int, to_follow: int) -> None:
+        progress(followed - first, to_follow - first)
+
     with rare_collections():
-        for parts in read_ahead(_reads(ledger, follower.positions, heads.sequences)):
-            follower.take(parts)
-            progress(sum(follower.positions) - first, sum(heads.sequences) - first)
+        if ledger.capabilities.appends_conditionally:
+            for parts in read_ahead(_reads(ledger, follower.positions, heads.sequences)):
+                follower.take(parts)
+                show(sum(follower.positions), sum(heads.sequences))
+        else:  # its client reads ahead, and a partition that waits for the others is not read on
+            follower.follow_to_head(READ_EVENTS, show)
     ranks = EngineRanks(ledger, follower, clock, settings.at_least_wait_ms)
     _catch_up(ranks, (lag_max_ms or LAG_MAX_MS) / 1_000, hold)
     ranks.follow()

@@ -138,8 +138,8 @@ class EngineRanks:
         self.at = max(self.at, heads.at)
         upto = dict(enumerate(heads.sequences))
         while not is_upto(self._positions, upto):
-            if not self.follow() and self.follower.has_read(heads.sequences):
-                break  # the rest waits for the other partitions of a log to pass its time
+            if not self.follow():
+                return  # the rest of a log waits for other partitions to pass its time, or to get its control event
             step()
         self.complete_as_of = max(self.complete_as_of, asked_at)
 

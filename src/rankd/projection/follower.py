@@ -82,10 +82,6 @@ class Follower(Generic[Store]):
         """The number of events that were read and wait for other partitions."""
         return self._merging.events
 
-    def has_read(self, sequences: Sequence[int]) -> bool:
-        """Return whether events up to these sequences were read, though some of them may wait."""
-        return reaches(self._read, sequences)
-
     @property
     def time_awaited(self) -> int | None:
         """The time in a log that waiting events need every partition to pass, for `Ledger.tend`; None where none do."""
@@ -119,12 +115,12 @@ class Follower(Generic[Store]):
     def follow_to_head(self, events_max: int, progress: Callable[[int, int], None]) -> None:
         """Follow the ledger to its present head, in steps of `events_max`.
 
-        `progress` is called after each step with (events followed, events to follow). Of a log, the last events may be
-        read and still wait for the time of other partitions to pass.
+        `progress` is called after each step with (events followed, events to follow). Of a log, the last events may
+        wait for other partitions to pass their time, or to get a control event.
         """
         heads = self._ledger.heads().sequences
         while not reaches(self.positions, heads):
-            if not self.follow(events_max) and reaches(self._read, heads):
+            if not self.follow(events_max):
                 return
             done = sum(self.positions)
             progress(done, max(done, sum(heads)))

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from rankd.clock import ManualClock
 from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun
+from rankd.ledger.port import MARK
+from rankd.node.ranks import EngineRanks
 from rankd.projection.admission import RefusedEvent
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.checkpoints import Checkpoints
@@ -161,3 +164,24 @@ def test_the_head_is_reached_though_the_last_team_events_wait_for_other_partitio
     writers.mark(1, later + 1)
     follower.follow_to_head(1_000, lambda _done, _all: None)
     assert (follower.positions, follower.waiting, follower.time_awaited) == ((2, 2), 0, None)
+
+
+def test_catching_up_ends_where_a_control_event_is_half_copied_and_scores_are_behind_it() -> None:
+    """The process that copied it has died: whoever starts completes it, and must not wait for that before."""
+    log = Log(2)
+    writers = Writers(random.Random(1), log)
+    writers.define("guilds", GUILDS, everywhere=True)
+    follower = new_follower(log)
+    follower.follow_to_head(1_000, lambda _done, _all: None)
+    writers.control(EventKind.RESET, "guilds")
+    log.append(0, Place(MARK, START, START, number=2))
+    follower.follow_to_head(1_000, lambda _done, _all: None)
+    log.append(0, Place(MARK, START, START))
+    ranks = EngineRanks(log.port, follower, ManualClock(START), 0)
+
+    follower.follow_to_head(1_000, lambda _done, _all: None)
+    ranks.catch_up()
+    assert (follower.positions, ranks.complete_as_of) == ((1, 1), 0)
+    log.append(1, Place(MARK, START, START, number=2))
+    ranks.catch_up()
+    assert (follower.positions, ranks.complete_as_of) == (log.heads().sequences, START)

@@ -59,11 +59,13 @@ class LogMerging:
 
     @property
     def time_awaited(self) -> int | None:
-        """The newest time that waiting events need the other partitions to pass; None where none do."""
-        return max(
-            (waiting[-1].log.times[-1] for waiting in self._waiting if waiting and not waiting[0].log.number),
-            default=None,
-        )
+        """The newest time that waiting events need the other partitions to pass; None where none do. From any thread."""
+        times = []
+        for waiting in self._waiting:
+            with suppress(IndexError):  # nothing waits, or was taken meanwhile
+                if not waiting[0].log.number:
+                    times.append(waiting[-1].log.times[-1])
+        return max(times, default=None)
 
     def holds_back(self, partition: int) -> bool:
         """Return whether reading on in a partition is of no use until the others have come closer."""

@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec

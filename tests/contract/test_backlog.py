@@ -10,7 +10,11 @@ import pytest
 from tests.servers.waiting import wait_until
 
 from rankd.ledger.backlog import HOLD_MS_MAX, Backlog, BacklogState
+from rankd.ledger.postgres.backlog import PostgresBacklog
+from rankd.ledger.postgres.connections import Connections
 from rankd.ledger.postgres.ledger import PostgresLedger, migrate
+from rankd.ledger.postgres.migrations import migrate_component
+from rankd.node.shared_stores import COORDINATION, SharedStores, coordination_scripts
 
 PARTITIONS = 3
 
@@ -85,3 +89,19 @@ def test_a_clock_that_was_set_back_does_not_hold_writes_for_long(
     assert not backlog.read().is_held
     assert backlog.hold(HOLD_MS_MAX, 1_000)
     assert backlog.read().is_held
+
+
+def test_a_database_beside_a_log_has_a_backlog_and_a_new_one_when_it_gets_a_ledger(postgres_url: str) -> None:
+    scripts = coordination_scripts()
+    migrate_component(postgres_url, COORDINATION, scripts[:1])  # as an earlier version left it
+    migrate_component(postgres_url, COORDINATION, scripts)
+    with closing(Connections(postgres_url)) as connections:
+        backlog = PostgresBacklog(connections)
+        backlog.note_ranked([3, 5])
+        assert backlog.read().ranked == (3, 5)
+        for _ in range(2):
+            SharedStores(postgres_url).migrate(PARTITIONS)
+            assert backlog.read().ranked == ()
+        backlog.note_ranked([1, 2, 3])
+        SharedStores(postgres_url).migrate(PARTITIONS)
+        assert backlog.read().ranked == (1, 2, 3)

@@ -32,6 +32,15 @@ from rankd.settings import Settings
 
 # Leases and the backlog: tables of every installation, wherever its ledger is. Databases know them by this name.
 COORDINATION = "projector"
+_DROP_OTHER_BACKLOG = b"""
+DO $$ BEGIN
+  IF to_regclass('rankd.versions') IS NOT NULL THEN
+    IF NOT EXISTS (SELECT FROM rankd.versions WHERE component = 'ledger') THEN
+      DROP TABLE IF EXISTS rankd.backlog;
+    END IF;
+  END IF;
+END $$
+"""
 
 
 class SharedStores(msgspec.Struct, frozen=True):
@@ -110,6 +119,7 @@ class SharedStores(msgspec.Struct, frozen=True):
     def migrate(self, partitions: int | None = None) -> int:
         """Create or update the ledger and all tables; return the ledger's former version. Safe to run twice."""
         if not is_in_kafka(self.ledger_url):
+            _drop_other_backlog(self.ledger_url)
             before = migrate_postgres(self.ledger_url, partitions)
         else:
             from rankd.ledger.kafka import migrate as migrate_kafka  # noqa: PLC0415 - its driver is an extra
@@ -124,6 +134,16 @@ class SharedStores(msgspec.Struct, frozen=True):
 
     def _brokers(self) -> dict[str, str]:
         return client_settings(self.ledger_url, self.kafka, "ledger.url")
+
+
+def _drop_other_backlog(url: str) -> None:
+    """Drop the backlog of a ledger elsewhere where one is about to be made here: it makes a table of its own."""
+    connections = Connections(url, 1)
+    try:
+        with connections.using() as connection:
+            connection.execute(_DROP_OTHER_BACKLOG)
+    finally:
+        connections.close()
 
 
 def coordination_scripts() -> list[str]:

@@ -60,7 +60,7 @@ class LogMerging:
 
     @property
     def time_awaited(self) -> int | None:
-        """The newest time that waiting events need the other partitions to pass; None where none do; from any thread."""
+        """The newest time that waiting events need other partitions to pass; None where none do. From any thread."""
         times = []
         for waiting in self._waiting:
             with suppress(IndexError):  # nothing waits, or was taken meanwhile

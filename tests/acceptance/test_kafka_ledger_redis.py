@@ -47,6 +47,8 @@ def test_scores_are_ranked_by_projectors_that_are_killed_verified_and_rebuilt(in
             "arcade": {"keep": "sum", "windows": ["all_time", "weekly"], "feeds": ["clans"]},
         }.items():
             assert client.put(f"/v1/boards/{board}", json=definition).status_code == 200
+            top = f"/v1/boards/{board}/top"
+            wait_until(lambda top=top: client.get(top).status_code == 200, READY_S)  # a projector ranks it
         assert submit(client, "alice", 10)["rank"] == 1
         assert submit(client, "bob", 20)["rank"] == 1
         for _ in range(2):

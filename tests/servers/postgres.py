@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -130,7 +130,8 @@ class PostgresServer:
         own = str(self._process.pid)
         children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
         for pid in (own, *children):
-            os.kill(int(pid), number)
+            with suppress(ProcessLookupError):  # a worker that has ended meanwhile
+                os.kill(int(pid), number)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -46,6 +46,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ledger = self._ledger
 
         class Counted:
+            capabilities = ledger.capabilities
             context = staticmethod(ledger.context)
 
             @staticmethod

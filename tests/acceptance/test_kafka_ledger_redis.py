@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ def installation(tmp_path: Path, kafka: KafkaBroker) -> Iterator[Installation]:
         yield running
 
 
+def is_ranked(client: httpx.Client, board: str) -> bool:
+    return client.get(f"/v1/boards/{board}/top").status_code == 200
+
+
 def submit(client: httpx.Client, player: str, score: int, key: str = "") -> dict[str, Any]:
     headers = {**WAIT, "Idempotency-Key": key} if key else WAIT
     sent = {"board": "arcade", "player": player, "score": score, "attributes": {"clan": "red"}}
@@ -47,8 +52,7 @@ def test_scores_are_ranked_by_projectors_that_are_killed_verified_and_rebuilt(in
             "arcade": {"keep": "sum", "windows": ["all_time", "weekly"], "feeds": ["clans"]},
         }.items():
             assert client.put(f"/v1/boards/{board}", json=definition).status_code == 200
-            top = f"/v1/boards/{board}/top"
-            wait_until(lambda top=top: client.get(top).status_code == 200, READY_S)  # a projector ranks it
+            wait_until(partial(is_ranked, client, board), READY_S)
         assert submit(client, "alice", 10)["rank"] == 1
         assert submit(client, "bob", 20)["rank"] == 1
         for _ in range(2):

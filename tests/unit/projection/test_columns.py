@@ -22,7 +22,6 @@ from rankd._columns import (
     expand,
     plain_json,
     record_metadata_events,
-    row_columns,
     take,
 )
 from rankd.domain.score import METADATA_BYTES_MAX
@@ -229,20 +228,6 @@ def test_a_teams_total_follows_its_players() -> None:
     assert totals != other
     with pytest.raises(ValueError, match="a team without players has no score to replace"):
         totals.replace("reds", 1, 2)
-
-
-def test_rows_are_turned_into_columns() -> None:
-    rows = [(1, -(2**63), None, "a"), (2, 2**63 - 1, b"x", None)]
-    *numbers, seals, names = row_columns(rows, 2, 4)
-    assert [list(array("q", column)) for column in numbers] == [[1, 2], [-(2**63), 2**63 - 1]]
-    assert (seals, names) == ([None, b"x"], ["a", None])
-    for wrong in [(1, 2, None)], [[1, 2, None, None]]:
-        with pytest.raises(ValueError, match="a tuple of all fields"):
-            row_columns(wrong, 2, 4)
-    with pytest.raises(TypeError):
-        row_columns([(1, "2", None, None)], 2, 4)
-    with pytest.raises(OverflowError):
-        row_columns([(1, 2**63, None, None)], 2, 4)
 
 
 def test_a_column_is_divided_and_rounded_down() -> None:

@@ -32,10 +32,6 @@ from rankd.ledger.sqlite.rows import RowColumns, check_seals, event_runs_of
 
 PARTITION = 0  # the only one
 _REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
-_SELECT = (
-    "SELECT e.context, e.at, e.player, e.score, e.tiebreak, e.detail, e.seal, p.id"
-    " FROM events e LEFT JOIN players p ON p.number = e.player "
-)
 
 
 class LedgerHead(msgspec.Struct, frozen=True):
@@ -122,21 +118,15 @@ class SqliteReads:
                 "SELECT min(sequence) FROM events WHERE sequence >= ? AND seal IS NOT NULL",
                 (end,),
             ).get
-            fetched: list[Any] = reader.execute(
-                _SELECT + "WHERE e.sequence > ? AND e.sequence <= ? ORDER BY e.sequence",
-                (after, stop),
-            ).fetchall()
-        if stop is None or len(fetched) != stop - after:
-            raise LedgerDamaged(f"events after {after} are missing; restore a copy of the data folder")
-        return RowColumns(fetched, after + 1)
+            if stop is None:
+                raise LedgerDamaged(f"events after {after} are missing; restore a copy of the data folder")
+            return RowColumns(reader, after + 1, stop)
 
     def event(self, _partition: int, sequence: int) -> EventRun:
         """Return one event as a run of one."""
         with self._database.reading() as reader:
-            fetched: list[Any] = reader.execute(_SELECT + "WHERE e.sequence = ?", (sequence,)).fetchall()
-        if not fetched:
-            raise LedgerDamaged(f"event {sequence} is missing; restore a copy of the data folder")
-        return next(event_runs_of(RowColumns(fetched, sequence)))
+            columns = RowColumns(reader, sequence, sequence)
+        return next(event_runs_of(columns))
 
     def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
         """Return a player's own events, the newest first, optionally before a sequence or of one board."""

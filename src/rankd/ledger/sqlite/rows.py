@@ -8,16 +8,28 @@ from functools import cache
 from itertools import groupby
 
 import apsw
+import msgspec
 
-from rankd._columns import distinct, distinct_rows, row_columns, take
+from rankd._columns import distinct, distinct_rows, extent, take
 from rankd.errors import LedgerDamaged
 from rankd.ledger.event import SEAL_BYTES, Detail, EventRun, decode_detail, encode_column, seal, sealed_at
 from rankd.ledger.sqlite.statements import ROWS_PER_STATEMENT_MAX, statement
 
-SqliteEventRow = tuple[int, int, int, int, int, str | None, bytes | None, str | None]
-"""context, at, player, score, tiebreak, detail, seal, the player's id"""
-_WHOLE_NUMBERS, _FIELDS = 5, 8  # of a row
-
+_NUMBERS = 5  # columns of whole numbers
+# One row, and one step of the statement, for all events: the driver takes the GIL back after each step.
+_SELECT = """
+SELECT json_group_array(context), json_group_array(at), json_group_array(player), json_group_array(score),
+  json_group_array(tiebreak), json_group_array(detail), json_group_array(id),
+  json_group_array(json_array(sequence - :first, hex(seal))) FILTER (WHERE seal IS NOT NULL)
+FROM (
+  SELECT e.sequence, e.context, e.at, e.player, e.score, e.tiebreak, e.detail, e.seal, p.id
+  FROM events e LEFT JOIN players p ON p.number = e.player
+  WHERE e.sequence BETWEEN :first AND :last ORDER BY e.sequence
+)
+"""
+_decode_numbers = msgspec.json.Decoder(list[int]).decode
+_decode_texts = msgspec.json.Decoder(list[str | None]).decode
+_decode_seals = msgspec.json.Decoder(list[tuple[int, str]]).decode
 _COLUMNS = 8
 _INSERT = "INSERT INTO events (sequence, context, at, player, score, tiebreak, detail, seal) VALUES"
 
@@ -94,11 +106,21 @@ def texts_of(details: list[bytes]) -> list[str | None]:
 class RowColumns:
     """Consecutive rows of the `events` table with their players' ids, as columns."""
 
-    def __init__(self, rows: Sequence[SqliteEventRow], first: int) -> None:
-        """`first` is the sequence of the first row."""
+    def __init__(self, reader: apsw.Connection, first: int, last: int) -> None:
+        """Read the events with these sequences, both inclusive; LedgerDamaged where one is missing or not one."""
         self.first = first
-        *numbers, texts, self.seals, self.players = row_columns(list(rows), _WHOLE_NUMBERS, _FIELDS)
-        self.numbers = [array("q", column) for column in numbers]  # context, at, player, score, tiebreak
+        selected: tuple[str, ...] = reader.execute(_SELECT, {"first": first, "last": last}).get
+        try:
+            # context, at, player, score, tiebreak
+            self.numbers = [array("q", _decode_numbers(column)) for column in selected[:_NUMBERS]]
+            texts, self.players = map(_decode_texts, selected[_NUMBERS:-1])
+            self.seals = [(index, bytes.fromhex(sealed)) for index, sealed in _decode_seals(selected[-1])]
+        except (msgspec.DecodeError, OverflowError) as problem:
+            raise LedgerDamaged(
+                f"events from {first} on are damaged ({problem}); restore a copy of the data folder"
+            ) from None
+        if len(self.players) != last - first + 1:
+            raise LedgerDamaged(f"events from {first} to {last} are missing; restore a copy of the data folder")
         groups, self._group = distinct_rows([texts])
         self._details: list[str | None] = [text for (text,) in groups]  # each once
 
@@ -124,10 +146,9 @@ def check_seals(columns: RowColumns, before: bytes, contexts_of: Callable[[Itera
     """Check the seals of whole commits, and return the last."""
     encoded = columns.encoded()
     start = 0
-    for index in [index for index, written in enumerate(columns.seals) if written is not None]:
+    for index, written in columns.seals:
         commit = slice(start, index + 1)
         numbers = [column[commit] for column in columns.numbers]
-        written = columns.seals[index]
         made = b""
         first = columns.first + start
         if len(written) == SEAL_BYTES:
@@ -146,15 +167,16 @@ def event_runs_of(columns: RowColumns) -> Iterator[EventRun]:
     """Group ordered rows into runs."""
     contexts, _, player, _, _ = columns.numbers
     details = columns.details()
-    if None in columns.players and any(
+    if None in columns.players and any(  # events about no player have number 0
         number and name is None for number, name in zip(player, columns.players, strict=True)
     ):
         raise LedgerDamaged(
             f"a player of the events from {columns.first} on is missing; restore a copy of the data folder"
         )
+    players = [name or "" for name in columns.players]
     start = 0
-    for context, group in groupby(contexts):
-        run = slice(start, start + sum(1 for _ in group))
+    for context, count in _repeats(contexts):
+        run = slice(start, start + count)
         at, player, score, tiebreak = (column[run] for column in columns.numbers[1:])
         detail = details[run]
         yield EventRun(
@@ -163,8 +185,18 @@ def event_runs_of(columns: RowColumns) -> Iterator[EventRun]:
             player,
             score,
             tiebreak,
-            [player or "" for player in columns.players[run]],
+            players[run],
             detail if any(detail) else None,
             columns.first + start,
         )
         start = run.stop
+
+
+def _repeats(contexts: array[int]) -> Iterator[tuple[int, int]]:
+    """Yield each number and how often it comes in a row."""
+    least, greatest = extent(contexts)
+    if least == greatest:
+        yield least, len(contexts)
+        return
+    for context, group in groupby(contexts):
+        yield context, sum(1 for _ in group)

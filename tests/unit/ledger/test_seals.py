@@ -60,6 +60,12 @@ def test_a_changed_detail_is_found(folder: Path, sequence: int, detail: str) -> 
     assert_damage_is_found(folder)
 
 
+@pytest.mark.parametrize("table, column", [("events", "detail"), ("players", "id")])
+def test_text_that_is_no_text_is_found(folder: Path, table: str, column: str) -> None:
+    tamper(folder, f"UPDATE {table} SET {column} = CAST(X'61FF' AS TEXT)")  # noqa: S608
+    assert_damage_is_found(folder)
+
+
 @pytest.mark.parametrize("sequence", [1, 3])
 def test_a_detail_taken_away_is_found(folder: Path, sequence: int) -> None:
     assert tamper(folder, "UPDATE events SET detail = NULL WHERE sequence = ?", sequence)

@@ -115,7 +115,7 @@ class RowColumns:
             self.numbers = [array("q", _decode_numbers(column)) for column in selected[:_NUMBERS]]
             texts, self.players = map(_decode_texts, selected[_NUMBERS:-1])
             self.seals = [(index, bytes.fromhex(sealed)) for index, sealed in _decode_seals(selected[-1])]
-        except (msgspec.DecodeError, OverflowError) as problem:
+        except msgspec.DecodeError as problem:
             raise LedgerDamaged(
                 f"events from {first} on are damaged ({problem}); restore a copy of the data folder"
             ) from None

@@ -81,6 +81,7 @@ class KeyedLoad:
 
     def go_on_for(self, more: int = 80) -> None:
         """Return when so many more were acknowledged."""
+        self._bound.renew()
         wanted = self.acknowledged + more
         wait_until(lambda: self.acknowledged >= wanted)
 

@@ -17,7 +17,12 @@ class LoadBound:
         """The time begins now."""
         self._rounds = count()
         self._rounds_max = rounds_max
-        self._ends_s = time.monotonic() + seconds_max
+        self._seconds_max = seconds_max
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin the time anew: the test that uses the load goes on."""
+        self._ends_s = time.monotonic() + self._seconds_max
 
     def take(self) -> bool:
         """Count a round, from any thread; False where the load shall end."""

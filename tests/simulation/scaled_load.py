@@ -151,6 +151,10 @@ class Load:
         """Send so many events and no more: on a busy machine writers can be quicker than whoever follows them."""
         self._events_max = events_max
 
+    def renew(self) -> None:
+        """Let the load go on for as long again."""
+        self._bound.renew()
+
     def mark(self) -> None:
         """Send scores of players who come once, and return when they are ranked."""
         self._marks += 1

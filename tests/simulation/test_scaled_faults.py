@@ -47,6 +47,7 @@ class LoadedInstallation:
 
     def wait_for_events(self, more: int = PROGRESS) -> None:
         """Wait until so many more events are acknowledged."""
+        self.load.renew()
         wanted = self.load.acknowledged + more
         wait_until(lambda: self.load.acknowledged >= wanted)
 

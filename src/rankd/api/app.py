@@ -145,7 +145,9 @@ class App:
         if not (call.is_for_readers and self._public_read):
             self._check_access(call, request)
         if call.is_read:
-            if "at_least" in request.query or service.boards.is_due(request.arguments[0]):
+            if "as_of" in request.query:
+                request.past = await service.past(request)
+            elif "at_least" in request.query or service.boards.is_due(request.arguments[0]):
                 await service.catch_up(request)
             if service.remote is not None and call.method == "GET":
                 return await service.read_remotely(call, request)

@@ -107,13 +107,14 @@ def define(
     )
 
 
-def definition(board: str) -> ClientCall[dict[str, object]]:
+def definition(board: str, *, as_of: int | None = None) -> ClientCall[dict[str, object]]:
     """Return a board's whole definition."""
 
     def decode(body: bytes) -> dict[str, object]:
         return {name: value for name, value in _definition(body).items() if name != "id"}
 
-    return ClientCall(method="GET", target=target("boards", check_board_id(board)), decode=decode)
+    path = target("boards", check_board_id(board), query={"as_of": as_of})
+    return ClientCall(method="GET", target=path, decode=decode)
 
 
 def boards_page(search: str | None = None, cursor: str | None = None) -> ClientCall[BoardPage]:
@@ -275,7 +276,12 @@ def page_after(page: Page, limit: int, where: ReadOptions) -> ClientCall[Page] |
     """
     if page.next is None:
         return None
-    return top(page.board, limit, cursor=page.next, ranking=where.get("ranking"), at_least=where.get("at_least"))
+    kept: ReadOptions = {
+        "ranking": where.get("ranking"),
+        "at_least": where.get("at_least"),
+        "as_of": where.get("as_of"),
+    }
+    return top(page.board, limit, cursor=page.next, **kept)
 
 
 def range_of(board: str, first: int, last: int, **where: Unpack[ReadOptions]) -> ClientCall[Page]:

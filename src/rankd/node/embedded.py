@@ -190,6 +190,7 @@ class Embedded(RankingBackend):
         self._closing.set()
         self._upkeep.join()
         self._watching.join()
+        self.past.close()
         self._retirement.archiving.close()
         try:
             self._finish()

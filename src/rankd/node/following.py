@@ -9,6 +9,7 @@ import msgspec
 
 from rankd.backend import Figures, Started
 from rankd.clock import Clock
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import Closed, RankdError
 from rankd.intake.writer import Writer
 from rankd.ledger.port import Ledger
@@ -16,6 +17,7 @@ from rankd.node.lag import LagMonitor
 from rankd.node.ranking import RankingBackend
 from rankd.node.ranks import STEP_EVENTS, EngineRanks
 from rankd.projection.checkpoints import Checkpoints
+from rankd.reads.past import OpenLedger
 from rankd.settings import Settings
 from rankd.throttled_warnings import ThrottledWarnings
 
@@ -39,6 +41,8 @@ class FollowingBackend(RankingBackend):
         started: Started,
         stale_after_ms: int,
         lag: LagMonitor,
+        open_past: OpenLedger | None = None,
+        kept: BoardSelection = EVERY_BOARD,
     ) -> None:
         """The ranks have caught up with the ledger; start `_following` when the rest is set up."""
         super().__init__(
@@ -50,6 +54,8 @@ class FollowingBackend(RankingBackend):
             settings=settings,
             started=started,
             is_stale=lambda: clock.now() - ranks.complete_as_of > stale_after_ms,
+            open_past=open_past,
+            kept=kept,
         )
         self._lag = lag
         self._closing = threading.Event()

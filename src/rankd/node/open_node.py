@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rankd.boards import Boards
@@ -75,6 +75,7 @@ def open_node(
             started=started,
             stale_after_ms=stale_after_ms,
             lag=lag,
+            open_past=lambda: closing(stores.open_ledger()),
             close_parts=opened.pop_all().close,
         )
         if refused is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import islice
 
 from rankd.backend import AnswersLater, Figures, Started
 from rankd.clock import Clock
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
@@ -16,7 +18,10 @@ from rankd.ledger.port import Ledger, PastEvent
 from rankd.node.past_events import past_events
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
+from rankd.projection.state import State
 from rankd.projection.verify import Report, digests, verify
+from rankd.reads.joined import Joined
+from rankd.reads.past import OpenLedger, PastStates
 from rankd.reads.rank_source import EngineRankSource
 from rankd.settings import Settings
 
@@ -30,6 +35,7 @@ class RankingBackend:
     later: AnswersLater | None = None  # a commit ranks
     remote = None  # ranked in this process
     lag_ms: float | None = None  # what a sole writer appends is ranked at once
+    joined: Joined
 
     def __init__(
         self,
@@ -42,8 +48,10 @@ class RankingBackend:
         settings: Settings,
         started: Started,
         is_stale: Callable[[], bool] = lambda: False,
+        open_past: OpenLedger | None = None,
+        kept: BoardSelection = EVERY_BOARD,
     ) -> None:
-        """The ranks have caught up with the ledger."""
+        """The ranks have caught up with the ledger; `open_past` opens it once more, where two followers need that."""
         self.clock = clock
         self.settings = settings
         self.started = started
@@ -59,6 +67,17 @@ class RankingBackend:
         self._checkpoints = checkpoints
         self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
+        self.past = PastStates(
+            open_past or (lambda: nullcontext(ledger)),
+            checkpoints,
+            clock,
+            settings,
+            join=self._joined_with,
+            kept=kept,
+        )
+
+    def _joined_with(self, state: State) -> Joined:
+        return self.joined.of_state(state)
 
     @property
     def ledger(self) -> Ledger:

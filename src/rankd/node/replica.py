@@ -56,6 +56,7 @@ class Replica(FollowingBackend):
             started=started,
             stale_after_ms=stale_after_ms,
             lag=lag,
+            kept=kept,
         )
         self.registry = registry
         self.changes = Changes(self.writer, ledger, ranks, instances_per_event_max=settings.instances_per_event_max)
@@ -84,5 +85,6 @@ class Replica(FollowingBackend):
             return
         self._closing.set()
         self._following.join()
+        self.past.close()
         self.writer.close()
         self._close_parts()

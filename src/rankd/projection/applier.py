@@ -73,10 +73,14 @@ class Applier:
             self.let_go()
             return
         for event in rows(event_run):
-            self._kinds[context.kind](context, event)
-            self.placements.forget()
-            self.others += 1
-            self.let_go()
+            self.apply_control(context, event)
+
+    def apply_control(self, context: Context, event: Scored) -> None:
+        """Apply an event that is not a score."""
+        self._kinds[context.kind](context, event)
+        self.placements.forget()
+        self.others += 1
+        self.let_go()
 
     def apply_single(self, event_run: EventRun, ranking: Ranking) -> RowChange | None:
         """Apply an event run of one score and return what it changed in its board's first window.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rankd.ledger.event import AcceptanceContext, Context, Detail
+from rankd.ledger.event import NO_DETAIL, AcceptanceContext, Context, Detail, Scored
 from rankd.ledger.port import ControlEvent, DefinitionsChanged, Ledger
 from rankd.projection.applier import Applier
 from rankd.projection.follower import Follower
@@ -74,6 +74,19 @@ class RollOvers:
             seen += len(events)
             done += len(events)
         return done
+
+
+def apply_due(follower: Follower[Any], at: int) -> None:
+    """Apply what is due by an instant to a follower that stopped there and will not go on: nothing is appended."""
+    applier = follower.applier
+    schedule = Schedule(applier.state, lambda: applier.directory.boards)
+    sequence = follower.positions[0]
+    while due := schedule.due(at):
+        for event in due:
+            sequence += 1
+            control = event_of(applier, event)
+            scored = Scored(sequence, control.at, "", 0, 0, control.detail or NO_DETAIL)
+            applier.apply_control(control.context, scored)
 
 
 def event_of(applier: Applier, due: Due) -> ControlEvent:

@@ -7,6 +7,7 @@ from typing import Any
 from rankd.api.calls import about, answers, bodies, definitions, live, pages, players, reads, scores
 from rankd.api.calls.call import Access, Call, Cost, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
+from rankd.domain.instant import AT_MS_END
 from rankd.domain.position import POSITION_PATTERN
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
@@ -38,7 +39,12 @@ AT_LEAST = Parameter(
     {**_TEXT, "pattern": POSITION_PATTERN},
     "a position that an answer gave: wait until it is ranked",
 )
-WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST)
+AS_OF = Parameter(
+    "as_of",
+    _integer(0, AT_MS_END - 1),
+    "ms since 1970: the board as it was at that instant; for services and administrators",
+)
+WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST, AS_OF)
 LIMIT = Parameter("limit", _integer(1, LIMIT_MAX, 10), "how many entries")
 
 CALLS: tuple[Call, ...] = (
@@ -218,6 +224,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.READ,
         handler=definitions.show_board,
         about="A board's whole definition.",
+        parameters=(AS_OF,),
         answer=dict[str, Any],
     ),
     Call(

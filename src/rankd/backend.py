@@ -24,6 +24,7 @@ from rankd.reads.joined import Joined
 from rankd.reads.past import PastStates
 from rankd.reads.rank_source import RankSource
 from rankd.registry.port import Registry
+from rankd.seasons.history import PlaceHistory
 from rankd.settings import Settings
 
 
@@ -202,6 +203,10 @@ class Backend(Protocol):
     started: Started
     applier: Applier
     joined: Joined
+
+    @property
+    def places(self) -> PlaceHistory | None:
+        """Where players stood; None where another process ranks."""
 
     @property
     def past(self) -> PastStates | None:

@@ -64,6 +64,7 @@ class Boards(Reads):
             ledger_time=lambda: backend.writer.at,
         )
         self._backend = backend
+        self._places = backend.places
         self._writer = backend.writer
         self._changes = backend.changes
         self._registry = backend.registry

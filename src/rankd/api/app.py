@@ -289,7 +289,7 @@ class App:
             if call.name == "stream":  # access is checked for each topic
                 require_identity(request.identity)
                 return
-            player = request.arguments[1] if call.name == "rank" else None
+            player = request.arguments[1] if call.name in ("rank", "course") else None
             require_reader(request.identity, player, is_public=self._public_read)
         elif access is Access.ADMIN:
             require_service(request.identity, access.value)

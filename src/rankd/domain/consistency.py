@@ -9,6 +9,7 @@ from rankd.domain.board import Board
 from rankd.domain.order import Keep, Order, Ties
 from rankd.domain.rollup import RollUp, WindowKeep, why_not_nested
 from rankd.domain.team import TeamBy
+from rankd.domain.window import WindowKind
 from rankd.errors import InvalidValue
 from rankd.shortening import list_names
 
@@ -27,6 +28,16 @@ def check_consistency(board: Board) -> None:
     _check_decay(board)
     _check_team(board)
     _check_exact_top(board)
+    _check_history(board)
+
+
+def _check_history(board: Board) -> None:
+    if board.history is None:
+        return
+    if not board.with_global:
+        raise InvalidValue("history", "needs global: places of all players together are what it keeps; leave it out")
+    if all(window.kind in (WindowKind.DAILY, WindowKind.HOURLY) for window in board.all_windows.values()):
+        raise InvalidValue("history", "needs a window longer than a day; add one, or leave it out")
 
 
 def feeders_of(board_id: str, boards: Mapping[str, Board]) -> list[Board]:

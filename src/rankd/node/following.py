@@ -18,6 +18,7 @@ from rankd.node.ranking import RankingBackend
 from rankd.node.ranks import STEP_EVENTS, EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.reads.past import OpenLedger
+from rankd.seasons.history import PlaceHistory, PlaceRecorder
 from rankd.settings import Settings
 from rankd.throttled_warnings import ThrottledWarnings
 
@@ -41,6 +42,8 @@ class FollowingBackend(RankingBackend):
         started: Started,
         stale_after_ms: int,
         lag: LagMonitor,
+        places: PlaceHistory,
+        recorder: PlaceRecorder | None = None,
         open_past: OpenLedger | None = None,
         kept: BoardSelection = EVERY_BOARD,
     ) -> None:
@@ -54,6 +57,8 @@ class FollowingBackend(RankingBackend):
             settings=settings,
             started=started,
             is_stale=lambda: clock.now() - ranks.complete_as_of > stale_after_ms,
+            places=places,
+            recorder=recorder,
             open_past=open_past,
             kept=kept,
         )

@@ -34,6 +34,7 @@ from rankd.projection.checkpoints import Checkpoints
 from rankd.reads.joined import Joined
 from rankd.reads.past import OpenLedger
 from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.seasons.history import PlaceRecorder
 from rankd.seasons.retirement import Retirement
 from rankd.seasons.rollover import RollOvers
 from rankd.settings import Settings
@@ -61,6 +62,7 @@ class Node(FollowingBackend):
         stale_after_ms: int,
         lag: LagMonitor,
         open_past: OpenLedger,
+        recorder: PlaceRecorder,
         close_parts: Callable[[], None],
     ) -> None:
         """The ranks have caught up with the ledger; `close_parts` closes what was opened for the node."""
@@ -76,6 +78,8 @@ class Node(FollowingBackend):
             stale_after_ms=stale_after_ms,
             lag=lag,
             open_past=open_past,
+            places=recorder.history,
+            recorder=recorder,
         )
         self.registry = registry
         instances_max = settings.instances_per_event_max

@@ -23,6 +23,7 @@ from rankd.projection.verify import Report, digests, verify
 from rankd.reads.joined import Joined
 from rankd.reads.past import OpenLedger, PastStates
 from rankd.reads.rank_source import EngineRankSource
+from rankd.seasons.history import PlaceHistory, PlaceRecorder
 from rankd.settings import Settings
 
 CHECKPOINT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
@@ -48,6 +49,8 @@ class RankingBackend:
         settings: Settings,
         started: Started,
         is_stale: Callable[[], bool] = lambda: False,
+        places: PlaceHistory,
+        recorder: PlaceRecorder | None = None,
         open_past: OpenLedger | None = None,
         kept: BoardSelection = EVERY_BOARD,
     ) -> None:
@@ -67,6 +70,8 @@ class RankingBackend:
         self._checkpoints = checkpoints
         self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
+        self.places = places
+        self._recorder = recorder
         self.past = PastStates(
             open_past or (lambda: nullcontext(ledger)),
             checkpoints,
@@ -114,6 +119,8 @@ class RankingBackend:
     def _write_checkpoint(self) -> None:
         for attempt in range(1, CHECKPOINT_ATTEMPTS + 1):
             checkpoint = self._run_alone(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
+            if self._recorder is not None:  # else a crash would lose what is behind this checkpoint
+                self._recorder.flush()
             try:
                 checkpoint.write()
             except OSError as problem:
@@ -128,7 +135,9 @@ class RankingBackend:
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Compare what is ranked here with what the ledger says."""
         ranked, upto = self._run_alone(self._digests)
-        return verify(self._ledger, ranked, upto, progress)
+        if self._recorder is not None:
+            self._recorder.flush()
+        return verify(self._ledger, ranked, upto, progress, self.places.check)
 
     def _digests(self) -> tuple[dict[str, tuple[int, int]], tuple[int, ...]]:
         self.applier.let_go_all()

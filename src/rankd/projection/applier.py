@@ -30,6 +30,7 @@ from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
 from rankd.projection.state import BoardState, State
 from rankd.projection.teams import can_apply_together
 
+RecordPlaces = Callable[[Board, BoardState, InstanceKey, Scored], None]
 DAY_MS = 86_400_000
 LET_GO_AT_ONCE = 200  # instances of dropped windows: about a millisecond
 
@@ -62,6 +63,7 @@ class Applier:
             EventKind.MIDNIGHT: self._midnight,
             EventKind.RETIRE: self._retire,
         }
+        self.record_places: RecordPlaces = lambda _board, _live, _key, _event: None  # of a board with a history
         self.changed = False  # whether the last event that was not a score changed anything
         self.others = 0  # events that were not scores, since the start
 
@@ -227,6 +229,8 @@ class Applier:
                 key = InstanceKey(board.id, instance, GLOBAL)
                 self.store.capture(key)
                 state.captured.add(key.text)
+                if board.history is not None:
+                    self.record_places(board, state, key, event)
         state.midnight = event.at
         self.state.note_change(board.id)
         self._move_on(event)

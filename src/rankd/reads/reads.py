@@ -12,15 +12,15 @@ from rankd.domain.text import check_text
 from rankd.errors import Freshness, InvalidValue
 from rankd.projection.directory import CURSOR_SEPARATOR, DirectoryPage
 from rankd.reads import answers
+from rankd.reads.course import CourseReads
 from rankd.reads.cursor import read_cursor
 from rankd.reads.instance_ref import ReadOptions
-from rankd.reads.standings import Standings
 
 BOARDS_LIMIT_MAX = 1_000
 CURSOR_BYTES_MAX = 2_048  # an id, and a title that may have grown when its case was folded
 
 
-class Reads(Standings):
+class Reads(CourseReads):
     """Every read of the library; may be called from any thread."""
 
     def past(self, instant: int) -> Reads:

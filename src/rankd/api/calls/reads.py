@@ -9,7 +9,9 @@ from rankd.api.calls import bodies
 from rankd.api.http.negotiation import JSON, check_media
 from rankd.api.http.request import Request, Response, json_response, read_integer_text
 from rankd.api.service import Service, encode
+from rankd.domain.instant import AT_MS_END, check_at
 from rankd.errors import Freshness, InvalidValue, PlayerAbsent
+from rankd.reads.course import LIMIT_DEFAULT, CourseSpan
 from rankd.reads.cursor import read_cursor
 from rankd.reads.instance_ref import InstanceRef, ReadOptions
 from rankd.shortening import quote
@@ -82,6 +84,25 @@ def around(service: Service, request: Request) -> Response:
         return around
 
     return service.answer(request, ref, read)
+
+
+def course(service: Service, request: Request) -> Response:
+    """Answer with a player's course; in a thread."""
+    board, player = request.arguments
+    since, until = request.integer("from", 0), request.integer("to", AT_MS_END - 1)
+    span = CourseSpan(check_at(since, "from"), check_at(until, "to"))
+    if span.until < span.since:
+        raise InvalidValue("to", "must not be before from")
+    query = request.query
+    answer = service.boards.course_in(
+        board,
+        player,
+        span,
+        window=query.get("window"),
+        scope=query.get("scope"),
+        limit=request.integer("limit", LIMIT_DEFAULT),
+    )
+    return json_response(encode(answer))
 
 
 def absent(ref: InstanceRef, player: str, freshness: Freshness) -> PlayerAbsent:

@@ -67,7 +67,7 @@ def submit(
     """Submit one score, and show the player's rank."""
     target = Target.of(data, url, token, config)
     number = _integer(score)
-    instant = None if at is None else _instant("at", at)
+    instant = None if at is None else instant_of("at", at)
     attributes = dict(_attribute(text) for text in attribute or ()) or None
     with target.opened() as boards:
         sent = boards.submit(
@@ -120,11 +120,12 @@ def _board_format(boards: Boards | Client, board: str, as_of: int | None = None)
 def _where(window: str | None, scope: str | None, ranking: Ranking | None, as_of: str | None) -> ReadOptions:
     where: ReadOptions = {"window": window, "scope": scope, "ranking": None if ranking is None else ranking.value}
     if as_of is not None:
-        where["as_of"] = _instant("--as-of", as_of)
+        where["as_of"] = instant_of("--as-of", as_of)
     return where
 
 
-def _instant(option: str, text: str) -> int:
+def instant_of(option: str, text: str) -> int:
+    """Read an instant of the command line: ms since 1970, or RFC 3339."""
     return parse_instant(option, int(text) if text.isascii() and text.isdigit() else text)
 
 

@@ -273,7 +273,7 @@ def test_a_history_needs_what_it_is_about_and_may_change(boards: Boards) -> None
     with pytest.raises(InvalidValue, match="history: needs a window longer than a day"):
         boards.define("arcade", windows=["daily", "hourly"], history={})
     with pytest.raises(InvalidValue, match="history: needs global"):
-        boards.define("arcade", scopes=["country"], **{"global": False}, history={})
+        boards.define("arcade", {"scopes": ["country"], "global": False, "history": {}})
     boards.define("arcade", history={"top": 5})
     assert boards.definition("arcade")["history"] == {"every": "1d", "top": 5, "keep": "730d"}
     assert boards.define("arcade", history={"top": "all", "keep": "24h"}).changed

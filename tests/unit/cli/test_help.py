@@ -13,7 +13,7 @@ from rankd.cli.main import app
 from .conftest import Run
 
 COMMANDS = {
-    "serve", "demo", "token", "boards", "submit", "top", "rank", "around", "import", "export", "verify", "rebuild",
+    "serve", "demo", "token", "boards", "submit", "top", "rank", "around", "course", "import", "export", "verify", "rebuild",
     "config", "migrate", "project",
 }  # fmt: skip
 

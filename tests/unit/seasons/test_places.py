@@ -1,4 +1,4 @@
-"""Files of places: what was packed is found again, nobody else is, and damage is told."""
+"""Files of places: what was packed is found again, nobody else is, and damage is recognised."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_million_players_take_less_than_twelve_bytes_each() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 9, 40, -1])
-def test_damage_is_told(tmp_path: Path, at: int) -> None:
+def test_damage_is_recognised(tmp_path: Path, at: int) -> None:
     path = tmp_path / "one.places"
     content = bytearray(encode_places(columns([1 << 40, 2 << 50], [3, 2]))[1])
     content[at] ^= 1
@@ -86,14 +86,14 @@ def test_damage_is_told(tmp_path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 7, 100, -1])
-def test_a_file_that_was_cut_is_told(tmp_path: Path, size: int) -> None:
+def test_a_file_that_was_cut_is_recognised(tmp_path: Path, size: int) -> None:
     path = tmp_path / "one.places"
     path.write_bytes(encode_places(columns([1 << 40, 2 << 50], [3, 2]))[1][:size])
     with pytest.raises(SnapshotDamaged):
         PlacesFile(path)
 
 
-def test_a_newer_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         newer.setattr(places, "FORMAT", 2)
         content = encode_places(columns([1], [1]))[1]

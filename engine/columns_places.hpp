@@ -71,6 +71,20 @@ struct PlacesBlocks {
   }
 };
 
+// Large enough that others would wait for a copy of them.
+template <class Item>
+nb::object large_bytes_of(const std::vector<Item>& items) {
+  const size_t size = items.size() * sizeof(Item);
+  nb::object bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  if (size > 0) {
+    char* room = PyBytes_AS_STRING(bytes.ptr());
+    const nb::gil_scoped_release others;  // no other thread has the object yet
+    std::memcpy(room, items.data(), size);
+  }
+  return bytes;
+}
+
 // Players whose hashes are equal are left out if `leaves_out`; otherwise the answer is None, and a wider hash helps.
 inline nb::object pack_places(nb::handle hashes, nb::handle scores, int hash_bits, bool leaves_out) {
   const Column<uint64_t> hash(hashes);
@@ -79,15 +93,17 @@ inline nb::object pack_places(nb::handle hashes, nb::handle scores, int hash_bit
   if (hash_bits < 1 || hash_bits > 64) throw nb::value_error("a hash has from 1 to 64 bits");
   if (hash.size() >= size_t{1} << 32) throw nb::value_error("more than 2^32 players");
   const size_t entries = hash.size();
-  std::vector<std::pair<uint64_t, uint32_t>> sorted(entries);
+  std::vector<std::pair<uint64_t, uint32_t>> sorted;
   PlacesBlocks hashed;
   PlacesBlocks scored;
   std::vector<uint8_t> ranks;
+  size_t players = 0;
   bool has_equal = false;
   bool is_ordered = true;
   bool is_falling = false;
   {
     const nb::gil_scoped_release others;  // the columns pin their buffers
+    sorted.resize(entries);
     for (size_t i = 0; i < entries; ++i) sorted[i] = {hash[i] >> (64 - hash_bits), static_cast<uint32_t>(i)};
     std::sort(sorted.begin(), sorted.end());
     const auto are_equal = [](const auto& a, const auto& b) { return a.first == b.first; };
@@ -112,13 +128,15 @@ inline nb::object pack_places(nb::handle hashes, nb::handle scores, int hash_bit
       BitWriter writer(ranks);
       for (const auto& [_, place] : sorted) writer.put(place, width);
       writer.finish();
+      players = sorted.size();
     }
+    std::vector<std::pair<uint64_t, uint32_t>>().swap(sorted);  // its memory is given back here, too
   }
   if (!is_ordered) throw nb::value_error("scores must rise or fall");
   if (has_equal && !leaves_out) return nb::none();
-  return nb::make_tuple(sorted.size(), is_falling, bytes_of(hashed.firsts), bytes_of(hashed.begins),
-                        bytes_of(hashed.bits), bytes_of(ranks), bytes_of(scored.firsts), bytes_of(scored.begins),
-                        bytes_of(scored.bits));
+  return nb::make_tuple(players, is_falling, large_bytes_of(hashed.firsts), large_bytes_of(hashed.begins),
+                        large_bytes_of(hashed.bits), large_bytes_of(ranks), large_bytes_of(scored.firsts),
+                        large_bytes_of(scored.begins), large_bytes_of(scored.bits));
 }
 
 }  // namespace rankd

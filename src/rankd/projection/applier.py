@@ -229,11 +229,12 @@ class Applier:
                 key = InstanceKey(board.id, instance, GLOBAL)
                 self.store.capture(key)
                 state.captured.add(key.text)
-                if board.history is not None:
-                    self.record_places(board, state, key, event)
         state.midnight = event.at
-        self.state.note_change(board.id)
+        self.state.note_change(board.id)  # from here on no read waits for this midnight
         self._move_on(event)
+        if board.history is not None:
+            for text in sorted(state.captured):
+                self.record_places(board, state, InstanceKey.parse(text), event)
 
     def _drop(self, board_id: str, state: BoardState, instance: str) -> None:
         prefix = InstanceKey(board_id, instance, "").text

@@ -230,7 +230,7 @@ class PlaceRecorder:
         draft = folder / f"{_DRAFT}{target.name}"
         try:
             with open(draft, "wb", opener=private_opener) as file:
-                file.write(content)
+                file.writelines(content)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(target)

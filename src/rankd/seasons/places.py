@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_right
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -76,8 +77,8 @@ def hash_key(board: str, born: int, window: str) -> bytes:
     return blake2b(f"rankd places {board}\0{born}\0{window}".encode(), digest_size=16).digest()
 
 
-def encode_places(columns: StandingColumns) -> tuple[PlacesHead, bytes]:
-    """Return the head and the content of a file."""
+def encode_places(columns: StandingColumns) -> tuple[PlacesHead, list[bytes]]:
+    """Return the head and the content of a file, in parts: nobody waits for copies of large ones."""
     for bits in (HASH_BITS, HASH_BITS_MAX):
         packed = pack_places(columns.hashes, columns.scores, bits, bits == HASH_BITS_MAX)
         if packed is not None:
@@ -85,7 +86,7 @@ def encode_places(columns: StandingColumns) -> tuple[PlacesHead, bytes]:
     else:
         raise AssertionError("equal hashes of all bits are left out")
     players, falls, *parts = packed
-    body = b"".join(part + bytes(-len(part) % _ALIGNMENT) for part in parts)
+    body = [piece for part in parts for piece in (part, bytes(-len(part) % _ALIGNMENT))]
     head = PlacesHead(
         format=FORMAT,
         board=columns.key.board,
@@ -103,7 +104,7 @@ def encode_places(columns: StandingColumns) -> tuple[PlacesHead, bytes]:
     )
     text = msgspec.json.encode(head)
     text += b" " * (-(len(_MAGIC) + 4 + len(text)) % _ALIGNMENT)
-    return head, b"".join((_MAGIC, len(text).to_bytes(4, "little"), text, _checksum(text), body))
+    return head, [_MAGIC, len(text).to_bytes(4, "little"), text, _checksum([text]), *body]
 
 
 class PlacesFile:
@@ -137,7 +138,7 @@ class PlacesFile:
         if bytes(self._view[: len(_MAGIC)]) != _MAGIC or size > _HEAD_BYTES_MAX:
             raise SnapshotDamaged(f"{self.path.name} is no file of places")
         text = bytes(self._view[start:end])
-        if _checksum(text) != bytes(self._view[end : end + _CHECKSUM_BYTES]):
+        if _checksum([text]) != bytes(self._view[end : end + _CHECKSUM_BYTES]):
             raise SnapshotDamaged(f"{self.path.name} is damaged")
         head = msgspec.json.decode(text, type=PlacesHead)
         if head.format > FORMAT:
@@ -147,7 +148,7 @@ class PlacesFile:
     def check(self) -> None:
         """Read everything, and compare it with its checksum."""
         body = self._view[len(self._view) - sum(size + -size % _ALIGNMENT for size in self.head.columns) :]
-        if _checksum(body).hex() != self.head.checksum:
+        if _checksum([body]).hex() != self.head.checksum:
             raise SnapshotDamaged(f"{self.path.name} is damaged")
 
     def find(self, player_hash: int) -> FoundPlace | None:
@@ -205,5 +206,8 @@ def _number(bits: memoryview, begin: int, index: int, width: int) -> int:
     return int.from_bytes(bits[first : first + 9], "little") >> (start & 7) & ((1 << width) - 1)
 
 
-def _checksum(content: bytes | memoryview) -> bytes:
-    return blake2b(content, digest_size=_CHECKSUM_BYTES).digest()
+def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:
+    checksum = blake2b(digest_size=_CHECKSUM_BYTES)
+    for part in parts:
+        checksum.update(part)
+    return checksum.digest()

@@ -28,7 +28,7 @@ def columns(hashes: list[int], scores: list[int]) -> StandingColumns:
 
 def written(folder: Path, of: StandingColumns) -> PlacesFile:
     path = folder / "one.places"
-    path.write_bytes(encode_places(of)[1])
+    path.write_bytes(b"".join(encode_places(of)[1]))
     return PlacesFile(path)
 
 
@@ -72,13 +72,13 @@ def test_a_million_players_take_less_than_twelve_bytes_each() -> None:
     players = 100_000  # fewer take more: the distance between two hashes is larger
     hashes = [rng.getrandbits(64) for _ in range(players)]
     scores = sorted((rng.randrange(10**8) for _ in range(players)), reverse=True)
-    assert len(encode_places(columns(hashes, scores))[1]) / players < 12
+    assert len(b"".join(encode_places(columns(hashes, scores))[1])) / players < 12
 
 
 @pytest.mark.parametrize("at", [0, 9, 40, -1])
 def test_damage_is_recognised(tmp_path: Path, at: int) -> None:
     path = tmp_path / "one.places"
-    content = bytearray(encode_places(columns([1 << 40, 2 << 50], [3, 2]))[1])
+    content = bytearray(b"".join(encode_places(columns([1 << 40, 2 << 50], [3, 2]))[1]))
     content[at] ^= 1
     path.write_bytes(content)
     with pytest.raises(SnapshotDamaged), PlacesFile(path) as file:
@@ -88,7 +88,7 @@ def test_damage_is_recognised(tmp_path: Path, at: int) -> None:
 @pytest.mark.parametrize("size", [0, 7, 100, -1])
 def test_a_file_that_was_cut_is_recognised(tmp_path: Path, size: int) -> None:
     path = tmp_path / "one.places"
-    path.write_bytes(encode_places(columns([1 << 40, 2 << 50], [3, 2]))[1][:size])
+    path.write_bytes(b"".join(encode_places(columns([1 << 40, 2 << 50], [3, 2]))[1])[:size])
     with pytest.raises(SnapshotDamaged):
         PlacesFile(path)
 
@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_is_recognised(tmp_path: Path, size: int) -> None:
 def test_a_newer_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         newer.setattr(places, "FORMAT", 2)
-        content = encode_places(columns([1], [1]))[1]
+        content = b"".join(encode_places(columns([1], [1]))[1])
     path = tmp_path / "one.places"
     path.write_bytes(content)
     with pytest.raises(SnapshotNewer, match="upgrade"):

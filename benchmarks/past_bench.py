@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,13 +39,13 @@ def past_rows(scale: Scale) -> Iterator[Row]:
             workload = Workload(scale.past_players)
             boards.define(BOARD, windows=["all_time"], keep="latest", history={"top": "all", "keep": "36500d"})
             for events in workload.joining(scale.embedded_batch_rows):
-                boards.submit_many(BOARD, players=events.ids(), scores=events.scores)
+                boards.submit_many(BOARD, players=events.ids(), scores=array("q", events.scores.tobytes()))
             boards.snapshot()
             clock.advance(3_600_000)
             left = scale.past_events
             while left > 0:
                 events = workload.updates(min(left, scale.embedded_batch_rows))
-                boards.submit_many(BOARD, players=events.ids(), scores=events.scores)
+                boards.submit_many(BOARD, players=events.ids(), scores=array("q", events.scores.tobytes()))
                 left -= len(events)
                 clock.advance(1)
             yield from _as_of_rows(scale, boards, clock)

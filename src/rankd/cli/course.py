@@ -51,14 +51,14 @@ def course(
     scope: options.ScopeOption = None,
     since: WhenOption = None,
     until: WhenOption = None,
-    limit: Annotated[int, typer.Option(help="How many midnights, the newest; at most 1000.")] = LIMIT_DEFAULT,
+    limit: Annotated[int, typer.Option(help="How many midnights or hours, the newest; at most 1000.")] = LIMIT_DEFAULT,
     data: Data = None,
     url: Url = None,
     token: Token = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Draw where a player stood at each midnight, and at the end of closed windows."""
+    """Draw where a player stood at each midnight or hour, and at the end of closed windows."""
     with Target.of(data, url, token, config).opened() as boards:
         taken = boards.course(
             board,
@@ -78,9 +78,9 @@ def course(
 
 
 def course_lines(taken: Course) -> Iterator[Sequence[object]]:
-    """Return a course as lines: midnight or final, time, window, rank, score, total; of finals also their shares."""
+    """Return a course as lines: point or final, time, window, rank, score, total; of finals also their shares."""
     for point in taken.points:
-        yield ("midnight", utc_text(point.at), point.window, point.rank, point.score, point.total)
+        yield ("point", utc_text(point.at), point.window, point.rank, point.score, point.total)
     for final in taken.finals:
         shares = (final.percentile, final.top_percent)
         yield ("final", utc_text(final.ends_at), final.window, final.rank, final.score, final.total, *shares)
@@ -95,7 +95,7 @@ def course_picture(taken: Course, board_format: BoardFormat) -> RenderableType:
     if taken.points:
         parts += [_picture(taken, board_format), _points_table(taken.points[-LISTED_MAX:], board_format)]
     else:
-        parts.append(Text("No midnight is recorded: the board's history says which are.", "dim"))
+        parts.append(Text("Nothing is recorded: the board's history says what is.", "dim"))
     if taken.finals:
         parts.append(_finals_table(taken.finals, board_format))
     return Group(*parts)
@@ -119,14 +119,14 @@ def _picture(taken: Course, board_format: BoardFormat) -> Text:
             else:
                 picture.append("│" if _is_between(heights, column, line) else " ", "cyan")
         picture.append("\n")
-    first, last = (board_format.instant(point.at)[:10] for point in (columns[0], columns[-1]))
+    first, last = (board_format.instant(point.at)[:16] for point in (columns[0], columns[-1]))
     gap = max(1, len(columns) - len(first) - len(last))
     picture.append(f"{' ' * width} └{'─' * len(columns)}\n{' ' * (width + 2)}{first}", "dim")
     if len(columns) > 1:
         picture.append(f"{' ' * gap}{last}", "dim")
     top = columns[marked]
     picture.append(f"\n{' ' * (width + 2)}◆ best: {best:,} of {counted(top.total, 'player')}", "yellow")
-    return picture.append(f", {board_format.instant(top.at)[:10]}\n", "yellow")
+    return picture.append(f", {board_format.instant(top.at)[:16]}\n", "yellow")
 
 
 def _columns(points: Sequence[CoursePoint], columns_max: int) -> list[CoursePoint]:
@@ -145,7 +145,7 @@ def _is_between(heights: Sequence[int], column: int, line: int) -> bool:
 
 
 def _points_table(points: Sequence[CoursePoint], board_format: BoardFormat) -> RenderableType:
-    drawn = table("midnight", "window", "rank", "score", "players", right=("rank", "score", "players"))
+    drawn = table("at", "window", "rank", "score", "players", right=("rank", "score", "players"))
     for point in reversed(points):
         score = board_format.score(point.score)
         drawn.add_row(

@@ -9,7 +9,8 @@ from rankd.domain.fields import read_integer, read_object, type_name
 from rankd.errors import InvalidValue
 from rankd.shortening import quote
 
-EVERY_MS = UNITS_MS["d"]  # at each local midnight
+DAY_MS, HOUR_MS = UNITS_MS["d"], UNITS_MS["h"]
+EVERY = {"1d": DAY_MS, "1h": HOUR_MS}  # at each local midnight, or hour
 TOP_MAX = 1_000_000_000
 TOP_DEFAULT = 1_000
 KEEP_MS_DEFAULT = 730 * UNITS_MS["d"]
@@ -19,7 +20,7 @@ ALL = "all"
 class History(msgspec.Struct, frozen=True):
     """Places and scores are kept of the first `top` players, or of all where it is None, for `keep_ms`."""
 
-    every_ms: int = EVERY_MS
+    every_ms: int = DAY_MS
     top: int | None = TOP_DEFAULT
     keep_ms: int = KEEP_MS_DEFAULT
 
@@ -29,10 +30,12 @@ def read_history(value: object) -> History | None:
     if value is None:
         return None
     given = read_object("history", value, ("every", "top", "keep"), '{"every": "1d", "top": 1000, "keep": "730d"}')
-    every_ms = parse_duration("history.every", given.get("every", format_duration(EVERY_MS)))
-    if every_ms != EVERY_MS:
-        raise InvalidValue("history.every", f'must be "1d", at each local midnight; got {quote(str(given["every"]))}')
-    keep_ms = parse_duration("history.keep", given.get("keep", format_duration(KEEP_MS_DEFAULT)), at_least_ms=EVERY_MS)
+    every_ms = parse_duration("history.every", given.get("every", "1d"))
+    if every_ms not in EVERY.values():
+        raise InvalidValue(
+            "history.every", f'must be "1d", at each local midnight, or "1h"; got {quote(str(given["every"]))}'
+        )
+    keep_ms = parse_duration("history.keep", given.get("keep", format_duration(KEEP_MS_DEFAULT)), at_least_ms=DAY_MS)
     return History(every_ms, _top(given.get("top", TOP_DEFAULT)), keep_ms)
 
 

@@ -14,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rankd.ledger.event import NO_DETAIL, AcceptanceContext, Context, Detail, Scored
+from rankd.ledger.event import (
+    NO_DETAIL,
+    PAYLOAD_OF_HOURS,
+    PAYLOAD_WRITTEN,
+    AcceptanceContext,
+    Context,
+    Detail,
+    EventKind,
+    Scored,
+)
 from rankd.ledger.port import ControlEvent, DefinitionsChanged, Ledger
 from rankd.projection.applier import Applier
 from rankd.projection.follower import Follower
@@ -94,5 +103,6 @@ def event_of(applier: Applier, due: Due) -> ControlEvent:
     board, live = applier.directory.boards[due.board], applier.state.boards[due.board]
     reading = board.read_clock(due.at)
     accepted = AcceptanceContext(live.version, reading.utc_offset_s, reading.resets)
-    context = Context(due.kind, due.board, SENDER, {due.board: accepted})
+    payload_version = PAYLOAD_OF_HOURS if due.kind is EventKind.HOUR else PAYLOAD_WRITTEN
+    context = Context(due.kind, due.board, SENDER, {due.board: accepted}, payload_version)
     return ControlEvent(context, None if due.instance is None else Detail(window=due.instance), due.at)

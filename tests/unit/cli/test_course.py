@@ -46,7 +46,7 @@ def test_a_course_is_drawn_with_the_first_place_on_top_and_the_best_marked(done:
 @pytest.mark.usefixtures("played")
 def test_a_program_reads_lines_and_json(done: Output) -> None:
     lines = [line.split("\t") for line in done("course", "arcade", "carol", "--window", "weekly").splitlines()]
-    assert lines[0] == ["midnight", "2026-05-05T00:00:00.000Z", "weekly:2026-W19", "10", "50", "10"]
+    assert lines[0] == ["point", "2026-05-05T00:00:00.000Z", "weekly:2026-W19", "10", "50", "10"]
     finals = [line for line in lines if line[0] == "final"]
     assert finals[0][:6] == ["final", "2026-05-11T00:00:00.000Z", "weekly:2026-W19", "4", "650", "10"]
     course = json.loads(done("course", "arcade", "carol", "--json", "--limit", "3"))
@@ -58,7 +58,7 @@ def test_a_program_reads_lines_and_json(done: Output) -> None:
 @pytest.mark.usefixtures("played")
 def test_who_never_stood_anywhere_has_an_empty_course(done: Output) -> None:
     assert done("course", "arcade", "nobody") == ""
-    assert "No midnight is recorded" in done("course", "arcade", "nobody", terminal=True)
+    assert "Nothing is recorded" in done("course", "arcade", "nobody", terminal=True)
 
 
 @pytest.mark.usefixtures("played")

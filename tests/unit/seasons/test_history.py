@@ -57,6 +57,53 @@ def test_a_course_says_what_as_of_says(boards: Boards, clock: ManualClock, order
                 assert course.best.rank == min(point.rank for point in course.points)
 
 
+def test_an_hourly_course_says_what_as_of_says(
+    open_boards: OpenBoards, clock: ManualClock, tmp_path: Path, rng: random.Random
+) -> None:
+    boards, folder = open_boards(), tmp_path / "data" / HISTORY
+    zone = "Asia/Kathmandu"  # whose hours begin at a quarter past in UTC
+    boards.define(
+        "arcade",
+        windows=["daily", "all_time", "hourly"],
+        keep="latest",
+        time_zone=zone,
+        history={"every": "1h", "top": "all"},
+    )
+    for _ in range(60):
+        boards.submit_many("arcade", [(rng.choice(PLAYERS), rng.randint(0, 99)) for _ in range(5)])
+        clock.advance(rng.choice([600_000, 3_600_000, 9_000_000]))
+    boards.settle()
+    for window, least in (("daily", 20), ("all_time", 20), ("hourly", 0)):
+        instants = set()
+        for player in PLAYERS:
+            for point in boards.course("arcade", player, window=window).points:
+                instants.add(point.at)
+                standing = boards.rank("arcade", player, window=point.window, as_of=point.at + 1)
+                assert standing is not None
+                assert (point.rank, point.score, point.total) == (standing.rank, standing.score, standing.total)
+        assert len(instants) > least if least else not instants
+        assert all(instant % 3_600_000 == 900_000 for instant in instants)
+    boards.verify()
+    before = files(folder)
+    boards.close()
+    shutil.rmtree(folder)
+    shutil.rmtree(tmp_path / "data" / SNAPSHOTS)
+    again = open_boards()
+    again.settle()
+    assert files(folder) == before
+
+
+def test_hours_are_written_so_that_versions_without_them_say_so(boards: Boards, clock: ManualClock) -> None:
+    boards.define("arcade", history={"every": "1h"})
+    boards.submit("arcade", "alice", 5)
+    clock.advance(5 * 3_600_000)
+    boards.submit("arcade", "alice", 6)
+    ledger = embedded_of(boards).ledger
+    contexts = [ledger.context(ledger.event(0, sequence).context) for sequence in (1, 2, 3, 4)]
+    assert [context.kind for context in contexts] == ["define", "score", "hour", "score"]
+    assert [context.payload_version for context in contexts] == [1, 1, 2, 1]
+
+
 def test_a_midnight_after_which_nothing_came_for_days_is_recorded_once(boards: Boards, clock: ManualClock) -> None:
     boards.define("arcade", history={})
     boards.submit("arcade", "alice", 5)
@@ -253,7 +300,8 @@ def test_what_cannot_be_asked_is_refused(boards: Boards) -> None:
 @pytest.mark.parametrize(
     ("history", "field"),
     [
-        ({"every": "1h"}, "history.every"),
+        ({"every": "2h"}, "history.every"),
+        ({"every": "24m"}, "history.every"),
         ({"every": 5}, "history.every"),
         ({"top": 0}, "history.top"),
         ({"top": "some"}, "history.top"),
@@ -272,6 +320,9 @@ def test_a_history_that_makes_no_sense_is_refused(boards: Boards, history: objec
 def test_a_history_needs_what_it_is_about_and_may_change(boards: Boards) -> None:
     with pytest.raises(InvalidValue, match="history: needs a window longer than a day"):
         boards.define("arcade", windows=["daily", "hourly"], history={})
+    with pytest.raises(InvalidValue, match="history: needs a window longer than an hour"):
+        boards.define("arcade", windows=["hourly"], history={"every": "1h"})
+    boards.define("hours", windows=["hourly", "daily"], history={"every": "1h"})
     with pytest.raises(InvalidValue, match="history: needs global"):
         boards.define("arcade", {"scopes": ["country"], "global": False, "history": {}})
     boards.define("arcade", history={"top": 5})

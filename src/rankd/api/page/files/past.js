@@ -1,12 +1,14 @@
-// Where a player stood at each midnight: a line with the first place on top, and the same as a table.
+// Where a player stood at each midnight, or hour: a line with the first place on top, and the same as a table.
 import { draw, make, numberText, scoreText } from "/rankd-board.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR] = [340, 156, 46, 12, 26, 128];
 const FAR = 20; // times the best rank: then each step down the picture is a multiple
 const LABEL_WIDTH = 44;
 
-const dayText = (ms, zone) => {
-  const options = { day: "numeric", month: "short", year: "numeric" };
+const isHourly = ({ history }) => history.every === "1h";
+const labelOf = (definition) => (isHourly(definition) ? "Rank at each hour" : "Rank at each midnight");
+
+const dateText = (ms, options, zone) => {
   try {
     return new Intl.DateTimeFormat(undefined, { ...options, timeZone: zone }).format(ms);
   } catch {
@@ -15,19 +17,20 @@ const dayText = (ms, zone) => {
 };
 
 // A midnight ends a day: it is called by that day.
-const dayOf = (point, zone) => dayText(point.at - 1, zone);
+const whenOf = (point, definition) =>
+  isHourly(definition)
+    ? dateText(point.at, { day: "numeric", month: "short", hour: "numeric", minute: "2-digit" }, definition.time_zone)
+    : dateText(point.at - 1, { day: "numeric", month: "short", year: "numeric" }, definition.time_zone);
 const rankOf = (point) => `#${numberText(point.rank)}`;
 
-const words = ({ points, best }, zone) => {
+const words = ({ points, best }, definition) => {
   const [first, last] = [points[0], points.at(-1)];
-  if (points.length === 1) return `${rankOf(first)} of ${numberText(first.total)} at the end of ${dayOf(first, zone)}.`;
-  return (
-    `From ${rankOf(first)} at the end of ${dayOf(first, zone)} to ${rankOf(last)} at the end of ${dayOf(last, zone)}; ` +
-    `best ${rankOf(best)} on ${dayOf(best, zone)}.`
-  );
+  const at = (point) => `${isHourly(definition) ? "at" : "at the end of"} ${whenOf(point, definition)}`;
+  if (points.length === 1) return `${rankOf(first)} of ${numberText(first.total)} ${at(first)}.`;
+  return `From ${rankOf(first)} ${at(first)} to ${rankOf(last)} ${at(last)}; best ${rankOf(best)} ${at(best)}.`;
 };
 
-const picture = (course, zone, id) => {
+const picture = (course, definition, id) => {
   const { points, best } = course;
   const [first, last] = [points[0], points.at(-1)];
   const ranks = points.map((point) => point.rank);
@@ -47,7 +50,7 @@ const picture = (course, zone, id) => {
   const axis = (rank) =>
     draw("text", { x: LEFT - 8, y: y(rank) + 4, "text-anchor": "end" }, `#${numberText(rank)}`);
   const date = (point, anchor) =>
-    draw("text", { x: x(point), y: HEIGHT - 6, "text-anchor": anchor }, dayOf(point, zone));
+    draw("text", { x: x(point), y: HEIGHT - 6, "text-anchor": anchor }, whenOf(point, definition));
   const isAlone = points.length === 1;
   const bestAt = x(best);
   const anchor = bestAt < LEFT + LABEL_WIDTH ? "start" : bestAt > WIDTH - RIGHT - LABEL_WIDTH ? "end" : "middle";
@@ -57,8 +60,8 @@ const picture = (course, zone, id) => {
       class: "past", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
       "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-desc`,
     },
-    draw("title", { id: `${id}-title` }, "Rank at each midnight"),
-    draw("desc", { id: `${id}-desc` }, words(course, zone)),
+    draw("title", { id: `${id}-title` }, labelOf(definition)),
+    draw("desc", { id: `${id}-desc` }, words(course, definition)),
     draw("line", { class: "floor", x1: LEFT, y1: FLOOR + 6, x2: WIDTH - RIGHT, y2: FLOOR + 6 }),
     axis(best.rank),
     ...(worst === best.rank ? [] : [axis(worst)]),
@@ -73,12 +76,12 @@ const picture = (course, zone, id) => {
 };
 
 const table = ({ points }, definition) => {
-  const head = ["Day", "Rank", "Score", "Of"].map((name) => make("th", { scope: "col" }, name));
+  const head = [isHourly(definition) ? "Hour" : "Day", "Rank", "Score", "Of"].map((name) => make("th", { scope: "col" }, name));
   const lines = points.toReversed().map((point) =>
     make(
       "tr",
       {},
-      make("th", { scope: "row" }, dayOf(point, definition.time_zone)),
+      make("th", { scope: "row" }, whenOf(point, definition)),
       make("td", {}, rankOf(point)),
       make("td", {}, scoreText(point.score, definition.decimals)),
       make("td", {}, numberText(point.total)),
@@ -89,7 +92,7 @@ const table = ({ points }, definition) => {
     make("summary", {}, "As a table"),
     make(
       "div",
-      { class: "past-table", tabindex: "0", role: "region", "aria-label": "Rank at each midnight" },
+      { class: "past-table", tabindex: "0", role: "region", "aria-label": labelOf(definition) },
       make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)),
     ),
   );
@@ -101,9 +104,9 @@ export const pastFigure = (course, definition, id = "past") =>
     ? make(
         "figure",
         { class: "past" },
-        make("p", {}, "Rank at each midnight"),
-        picture(course, definition.time_zone, id),
-        make("figcaption", {}, words(course, definition.time_zone)),
+        make("p", {}, labelOf(definition)),
+        picture(course, definition, id),
+        make("figcaption", {}, words(course, definition)),
         table(course, definition),
       )
     : null;

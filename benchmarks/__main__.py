@@ -40,6 +40,7 @@ from benchmarks.lone_bench import lone_rows
 from benchmarks.many_boards import many_board_rows
 from benchmarks.memory_bench import player_rows, small_board_rows
 from benchmarks.nodes_bench import node_rows
+from benchmarks.past_bench import past_rows
 from benchmarks.postgres_append import postgres_rows
 from benchmarks.priority_bench import priority_node_rows, priority_rows
 from benchmarks.reader_bench import reader_rows
@@ -75,6 +76,7 @@ GROUPS = (
     "embedded_join",
     "many_boards",
     "families",
+    "as_of",
     "kinds",
     "lone",
     "kinds_memory",
@@ -186,6 +188,7 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         "embedded_join": lambda: join_rows(scale),
         "many_boards": lambda: many_board_rows(scale),
         "families": lambda: families_rows(scale),
+        "as_of": lambda: past_rows(scale),
         "kinds": lambda: kind_rows(scale),
         "lone": lambda: lone_rows(scale),
         "kinds_memory": lambda: kind_memory_rows(scale),

@@ -108,6 +108,11 @@ TARGETS = {
     "family_top": Target(ratio_min=1 / 1.2, rival=LONE, entries=FAMILY_VALUES * BOARD_PLAYERS),
     "family_midnight_submit": Target(cost_max=50e6, entries=FAMILY_VALUES * BOARD_PLAYERS),
     "family_midnight_read": Target(cost_max=50e6, entries=FAMILY_VALUES * BOARD_PLAYERS),
+    "as_of_first": Target(cost_max=15, entries=EMBEDDED_PLAYERS),
+    "as_of_again": Target(cost_max=10e6, entries=EMBEDDED_PLAYERS),
+    "history_reader": Target(cost_max=5e6, entries=EMBEDDED_PLAYERS),
+    "history_bytes": Target(cost_max=12, entries=EMBEDDED_PLAYERS),
+    "history_year": Target(cost_max=0.2, entries=EMBEDDED_PLAYERS),
     "lone_plain": Target(ratio_min=0.7, rival=APPEND, entries=KINDS_PLAYERS),
     "lone_scope": Target(ratio_min=0.6, rival=APPEND, entries=KINDS_PLAYERS),
     "kind_boards": Target(ratio_min=1 / 1.5, rival=PLAIN, entries=KINDS_PLAYERS),
@@ -260,6 +265,8 @@ class Scale:
     family_players: int = 1_000_000
     family_calls: int = 5_000
     family_quiet_s: float = 30.0
+    past_players: int = EMBEDDED_PLAYERS
+    past_events: int = 2_000_000
     kinds: tuple[str, ...] = ()  # of boards; none: all of them
     kinds_players: int = KINDS_PLAYERS
     kinds_rows: int = 100_000
@@ -343,6 +350,8 @@ SMOKE = Scale(
     family_players=500,
     family_calls=20,
     family_quiet_s=0.2,
+    past_players=1_000,
+    past_events=2_000,
     kinds_players=1_000,
     kinds_rows=400,
     kinds_memory_players=1_000,

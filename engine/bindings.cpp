@@ -297,25 +297,10 @@ class PyEngine {
   nb::dict memory() const {
     MemoryUse use;
     reading([&] { use = engine_.read_memory(); });
-    nb::dict dict;
-    dict["players_bytes"] = use.players;
-    dict["boards_bytes"] = use.boards;
-    dict["entries_bytes"] = use.entries;
-    dict["maps_bytes"] = use.maps;
-    dict["captures_bytes"] = use.captures;
-    dict["saving_bytes"] = use.saving;
-    dict["idle_bytes"] = use.idle;
-    return dict;
+    return dict_of(use);
   }
 
-  nb::dict longest_waits() const {
-    const ReaderWaits waits = engine_.lock().longest_waits();
-    nb::dict dict;
-    dict["reader_ns"] = waits.reader;
-    dict["let_in_ns"] = waits.let_in;
-    dict["work_ns"] = waits.work;
-    return dict;
-  }
+  nb::dict longest_waits() const { return dict_of(engine_.lock().longest_waits()); }
 
   void forget_waits() const { engine_.lock().forget_waits(); }
 
@@ -328,6 +313,15 @@ class PyEngine {
     const std::string copy(name);
     const nb::gil_scoped_release others;
     engine_.capture(copy);
+  }
+
+  nb::tuple standing_columns(std::string_view name, uint64_t most, nb::bytes key) const {
+    HashKey words{};
+    if (key.size() != sizeof(words)) throw nb::value_error("a key has 16 bytes");
+    std::memcpy(&words, key.c_str(), sizeof(words));
+    StandingColumns columns;
+    reading([&] { columns = engine_.read_standing(engine_.read_board(name), most, words); }, most);
+    return nb::make_tuple(column_of(columns.hashes, "Q"), column_of(columns.scores, "q"));
   }
 
   nb::object captured(std::string_view name, nb::str player) const {
@@ -487,6 +481,9 @@ NB_MODULE(_engine, module) {
       .def("captured_many", &PyEngine::captured_many, "name"_a, "players"_a,
            nb::sig("def captured_many(self, name: str, players: collections.abc.Sequence[str]) -> memoryview"),
            "Captured places of one instant, in request order; -1 for those who have none.")
+      .def("standing_columns", &PyEngine::standing_columns, "name"_a, "most"_a, "key"_a,
+           nb::sig("def standing_columns(self, name: str, most: int, key: bytes) -> tuple[memoryview, memoryview]"),
+           "Of the first players in standing order: a hash of each id by a key of 16 bytes, and the score.")
       .def("forget_capture", &PyEngine::forget_capture, "name"_a)
       .def("begin_save", &PyEngine::begin_save, "undo_bytes_max"_a.none(),
            nb::sig("def begin_save(self, undo_bytes_max: int | None) -> tuple[int, list[tuple[int, int, int]]]"),

@@ -64,6 +64,26 @@ auto answer_or_break(Engine& engine, Answer answer) {
   }
 }
 
+inline nb::dict dict_of(const MemoryUse& use) {
+  nb::dict dict;
+  dict["players_bytes"] = use.players;
+  dict["boards_bytes"] = use.boards;
+  dict["entries_bytes"] = use.entries;
+  dict["maps_bytes"] = use.maps;
+  dict["captures_bytes"] = use.captures;
+  dict["saving_bytes"] = use.saving;
+  dict["idle_bytes"] = use.idle;
+  return dict;
+}
+
+inline nb::dict dict_of(const ReaderWaits& waits) {
+  nb::dict dict;
+  dict["reader_ns"] = waits.reader;
+  dict["let_in_ns"] = waits.let_in;
+  dict["work_ns"] = waits.work;
+  return dict;
+}
+
 inline int64_t place_of(uint32_t captured) { return captured == Capture::kNowhere ? -1 : int64_t{captured}; }
 
 // The kept scores of many players, as columns.

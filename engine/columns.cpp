@@ -13,6 +13,7 @@
 
 #include "columns_grouping.hpp"
 #include "columns_log.hpp"
+#include "columns_places.hpp"
 #include "columns_totals.hpp"
 #include "decay_key.hpp"
 #include "metadata_index.hpp"
@@ -342,6 +343,11 @@ NB_MODULE(_columns, module) {
              nb::sig("def rising(times: object, at: object, sent: object | None, last: int) -> tuple[bytes, bytes] | None"),
              "The record times of a log's events, none before `last` or the one before it, and the events' own instants,\n"
              "which follow where the sender gave none (`sent` is 0); None where that changes nothing.");
+  module.def("pack_places", &rankd::pack_places, "hashes"_a, "scores"_a, "hash_bits"_a, "leaves_out"_a,
+             nb::sig("def pack_places(hashes: object, scores: object, hash_bits: int, leaves_out: bool) "
+                     "-> tuple[int, bool, bytes, bytes, bytes, bytes, bytes, bytes, bytes] | None"),
+             "Places and scores in standing order, packed to be searched by hash: how many players, whether scores fall,\n"
+             "hashes (firsts, begins, bits), ranks, and scores (firsts, begins, bits). None where hashes are equal.");
   module.def("expand", &rankd::expand, "group"_a, "offsets"_a, "entry_board"_a, "entry_instance"_a, "sent"_a,
              "scores"_a, "ties"_a, "lowest"_a, "highest"_a,
              nb::sig("def expand(group: object, offsets: object, entry_board: object, entry_instance: object, "

@@ -122,6 +122,12 @@ struct Line {
   uint32_t id_size = 0;
 };
 
+// Of the first players in standing order.
+struct StandingColumns {
+  std::vector<uint64_t> hashes;  // of their ids
+  std::vector<int64_t> scores;
+};
+
 struct Lines {
   std::vector<Line> lines;
   std::string text;
@@ -248,6 +254,7 @@ class Engine {
   uint64_t read_count(const Board* board, int64_t low, int64_t high) const;
   std::vector<int64_t> read_quantiles(const Board* board, const std::vector<uint32_t>& ppm) const;
   std::vector<Bucket> read_histogram(const Board* board, uint32_t buckets) const;
+  StandingColumns read_standing(const Board* board, uint64_t most, HashKey key) const;
   uint32_t read_captured(std::string_view name, std::string_view id) const;
   MemoryUse read_memory() const;
 

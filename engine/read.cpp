@@ -234,6 +234,27 @@ std::vector<FriendLine> Engine::read_friends(const Board* board, const Ids& ids,
   return friends;
 }
 
+// Ids lie all over memory: the lines of a whole run are asked for before the first is hashed.
+StandingColumns Engine::read_standing(const Board* board, uint64_t most, HashKey key) const {
+  StandingColumns columns;
+  if (board == nullptr || board->size() == 0) return columns;
+  const uint64_t count = std::min<uint64_t>(most, board->size());
+  columns.hashes.reserve(count);
+  columns.scores.reserve(count);
+  Spot behind;
+  for (Spot spot = board->at(0); spot.leaf != kNone && columns.scores.size() < count; spot = behind) {
+    const Run run = board->run(memory_, spot, behind);
+    const auto size = static_cast<uint32_t>(std::min<uint64_t>(run.size(), count - columns.scores.size()));
+    for (uint32_t i = 0; i < size; ++i) __builtin_prefetch(players_.record_line(run.player(i)));
+    for (uint32_t i = 0; i < size; ++i) __builtin_prefetch(players_.name_line(run.player(i)));
+    for (uint32_t i = 0; i < size; ++i) {
+      columns.hashes.push_back(hash_bytes(key, players_.name(run.player(i))));
+      columns.scores.push_back(kept_of(board->direction(), run.key(i)).score);
+    }
+  }
+  return columns;
+}
+
 uint64_t Engine::read_rank_of_score(const Board* board, const Kept& kept, Ranking ranking) const {
   if (board == nullptr) return 1;
   const Key key = key_of(board->direction(), kept);

@@ -44,6 +44,14 @@ def rising(times: object, at: object, sent: object | None, last: int) -> tuple[b
     which follow where the sender gave none (`sent` is 0); None where that changes nothing.
     """
 
+def pack_places(
+    hashes: object, scores: object, hash_bits: int, leaves_out: bool
+) -> tuple[int, bool, bytes, bytes, bytes, bytes, bytes, bytes, bytes] | None:
+    """
+    Places and scores in standing order, packed to be searched by hash: how many players, whether scores fall,
+    hashes (firsts, begins, bits), ranks, and scores (firsts, begins, bits). None where hashes are equal.
+    """
+
 def expand(
     group: object,
     offsets: object,

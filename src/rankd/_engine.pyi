@@ -101,6 +101,11 @@ class Engine:
         Captured places of one instant, in request order; -1 for those who have none.
         """
 
+    def standing_columns(self, name: str, most: int, key: bytes) -> tuple[memoryview, memoryview]:
+        """
+        Of the first players in standing order: a hash of each id by a key of 16 bytes, and the score.
+        """
+
     def forget_capture(self, name: str) -> None: ...
     def begin_save(self, undo_bytes_max: int | None) -> tuple[int, list[tuple[int, int, int]]]:
         """

@@ -21,8 +21,10 @@ from rankd.projection.applier import Applier
 from rankd.projection.port import RankedStanding, RankStore
 from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
+from rankd.reads.past import PastStates
 from rankd.reads.rank_source import RankSource
 from rankd.registry.port import Registry
+from rankd.seasons.history import PlaceHistory
 from rankd.settings import Settings
 
 
@@ -201,6 +203,14 @@ class Backend(Protocol):
     started: Started
     applier: Applier
     joined: Joined
+
+    @property
+    def places(self) -> PlaceHistory | None:
+        """Where players stood; None where another process ranks."""
+
+    @property
+    def past(self) -> PastStates | None:
+        """Works past states out; None where another process ranks."""
 
     @property
     def rank_store(self) -> RankStore:

@@ -9,6 +9,7 @@ with rankd.open("data/") as boards:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -34,6 +35,7 @@ from rankd.projection.port import SEQUENCE_MAX, RankStore
 from rankd.projection.verify import Report
 from rankd.reads import answers
 from rankd.reads.instance_ref import ReadOptions
+from rankd.reads.past import PastState, PastStates
 from rankd.reads.reads import Reads
 from rankd.registry.port import Profile
 
@@ -62,6 +64,7 @@ class Boards(Reads):
             ledger_time=lambda: backend.writer.at,
         )
         self._backend = backend
+        self._places = backend.places
         self._writer = backend.writer
         self._changes = backend.changes
         self._registry = backend.registry
@@ -113,6 +116,29 @@ class Boards(Reads):
     def check_ready(self) -> None:
         """Raise where another process should answer: closed, not caught up yet, or a newer version wrote the ledger."""
         self._writer.check_ready()
+
+    # The past
+
+    def past(self, instant: int) -> Reads:
+        """Return the boards as they were at an instant, in ms since 1970: every read of these answers as it did then.
+
+        The states that were used last stay in memory. Raises Behind while one is being worked out.
+        """
+        return self._past_states().at(instant)
+
+    def begin_past(self, instant: int) -> Future[PastState]:
+        """Return the state of an instant without waiting, for servers."""
+        return self._past_states().begin(instant)
+
+    def _past_states(self) -> PastStates:
+        self._writer.check_open()
+        states = self._backend.past
+        if states is None:
+            raise InvalidValue(
+                "as_of",
+                "is not answered where ranks are in Redis; ask a server with ranks.url = engine: on this ledger",
+            )
+        return states
 
     # Definitions
 
@@ -341,11 +367,13 @@ class Boards(Reads):
     ) -> answers.Friends:
         """Return a player among their stored friends."""
         group = [check_player(player), *self.stored_friends(player)]
-        return self._group(self.resolve(board, **where), group)
+        reads = self._as_of(where)
+        return reads._group(reads.resolve(board, **where), group)
 
     def mutual_friends_of(self, board: str, player: str, **where: Unpack[ReadOptions]) -> answers.Friends:
         """Return a player among their mutual friends."""
-        return self._group(self.resolve(board, **where), [player, *self.mutual_friends(player)])
+        reads = self._as_of(where)
+        return reads._group(reads.resolve(board, **where), [player, *self.mutual_friends(player)])
 
     def search(self, start: str, limit: int = 20) -> Sequence[Profile]:
         """Return players whose id or name begins with a text."""

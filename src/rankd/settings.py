@@ -27,10 +27,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     friends_bytes_max: int = FRIENDS_BYTES_MAX  # of all lists of friends together
     metadata_cached_max: int = 100_000
     at_least_wait_ms: int = 1_000
+    as_of_max: int = 2  # past states in memory, each with every rank; 0: none
+    as_of_wait_ms: int = 5_000  # how long a read waits for one that is being worked out
     vfs: str | None = None  # SQLite's VFS; None is its default
 
 
-LOWEST = {"commit_wait_ms": 0, "idempotency_ttl_ms": 0, "at_least_wait_ms": 0}
+LOWEST = {"commit_wait_ms": 0, "idempotency_ttl_ms": 0, "at_least_wait_ms": 0, "as_of_max": 0, "as_of_wait_ms": 0}
 
 
 def read_settings(values: dict[str, object]) -> Settings:

@@ -33,6 +33,7 @@ class World:
     oracle: Oracle
     boards: rankd.Boards = field(init=False)
     positions: dict[str, str] = field(default_factory=dict)  # of requests with a key
+    moments: list[tuple[int, Oracle]] = field(default_factory=list)  # instants, and how the oracle was then
 
     def __post_init__(self) -> None:
         self.open()

@@ -145,7 +145,9 @@ class App:
         if not (call.is_for_readers and self._public_read):
             self._check_access(call, request)
         if call.is_read:
-            if "at_least" in request.query or service.boards.is_due(request.arguments[0]):
+            if "as_of" in request.query:
+                request.past = await service.past(request)
+            elif "at_least" in request.query or service.boards.is_due(request.arguments[0]):
                 await service.catch_up(request)
             if service.remote is not None and call.method == "GET":
                 return await service.read_remotely(call, request)
@@ -287,7 +289,7 @@ class App:
             if call.name == "stream":  # access is checked for each topic
                 require_identity(request.identity)
                 return
-            player = request.arguments[1] if call.name == "rank" else None
+            player = request.arguments[1] if call.name in ("rank", "course") else None
             require_reader(request.identity, player, is_public=self._public_read)
         elif access is Access.ADMIN:
             require_service(request.identity, access.value)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rankd.api.auth.access import require_past_reader
 from rankd.api.auth.authentication import Authenticator
 from rankd.api.auth.identity import Identity
 from rankd.api.auth.key_lookup import KeyLookup
@@ -21,6 +22,7 @@ from rankd.api.committer import Committer
 from rankd.api.http.addresses import limited_as
 from rankd.api.http.body_limits import BodyBudget, BodyTimeouts
 from rankd.api.http.caching import NO_STORE, Caching, matches
+from rankd.api.http.eager import in_task
 from rankd.api.http.request import Request, Response
 from rankd.api.http.static import StaticBody
 from rankd.api.live.connections import Live
@@ -39,6 +41,8 @@ from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
 from rankd.reads.instance_ref import InstanceRef, not_ranked
+from rankd.reads.past import being_worked_out
+from rankd.reads.reads import Reads, at_least_beside_as_of
 
 Result = TypeVar("Result")
 THREADS_MAX = {Cost.CHEAP: 4, Cost.DEAR: 2}  # for work that would block the event loop
@@ -263,12 +267,32 @@ class Service:
         answer = await self.remote.answer(key, lambda done: begin(read, done))
         return not_modified(answer, request.headers.get(b"if-none-match"))
 
+    async def past(self, request: Request) -> Reads:
+        """Return the boards at the instant of a request; Behind while they are being worked out."""
+        require_past_reader(request.identity)
+        if "at_least" in request.query:
+            raise at_least_beside_as_of()
+        instant = request.needed_integer("as_of")
+        state = self.boards.begin_past(instant)
+        if not state.done():
+            await in_task()
+            waiting = asyncio.wrap_future(state)
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait by then
+            await asyncio.wait({waiting}, timeout=self.config.ranks.as_of_wait_ms / 1_000)
+            if not waiting.done():
+                raise being_worked_out(instant)
+        return state.result().reads
+
+    def reads(self, request: Request) -> Reads:
+        """Return the boards that a read is about: as they are, or as they were."""
+        return self.boards if request.past is None else request.past
+
     def resolve(self, request: Request) -> InstanceRef:
         """Return the instance that a read is about; its board is the first in the path."""
         query = request.query
         if not query:
             return self.boards.resolve_now(request.arguments[0])
-        ref = self.boards.resolve_now(
+        ref = self.reads(request).resolve_now(
             request.arguments[0], query.get("window"), query.get("scope"), query.get("ranking")
         )
         return self.since(request, ref)
@@ -280,7 +304,7 @@ class Service:
 
     def answer(self, request: Request, ref: InstanceRef, read: Callable[[], object]) -> Response:
         """Answer a read; with 304 if the client has the current answer."""
-        if "at_least" in request.query:
+        if "at_least" in request.query or request.past is not None:
             return Response(encode(read()), NO_STORE)
         if self.remote is not None:
             answer = read()

@@ -15,6 +15,7 @@ from rankd.cli import (
     boards,
     configuration,
     consuming,
+    course,
     relaying,
     roles,
     scores,
@@ -116,6 +117,7 @@ app.add_typer(
     boards.app, name="boards", help="List, show, define, check and delete boards.", rich_help_panel=BOARDS_PANEL
 )
 app.add_typer(scores.app)
+app.add_typer(course.app)
 app.add_typer(transferring.app)
 app.add_typer(upkeep.app)
 app.add_typer(roles.app)

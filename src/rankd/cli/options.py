@@ -71,6 +71,15 @@ ScopeOption = Annotated[
     str | None,
     typer.Option(metavar="SCOPE", help="Such as country:BR; by default global.", show_default=False),
 ]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="The board as it was then: ms since 1970, or 2026-05-04T12:00:00Z; by default now.",
+        show_default=False,
+    ),
+]
 RankingOption = Annotated[
     Ranking | None,
     typer.Option(help="How ties are counted: 1234, 1224 or 1223; by default the board's.", show_default=False),

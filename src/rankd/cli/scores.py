@@ -67,7 +67,7 @@ def submit(
     """Submit one score, and show the player's rank."""
     target = Target.of(data, url, token, config)
     number = _integer(score)
-    instant = None if at is None else parse_instant("at", int(at) if at.isascii() and at.isdigit() else at)
+    instant = None if at is None else instant_of("at", at)
     attributes = dict(_attribute(text) for text in attribute or ()) or None
     with target.opened() as boards:
         sent = boards.submit(
@@ -113,12 +113,20 @@ def _metadata(text: str | None) -> dict[str, object] | None:
         raise InvalidValue("--metadata", f'must be a JSON object such as {{"replay": "r-17"}}; {problem}') from None
 
 
-def _board_format(boards: Boards | Client, board: str) -> BoardFormat:
-    return BoardFormat.of(board, boards.definition(board))
+def _board_format(boards: Boards | Client, board: str, as_of: int | None = None) -> BoardFormat:
+    return BoardFormat.of(board, boards.definition(board, as_of=as_of))
 
 
-def _where(window: str | None, scope: str | None, ranking: Ranking | None) -> ReadOptions:
-    return {"window": window, "scope": scope, "ranking": None if ranking is None else ranking.value}
+def _where(window: str | None, scope: str | None, ranking: Ranking | None, as_of: str | None) -> ReadOptions:
+    where: ReadOptions = {"window": window, "scope": scope, "ranking": None if ranking is None else ranking.value}
+    if as_of is not None:
+        where["as_of"] = instant_of("--as-of", as_of)
+    return where
+
+
+def instant_of(option: str, text: str) -> int:
+    """Read an instant of the command line: ms since 1970, or RFC 3339."""
+    return parse_instant(option, int(text) if text.isascii() and text.isdigit() else text)
 
 
 @app.command(
@@ -138,6 +146,7 @@ def top(
     window: options.WindowOption = None,
     scope: options.ScopeOption = None,
     ranking: options.RankingOption = None,
+    as_of: options.AsOfOption = None,
     data: Data = None,
     url: Url = None,
     token: Token = None,
@@ -146,11 +155,12 @@ def top(
 ) -> None:
     """Show the first entries of a board."""
     with Target.of(data, url, token, config).opened() as boards:
-        page = boards.top(board, limit, offset=offset, cursor=cursor, **_where(window, scope, ranking))
+        where = _where(window, scope, ranking, as_of)
+        page = boards.top(board, limit, offset=offset, cursor=cursor, **where)
         answer(
             page,
             as_json,
-            lambda: standings.entries_table(page, page.entries, _board_format(boards, board)),
+            lambda: standings.entries_table(page, page.entries, _board_format(boards, board, where.get("as_of"))),
             lambda: standings.page_lines(page),
         )
 
@@ -166,6 +176,7 @@ def rank(
     window: options.WindowOption = None,
     scope: options.ScopeOption = None,
     ranking: options.RankingOption = None,
+    as_of: options.AsOfOption = None,
     data: Data = None,
     url: Url = None,
     token: Token = None,
@@ -174,13 +185,14 @@ def rank(
 ) -> None:
     """Show a player's rank."""
     with Target.of(data, url, token, config).opened() as boards:
-        standing = boards.rank(board, player, **_where(window, scope, ranking))
+        where = _where(window, scope, ranking, as_of)
+        standing = boards.rank(board, player, **where)
         if standing is None:
             raise _absent(board, player, window, scope)
         answer(
             standing,
             as_json,
-            lambda: standings.standing_table(standing, _board_format(boards, board)),
+            lambda: standings.standing_table(standing, _board_format(boards, board, where.get("as_of"))),
             lambda: standings.standing_lines(standing),
         )
 
@@ -197,6 +209,7 @@ def around(
     window: options.WindowOption = None,
     scope: options.ScopeOption = None,
     ranking: options.RankingOption = None,
+    as_of: options.AsOfOption = None,
     data: Data = None,
     url: Url = None,
     token: Token = None,
@@ -205,14 +218,17 @@ def around(
 ) -> None:
     """Show a player with the neighbours above and below."""
     with Target.of(data, url, token, config).opened() as boards:
-        neighbours = boards.around(board, player, above, below, **_where(window, scope, ranking))
+        where = _where(window, scope, ranking, as_of)
+        neighbours = boards.around(board, player, above, below, **where)
         if neighbours is None:
             raise _absent(board, player, window, scope)
         listed = [*neighbours.above, neighbours.player, *neighbours.below]
         answer(
             neighbours,
             as_json,
-            lambda: standings.entries_table(neighbours, listed, _board_format(boards, board), marked=player),
+            lambda: standings.entries_table(
+                neighbours, listed, _board_format(boards, board, where.get("as_of")), marked=player
+            ),
             lambda: standings.around_lines(neighbours),
         )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 RETRY_TOTAL_S = 5.0  # short: a person waits at the terminal
+AS_OF_WAIT_MS = 600_000  # of a folder, where nobody else would go on working a past state out
 _HOLDER = re.compile(r"\(process (\d+)(?:, ([^)\s]+))?\)")
 Progress = Callable[[int, int], None]
 
@@ -77,7 +78,7 @@ class Target:
         self, *, creates: bool = False, or_server: bool = False, progress: Progress | None = None
     ) -> Iterator[Boards]:
         """Open the boards of the folder; only commands that write into it create it."""
-        config = self.config()
+        config = self.config({"ranks.as_of_wait_ms": AS_OF_WAIT_MS})
         if not creates and not is_shared(config):
             check_folder(data_folder(config))
         try:

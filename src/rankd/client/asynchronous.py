@@ -66,6 +66,7 @@ class AsyncClient(ClientBase):
     top = _method(calls.top)
     range = _method(calls.range_of)
     rank = _method(calls.rank)
+    course = _method(calls.course)
     around = _method(calls.around)
     ranks = _method(calls.ranks)
     friends = _method(calls.friends)

@@ -32,6 +32,7 @@ from rankd.errors import InvalidValue
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.ledger.port import PastEvent
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.course import Course
 from rankd.reads.instance_ref import ReadOptions
 from rankd.registry.port import Profile
 
@@ -69,6 +70,7 @@ _ACCEPTED = b'"status":"accepted"'  # where a projector ranks
 _batched = msgspec.json.Decoder(Batched).decode
 _page = msgspec.json.Decoder(Page).decode
 _standing = msgspec.json.Decoder(Standing).decode
+_course = msgspec.json.Decoder(Course).decode
 _around = msgspec.json.Decoder(Around).decode
 _ranks = msgspec.json.Decoder(Ranks).decode
 _friends = msgspec.json.Decoder(Friends).decode
@@ -107,13 +109,14 @@ def define(
     )
 
 
-def definition(board: str) -> ClientCall[dict[str, object]]:
+def definition(board: str, *, as_of: int | None = None) -> ClientCall[dict[str, object]]:
     """Return a board's whole definition."""
 
     def decode(body: bytes) -> dict[str, object]:
         return {name: value for name, value in _definition(body).items() if name != "id"}
 
-    return ClientCall(method="GET", target=target("boards", check_board_id(board)), decode=decode)
+    path = target("boards", check_board_id(board), query={"as_of": as_of})
+    return ClientCall(method="GET", target=path, decode=decode)
 
 
 def boards_page(search: str | None = None, cursor: str | None = None) -> ClientCall[BoardPage]:
@@ -275,7 +278,12 @@ def page_after(page: Page, limit: int, where: ReadOptions) -> ClientCall[Page] |
     """
     if page.next is None:
         return None
-    return top(page.board, limit, cursor=page.next, ranking=where.get("ranking"), at_least=where.get("at_least"))
+    kept: ReadOptions = {
+        "ranking": where.get("ranking"),
+        "at_least": where.get("at_least"),
+        "as_of": where.get("as_of"),
+    }
+    return top(page.board, limit, cursor=page.next, **kept)
 
 
 def range_of(board: str, first: int, last: int, **where: Unpack[ReadOptions]) -> ClientCall[Page]:
@@ -290,6 +298,32 @@ def rank(board: str, player: str, **where: Unpack[ReadOptions]) -> ClientCall[St
     """Return a player's standing; None for a player without one."""
     path = ("boards", check_board_id(board), "players", check_player(player))
     return ClientCall(method="GET", target=target(*path, query={**where}), decode=_standing, when_absent=_none)
+
+
+def course(
+    board: str,
+    player: str,
+    *,
+    window: str | None = None,
+    scope: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    limit: int | None = None,
+) -> ClientCall[Course]:
+    """Return where a player stood from one instant to another, both inclusive.
+
+    `window` names a window, for all its instances, or a single instance. `limit` is how many midnights are looked at,
+    the newest.
+    """
+    path = ("boards", check_board_id(board), "players", check_player(player), "course")
+    query = {"window": window, "scope": scope, "from": since, "to": until, "limit": limit}
+    names = {"from": "since", "to": "until"}
+    return ClientCall(
+        method="GET",
+        target=target(*path, query=query),
+        decode=_course,
+        rename_field=lambda field: names.get(field, field),
+    )
 
 
 def around(

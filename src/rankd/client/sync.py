@@ -69,6 +69,7 @@ class Client(ClientBase):
     top = _method(calls.top)
     range = _method(calls.range_of)
     rank = _method(calls.rank)
+    course = _method(calls.course)
     around = _method(calls.around)
     ranks = _method(calls.ranks)
     friends = _method(calls.friends)

@@ -32,6 +32,8 @@ MAY_BE_ZERO = {
     "server.stale_after_ms",
     "ledger.commit_wait_ms",
     "ranks.at_least_wait_ms",
+    "ranks.as_of_max",
+    "ranks.as_of_wait_ms",
     "ranks.cache_ms",
     "auth.jwt_leeway_s",
     "limits.lag_max_ms",

@@ -69,6 +69,8 @@ class RanksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     scope_values_max: int = 10_000
     metadata_cached_max: int = 100_000
     at_least_wait_ms: int = 1_000
+    as_of_max: int = 2  # past states in memory, each with every rank; 0: none
+    as_of_wait_ms: int = 5_000
     cache_ms: int = 100  # how long an answer from Redis is reused; 0: never
     redis_call_updates_max: int = 5_000  # entries that one call may change: it blocks Redis meanwhile
 

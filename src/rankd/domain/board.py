@@ -13,6 +13,7 @@ from functools import cached_property
 
 from rankd.domain.calendar import Calendar, WeekStarts
 from rankd.domain.decay import Decay
+from rankd.domain.history import History
 from rankd.domain.order import (
     SCORE_BOUND_DEFAULT,
     SCORE_MAX_POSSIBLE,
@@ -87,6 +88,7 @@ class Board:
     decimals: int = 0
     late_by_ms: int = LATE_BY_MS_DEFAULT
     retention_ms: Mapping[str, int] = field(default_factory=dict)  # by window or period; missing is forever
+    history: History | None = None
     feeds: tuple[str, ...] = ()  # by id
     team: Team | None = None
     decay: Decay | None = None

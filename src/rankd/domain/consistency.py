@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from rankd.domain.board import Board
+from rankd.domain.history import DAY_MS
 from rankd.domain.order import Keep, Order, Ties
 from rankd.domain.rollup import RollUp, WindowKeep, why_not_nested
 from rankd.domain.team import TeamBy
+from rankd.domain.window import WindowKind
 from rankd.errors import InvalidValue
 from rankd.shortening import list_names
 
@@ -27,6 +29,19 @@ def check_consistency(board: Board) -> None:
     _check_decay(board)
     _check_team(board)
     _check_exact_top(board)
+    _check_history(board)
+
+
+def _check_history(board: Board) -> None:
+    if board.history is None:
+        return
+    if not board.with_global:
+        raise InvalidValue("history", "needs global: places of all players together are what it keeps; leave it out")
+    is_daily = board.history.every_ms == DAY_MS
+    shorter = (WindowKind.DAILY, WindowKind.HOURLY) if is_daily else (WindowKind.HOURLY,)
+    if all(window.kind in shorter for window in board.all_windows.values()):
+        longer = "a day" if is_daily else "an hour"
+        raise InvalidValue("history", f"needs a window longer than {longer}; add one, or leave it out")
 
 
 def feeders_of(board_id: str, boards: Mapping[str, Board]) -> list[Board]:

@@ -16,6 +16,7 @@ from rankd.domain.decay import EVERY_MS_MIN, Decay
 from rankd.domain.declared import names_of, read_keep, read_periods, read_retention, read_windows
 from rankd.domain.duration import format_duration, parse_duration
 from rankd.domain.fields import read_choice, read_flag, read_integer, read_list, read_object, type_name
+from rankd.domain.history import history_of, read_history
 from rankd.domain.order import (
     SCORE_BOUND_DEFAULT,
     SCORE_MAX_POSSIBLE,
@@ -81,6 +82,7 @@ def define_board(board_id: object, definition: object) -> Board:
         decimals=read_integer("decimals", given.get("decimals", 0), 0, DECIMALS_MAX),
         late_by_ms=_duration(given, "late_by", LATE_BY_MS_DEFAULT),
         retention_ms=read_retention(given.get("retention"), declared),
+        history=read_history(given.get("history")),
         feeds=_feeds(given.get("feeds")),
         team=_team(given.get("team")),
         decay=_decay(given.get("decay")),
@@ -182,6 +184,7 @@ def definition_of(board: Board) -> dict[str, object]:
         "retention": _one_for_all(retention, [name for name in declared if name != WindowKind.ALL_TIME])
         if retention
         else None,
+        "history": history_of(board.history),
         "feeds": list(board.feeds),
         "team": board.team and {"attribute": board.team.attribute, "by": board.team.by.value},
         "decay": board.decay and {"factor": board.decay.factor, "every": format_duration(board.decay.every_ms)},

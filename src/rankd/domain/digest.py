@@ -35,14 +35,24 @@ def entry_digest(player: str, score: int, tie: int) -> int:
 
 def siphash_1_3_128(key: bytes, message: bytes) -> int:
     """Return SipHash with one round a block, three at the end and 128 bits of output."""
+    state = _absorbed(key, message, 0xEE)
+    return _squeeze(state, 0xEE) | _squeeze(state, 0xDD, word=1) << 64
+
+
+def siphash_1_3_64(key: bytes, message: bytes) -> int:
+    """Return SipHash with one round a block, three at the end and 64 bits of output."""
+    return _squeeze(_absorbed(key, message, 0), 0xFF)
+
+
+def _absorbed(key: bytes, message: bytes, width: int) -> list[int]:
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
-    state = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+    state = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ width, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
     whole = len(message) & ~7
     tail = message[whole:].ljust(7, b"\0") + bytes([len(message) & 0xFF])
     for start in range(0, whole, 8):
         _absorb(state, int.from_bytes(message[start : start + 8], "little"))
     _absorb(state, int.from_bytes(tail, "little"))
-    return _squeeze(state, 0xEE) | _squeeze(state, 0xDD, word=1) << 64
+    return state
 
 
 def _absorb(state: list[int], block: int) -> None:

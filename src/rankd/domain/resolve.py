@@ -26,15 +26,21 @@ def resolve_window(board: Board, named: object, now: int) -> Resolved:
     A declared window without scores, or in the future, is empty. Raises InvalidValue for a malformed name,
     WindowUnknown for an undeclared window and WindowGone past the retention.
     """
+    resolved = name_window(board, named, now)
+    gone_at = board.gone_at(*resolved)
+    if gone_at is not None and gone_at <= now:
+        raise window_gone(resolved.instance)
+    return resolved
+
+
+def name_window(board: Board, named: object, now: int) -> Resolved:
+    """Return the same, whether it is past its retention or not."""
     if named is None:
         resolved = _current(board.first_window, now)
     elif isinstance(named, str):
         resolved = _named(board, named, now)
     else:
         raise InvalidValue(FIELD, f'must be text such as "weekly" or "weekly:previous"; got {type(named).__name__}')
-    gone_at = board.gone_at(*resolved)
-    if gone_at is not None and gone_at <= now:
-        raise window_gone(resolved.instance)
     return resolved
 
 

@@ -19,7 +19,8 @@ from rankd._columns import distinct, take
 from rankd.domain.window import ClockReading
 from rankd.errors import LedgerNewer
 
-PAYLOAD_VERSION = 1  # the newest that is understood
+PAYLOAD_VERSION = 2  # the newest that is understood
+PAYLOAD_OF_HOURS = 2  # the first with the kind `hour`
 PAYLOAD_WRITTEN = 1  # of new events; one release behind PAYLOAD_VERSION, so that nodes of the version before read them
 HASH_BYTES = 16
 SEAL_BYTES = HASH_BYTES + 8
@@ -40,12 +41,21 @@ class EventKind(StrEnum):
     DELETE = "delete"  # the board and all its instances are removed
     CLOSE = "close"  # a window instance is final
     MIDNIGHT = "midnight"  # places are captured for rank_change
+    HOUR = "hour"  # places are recorded, on boards with an hourly history
     RETIRE = "retire"  # a window instance leaves the rank store; its final standings are in the archive
 
 
 # Events without a player, in every partition.
 CONTROLS = frozenset(
-    {EventKind.DEFINE, EventKind.DELETE, EventKind.RESET, EventKind.CLOSE, EventKind.MIDNIGHT, EventKind.RETIRE}
+    {
+        EventKind.DEFINE,
+        EventKind.DELETE,
+        EventKind.RESET,
+        EventKind.CLOSE,
+        EventKind.MIDNIGHT,
+        EventKind.HOUR,
+        EventKind.RETIRE,
+    }
 )
 
 

@@ -241,6 +241,15 @@ class Ledger(Protocol):
         """Return the committed heads."""
         ...
 
+    def sequences_at(self, at: int) -> tuple[int, ...]:
+        """Return the last sequence of each partition that was committed by an instant of the ledger's own time.
+
+        Every commit is on one side of it, in all partitions. Those of a moment ago may still be under way, and the
+        clocks of those who append differ a little: for an instant just past, a later call may return more. A log
+        refuses with InvalidValue.
+        """
+        ...
+
     def append(self, draft: Draft) -> Appended:
         """Make a draft durable.
 

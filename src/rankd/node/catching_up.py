@@ -30,6 +30,7 @@ from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.counting import CountingStore
 from rankd.projection.follower import Follower
 from rankd.projection.state import State
+from rankd.seasons.history import PlaceRecorder
 from rankd.settings import Settings
 
 READ_EVENTS = 50_000  # at a time
@@ -48,18 +49,21 @@ def caught_up(
     kept: BoardSelection = EVERY_BOARD,
     hold: WriteHold | None = None,
     refused: RefusedEvents | None = None,
+    recorder: PlaceRecorder | None = None,
 ) -> tuple[EngineRanks, Started]:
     """Return the ranks at the ledger's head, or closer to it than `lag_max_ms`; else they have not caught up.
 
     `progress` is called with (events followed, events to follow); boards that are not kept have no ranks. `hold` slows
     writes down where that is needed. `refused` gets what a log has to refuse behind the checkpoint; without one, what
-    it has behind its present head: what was refused before has been sent.
+    it has behind its present head: what was refused before has been sent. `recorder` records where players stand.
     """
     began_s, heads = time.perf_counter(), ledger.heads()
     follow = partial(Follower[CountingStore], kept=kept)
     loaded = checkpoints.newest(ledger, heads, CountingStore.load, follow)
     follower = loaded or follow(ledger, CountingStore(), State(), Catalogue())
     follower.applier.let_go_of_others()
+    if recorder is not None:
+        follower.applier.record_places = partial(recorder.record, follower.store)
     first = sum(follower.positions)
     if refused is not None and loaded is not None:
         follower.watch_refused(refused.add)

@@ -25,6 +25,7 @@ from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
 from rankd.registry.sqlite.registry import SqliteRegistry
 from rankd.seasons.archiving import ArchiveStep
+from rankd.seasons.history import PlaceRecorder
 from rankd.seasons.retirement import Retirement
 from rankd.seasons.rollover import RollOvers
 from rankd.settings import Settings
@@ -50,6 +51,7 @@ class Embedded(RankingBackend):
         ledger: SqliteLedger,
         ranks: EngineRanks,
         checkpoints: Checkpoints,
+        recorder: PlaceRecorder,
         archiving: ArchiveStep,
         clock: Clock,
         settings: Settings,
@@ -69,6 +71,8 @@ class Embedded(RankingBackend):
             clock=clock,
             settings=settings,
             started=started,
+            places=recorder.history,
+            recorder=recorder,
         )
         self.changes = Changes(
             self.writer,
@@ -79,6 +83,7 @@ class Embedded(RankingBackend):
         )
         self.joined = Joined(self.applier.state, EventMetadata(ledger), self.registry, settings.metadata_cached_max)
         self._lock = lock
+        self._places_recorder = recorder
         self._database = database
         self._sqlite = ledger
         self._upkeep_at = -1  # events at the last upkeep
@@ -112,6 +117,7 @@ class Embedded(RankingBackend):
         self._retire()
         self._retirement.archiving.wait()
         self._retire()
+        self._places_recorder.flush()
 
     def _keep_up(self) -> None:
         lower_priority()
@@ -190,6 +196,7 @@ class Embedded(RankingBackend):
         self._closing.set()
         self._upkeep.join()
         self._watching.join()
+        self.past.close()
         self._retirement.archiving.close()
         try:
             self._finish()
@@ -201,6 +208,7 @@ class Embedded(RankingBackend):
             last.callback(self._lock.release)
             last.callback(self._database.close)
             last.callback(self._sqlite.close)
+            last.callback(self._places_recorder.close)
             last.callback(self.rank_store.close)
 
     def _finish(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from rankd.backend import Figures, Started
 from rankd.clock import Clock
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import Closed, RankdError
 from rankd.intake.writer import Writer
 from rankd.ledger.port import Ledger
@@ -16,6 +17,8 @@ from rankd.node.lag import LagMonitor
 from rankd.node.ranking import RankingBackend
 from rankd.node.ranks import STEP_EVENTS, EngineRanks
 from rankd.projection.checkpoints import Checkpoints
+from rankd.reads.past import OpenLedger
+from rankd.seasons.history import PlaceHistory, PlaceRecorder
 from rankd.settings import Settings
 from rankd.throttled_warnings import ThrottledWarnings
 
@@ -39,6 +42,10 @@ class FollowingBackend(RankingBackend):
         started: Started,
         stale_after_ms: int,
         lag: LagMonitor,
+        places: PlaceHistory,
+        recorder: PlaceRecorder | None = None,
+        open_past: OpenLedger | None = None,
+        kept: BoardSelection = EVERY_BOARD,
     ) -> None:
         """The ranks have caught up with the ledger; start `_following` when the rest is set up."""
         super().__init__(
@@ -50,6 +57,10 @@ class FollowingBackend(RankingBackend):
             settings=settings,
             started=started,
             is_stale=lambda: clock.now() - ranks.complete_as_of > stale_after_ms,
+            places=places,
+            recorder=recorder,
+            open_past=open_past,
+            kept=kept,
         )
         self._lag = lag
         self._closing = threading.Event()

@@ -32,7 +32,9 @@ from rankd.node.ledger_upkeep import LedgerUpkeep
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.reads.joined import Joined
+from rankd.reads.past import OpenLedger
 from rankd.registry.postgres.registry import PostgresRegistry
+from rankd.seasons.history import PlaceRecorder
 from rankd.seasons.retirement import Retirement
 from rankd.seasons.rollover import RollOvers
 from rankd.settings import Settings
@@ -59,6 +61,8 @@ class Node(FollowingBackend):
         started: Started,
         stale_after_ms: int,
         lag: LagMonitor,
+        open_past: OpenLedger,
+        recorder: PlaceRecorder,
         close_parts: Callable[[], None],
     ) -> None:
         """The ranks have caught up with the ledger; `close_parts` closes what was opened for the node."""
@@ -73,6 +77,9 @@ class Node(FollowingBackend):
             started=started,
             stale_after_ms=stale_after_ms,
             lag=lag,
+            open_past=open_past,
+            places=recorder.history,
+            recorder=recorder,
         )
         self.registry = registry
         instances_max = settings.instances_per_event_max
@@ -131,6 +138,7 @@ class Node(FollowingBackend):
         self._following.join()
         self._upkeep.close()
         self._tending.close()
+        self.past.close()
         self._lease.release()  # another node takes over meanwhile
         self._retirement.archiving.close()
         if self._saving is not None:

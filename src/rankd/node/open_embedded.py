@@ -19,9 +19,10 @@ from rankd.node.embedded import Embedded
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints
 from rankd.seasons.archiving import ArchiveStep
+from rankd.seasons.history import PlaceRecorder
 from rankd.settings import Settings, read_settings
 
-SNAPSHOTS, ARCHIVE = "snapshots", "archive"  # in the folder
+SNAPSHOTS, ARCHIVE, HISTORY = "snapshots", "archive", "history"  # in the folder
 AHEAD_MS = 60_000  # how far the clock may be behind the ledger without a warning
 _log = logging.getLogger("rankd")
 
@@ -89,7 +90,8 @@ def _start(
                     (heads.at - clock.now()) // 1_000,
                 )
             checkpoints = Checkpoints(path / SNAPSHOTS, settings.snapshots_kept)
-            ranks, started = caught_up(ledger, checkpoints, clock, settings, progress)
+            recorder = PlaceRecorder(path / HISTORY, check_place=database.check_place)
+            ranks, started = caught_up(ledger, checkpoints, clock, settings, progress, recorder=recorder)
             ledger.load_players()
             return Embedded(
                 lock=lock,
@@ -97,6 +99,7 @@ def _start(
                 ledger=ledger,
                 ranks=ranks,
                 checkpoints=checkpoints,
+                recorder=recorder,
                 archiving=ArchiveStep(path / ARCHIVE, check=database.check_place),
                 clock=clock,
                 settings=settings,

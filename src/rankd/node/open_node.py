@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rankd.boards import Boards
@@ -17,10 +17,11 @@ from rankd.operations.hold import WriteHold
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints
 from rankd.seasons.archiving import ArchiveStep
+from rankd.seasons.history import PlaceRecorder
 from rankd.seasons.retirement import Retirement
 from rankd.settings import Settings, read_settings
 
-CHECKPOINTS, ARCHIVE = "checkpoints", "archive"  # in its folder
+CHECKPOINTS, ARCHIVE, HISTORY = "checkpoints", "archive", "history"  # in its folder
 
 
 def open_node(
@@ -51,8 +52,18 @@ def open_node(
         hold, refused = WriteHold(ledger), stores.open_refused_events()
         if refused is not None:
             opened.callback(refused.close)
+        recorder = PlaceRecorder(folder / HISTORY)
+        opened.callback(recorder.close)
         ranks, started = caught_up(
-            ledger, checkpoints, time_of, chosen, shown, lag_max_ms=lag_max_ms, hold=hold, refused=refused
+            ledger,
+            checkpoints,
+            time_of,
+            chosen,
+            shown,
+            lag_max_ms=lag_max_ms,
+            hold=hold,
+            refused=refused,
+            recorder=recorder,
         )
 
         def ranked() -> tuple[int, ...]:
@@ -75,6 +86,8 @@ def open_node(
             started=started,
             stale_after_ms=stale_after_ms,
             lag=lag,
+            recorder=recorder,
+            open_past=lambda: closing(stores.open_ledger()),
             close_parts=opened.pop_all().close,
         )
         if refused is not None:

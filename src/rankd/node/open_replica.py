@@ -13,11 +13,12 @@ from rankd.ledger.sqlite.database import ReadOnlyDatabase
 from rankd.ledger.sqlite.replica import SqliteReplicaLedger
 from rankd.node.catching_up import Progress, caught_up
 from rankd.node.lag import LAG_MAX_MS, LagMonitor
-from rankd.node.open_embedded import SNAPSHOTS
+from rankd.node.open_embedded import HISTORY, SNAPSHOTS
 from rankd.node.replica import Replica
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints
 from rankd.registry.sqlite.replica import SqliteReplicaRegistry
+from rankd.seasons.history import PlaceHistory
 from rankd.settings import Settings, read_settings
 
 
@@ -62,6 +63,7 @@ def open_replica(
             stale_after_ms=stale_after_ms,
             lag=lag,
             kept=kept,
+            places=PlaceHistory(folder / HISTORY),
             close_parts=opened.pop_all().close,
         )
         return Boards(replica)

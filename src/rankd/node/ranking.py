@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import islice
 
 from rankd.backend import AnswersLater, Figures, Started
 from rankd.clock import Clock
+from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
@@ -16,8 +18,12 @@ from rankd.ledger.port import Ledger, PastEvent
 from rankd.node.past_events import past_events
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
+from rankd.projection.state import State
 from rankd.projection.verify import Report, digests, verify
+from rankd.reads.joined import Joined
+from rankd.reads.past import OpenLedger, PastStates
 from rankd.reads.rank_source import EngineRankSource
+from rankd.seasons.history import PlaceHistory, PlaceRecorder
 from rankd.settings import Settings
 
 CHECKPOINT_ATTEMPTS = 3  # a save gives up when too much changes while it is written
@@ -30,6 +36,7 @@ class RankingBackend:
     later: AnswersLater | None = None  # a commit ranks
     remote = None  # ranked in this process
     lag_ms: float | None = None  # what a sole writer appends is ranked at once
+    joined: Joined
 
     def __init__(
         self,
@@ -42,8 +49,12 @@ class RankingBackend:
         settings: Settings,
         started: Started,
         is_stale: Callable[[], bool] = lambda: False,
+        places: PlaceHistory,
+        recorder: PlaceRecorder | None = None,
+        open_past: OpenLedger | None = None,
+        kept: BoardSelection = EVERY_BOARD,
     ) -> None:
-        """The ranks have caught up with the ledger."""
+        """The ranks have caught up with the ledger; `open_past` opens it once more, where two followers need that."""
         self.clock = clock
         self.settings = settings
         self.started = started
@@ -59,6 +70,19 @@ class RankingBackend:
         self._checkpoints = checkpoints
         self._saving_lock = threading.Lock()  # an engine runs one save at a time
         self._checkpoint_at = started.snapshot or 0  # events of the newest checkpoint
+        self.places = places
+        self._recorder = recorder
+        self.past = PastStates(
+            open_past or (lambda: nullcontext(ledger)),
+            checkpoints,
+            clock,
+            settings,
+            join=self._joined_with,
+            kept=kept,
+        )
+
+    def _joined_with(self, state: State) -> Joined:
+        return self.joined.of_state(state)
 
     @property
     def ledger(self) -> Ledger:
@@ -95,6 +119,8 @@ class RankingBackend:
     def _write_checkpoint(self) -> None:
         for attempt in range(1, CHECKPOINT_ATTEMPTS + 1):
             checkpoint = self._run_alone(lambda: self._checkpoints.begin(self._ledger, self._ranks.follower))
+            if self._recorder is not None:  # else a crash would lose what is behind this checkpoint
+                self._recorder.flush()
             try:
                 checkpoint.write()
             except OSError as problem:
@@ -109,7 +135,9 @@ class RankingBackend:
     def verify(self, progress: Callable[[int], None] = lambda _events: None) -> Report:
         """Compare what is ranked here with what the ledger says."""
         ranked, upto = self._run_alone(self._digests)
-        return verify(self._ledger, ranked, upto, progress)
+        if self._recorder is not None:
+            self._recorder.flush()
+        return verify(self._ledger, ranked, upto, progress, self.places.check)
 
     def _digests(self) -> tuple[dict[str, tuple[int, int]], tuple[int, ...]]:
         self.applier.let_go_all()

@@ -24,6 +24,7 @@ from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.verify import Report
 from rankd.reads.joined import Joined
 from rankd.registry.port import Registry
+from rankd.seasons.history import PlaceHistory
 from rankd.settings import Settings
 
 
@@ -43,6 +44,7 @@ class Replica(FollowingBackend):
         stale_after_ms: int,
         lag: LagMonitor,
         kept: BoardSelection,
+        places: PlaceHistory,
         close_parts: Callable[[], None],
     ) -> None:
         """The ranks have caught up with the ledger; `close_parts` closes what was opened for the replica."""
@@ -56,6 +58,8 @@ class Replica(FollowingBackend):
             started=started,
             stale_after_ms=stale_after_ms,
             lag=lag,
+            kept=kept,
+            places=places,
         )
         self.registry = registry
         self.changes = Changes(self.writer, ledger, ranks, instances_per_event_max=settings.instances_per_event_max)
@@ -84,5 +88,6 @@ class Replica(FollowingBackend):
             return
         self._closing.set()
         self._following.join()
+        self.past.close()
         self.writer.close()
         self._close_parts()

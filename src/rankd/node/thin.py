@@ -36,6 +36,8 @@ _log = logging.getLogger("rankd")
 class Thin:
     """The parts of a thin API process, until `close`."""
 
+    past = places = None  # it has no engine to work a past state out in, or to record places of
+
     def __init__(
         self,
         ledger: SharedLedger,

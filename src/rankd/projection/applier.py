@@ -14,6 +14,7 @@ from rankd._columns import extent
 from rankd.domain.board import Board
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.domain.definition import define_board
+from rankd.domain.history import DAY_MS, HOUR_MS
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Ranking
 from rankd.domain.scope import GLOBAL
@@ -30,7 +31,7 @@ from rankd.projection.shares import note_lost_part, take_out_parts, wholes_of
 from rankd.projection.state import BoardState, State
 from rankd.projection.teams import can_apply_together
 
-DAY_MS = 86_400_000
+RecordPlaces = Callable[[Board, BoardState, InstanceKey, Scored], None]
 LET_GO_AT_ONCE = 200  # instances of dropped windows: about a millisecond
 
 
@@ -60,8 +61,10 @@ class Applier:
             EventKind.DELETE: self._delete,
             EventKind.CLOSE: self._close,
             EventKind.MIDNIGHT: self._midnight,
+            EventKind.HOUR: self._hour,
             EventKind.RETIRE: self._retire,
         }
+        self.record_places: RecordPlaces = lambda _board, _live, _key, _event: None  # of a board with a history
         self.changed = False  # whether the last event that was not a score changed anything
         self.others = 0  # events that were not scores, since the start
 
@@ -73,10 +76,14 @@ class Applier:
             self.let_go()
             return
         for event in rows(event_run):
-            self._kinds[context.kind](context, event)
-            self.placements.forget()
-            self.others += 1
-            self.let_go()
+            self.apply_control(context, event)
+
+    def apply_control(self, context: Context, event: Scored) -> None:
+        """Apply an event that is not a score."""
+        self._kinds[context.kind](context, event)
+        self.placements.forget()
+        self.others += 1
+        self.let_go()
 
     def apply_single(self, event_run: EventRun, ranking: Ranking) -> RowChange | None:
         """Apply an event run of one score and return what it changed in its board's first window.
@@ -224,8 +231,20 @@ class Applier:
                 self.store.capture(key)
                 state.captured.add(key.text)
         state.midnight = event.at
+        self.state.note_change(board.id)  # from here on no read waits for this midnight
+        self._move_on(event)
+        if board.history is not None and board.history.every_ms == DAY_MS:
+            for text in sorted(state.captured):
+                self.record_places(board, state, InstanceKey.parse(text), event)
+
+    def _hour(self, context: Context, event: Scored) -> None:
+        board, state = self._live(context)
+        state.hour = event.at
         self.state.note_change(board.id)
         self._move_on(event)
+        for window, instance in board.instances_of(context.boards[board.id].reading(event.at)):
+            if longer_than(HOUR_MS, window, instance):
+                self.record_places(board, state, InstanceKey(board.id, instance, GLOBAL), event)
 
     def _drop(self, board_id: str, state: BoardState, instance: str) -> None:
         prefix = InstanceKey(board_id, instance, "").text
@@ -278,10 +297,15 @@ class Applier:
 
 def longer_than_a_day(window: Window, instance: str) -> bool:
     """Return whether a window instance lasts longer than a day."""
-    if window.kind in (WindowKind.DAILY, WindowKind.HOURLY):
+    return window.kind is not WindowKind.DAILY and longer_than(DAY_MS, window, instance)
+
+
+def longer_than(duration_ms: int, window: Window, instance: str) -> bool:
+    """Return whether a window instance lasts longer than a day, or an hour."""
+    if window.kind is WindowKind.HOURLY:
         return False
     span = window.span(instance)
-    return span.start is None or span.end is None or span.end - span.start > DAY_MS
+    return span.start is None or span.end is None or span.end - span.start > duration_ms
 
 
 def _named(event: Scored) -> str:

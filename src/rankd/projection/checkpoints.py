@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ import msgspec
 from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
 from rankd.folder import FOLDER_MODE, private_opener
 from rankd.ledger.port import Heads, Ledger
+from rankd.ledger.vector import reaches
 from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.encoding import decode_native, encoded_in_parts
 from rankd.projection.follower import Follower, Store
@@ -99,10 +100,32 @@ class Checkpoints:
                 shutil.rmtree(stale, ignore_errors=True)
         for path in checkpoints_in(self._folder):
             try:
-                return _load(path, ledger, heads, load, follow)
+                return _load(path, _read(path / _STATE_FILE), ledger, heads.sequences, load=load, follow=follow)
             except (SnapshotUnreadable, OSError) as problem:
                 self.skipped += 1
                 # As text: a log record with the error itself would keep the half-loaded engine alive.
+                _log.warning("checkpoint %s is skipped: %s", path.name, str(problem))
+        return None
+
+    def newest_upto(
+        self,
+        ledger: Ledger,
+        upto: Sequence[int],
+        load: Callable[[Path], Store],
+        follow: Callable[..., FollowerType],
+    ) -> FollowerType | None:
+        """Return a follower that continues from the newest checkpoint that holds nothing behind `upto`; None without.
+
+        Any thread may call it, also while another checkpoint is written or this one is deleted.
+        """
+        for path in checkpoints_in(self._folder):
+            if int(path.name) > sum(upto):
+                continue
+            try:
+                saved = _read(path / _STATE_FILE)
+                if reaches(upto, saved.positions):
+                    return _load(path, saved, ledger, upto, load=load, follow=follow)
+            except (SnapshotUnreadable, OSError) as problem:
                 _log.warning("checkpoint %s is skipped: %s", path.name, str(problem))
         return None
 
@@ -166,16 +189,17 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 def _load(
     path: Path,
+    saved: _Saved,
     ledger: Ledger,
-    heads: Heads,
+    heads: Sequence[int],
+    *,
     load: Callable[[Path], Store],
     follow: Callable[..., FollowerType],
 ) -> FollowerType:
-    saved = _read(path / _STATE_FILE)
-    is_ahead = any(ours > theirs for ours, theirs in zip(saved.positions, heads.sequences, strict=False))
+    is_ahead = any(ours > theirs for ours, theirs in zip(saved.positions, heads, strict=False))
     if is_ahead and ledger.capabilities.is_sole_writer:
         raise LedgerDamaged(
-            f"the ledger ends at event {sum(heads.sequences)}, and a checkpoint holds event {sum(saved.positions)}: "
+            f"the ledger ends at event {sum(heads)}, and a checkpoint holds event {sum(saved.positions)}: "
             "its log is damaged; restore a copy of the data folder. If an older copy of the ledger was put here on "
             f"purpose, take {path.parent.name} away"
         )

@@ -23,6 +23,7 @@ class BoardState(msgspec.Struct):
     retired: set[str] = set()  # window instances that left the store
     scope_values: dict[str, Texts] = {}  # by attribute
     midnight: int | None = None  # the last local midnight with a capture of places
+    hour: int | None = None  # the last local hour at which places were recorded
     captured: set[str] = set()  # instances captured then
     wide: dict[str, dict[str, int]] = {}  # roll-up totals outside the bounds, by instance and player
     uncounted: dict[str, dict[str, set[str]]] = {}  # players by roll-up and part, see shares.py

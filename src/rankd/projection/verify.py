@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
+from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.errors import VerificationFailed
+from rankd.ledger.event import Scored
 from rankd.ledger.port import Ledger
 from rankd.projection.catalogue import Catalogue
 from rankd.projection.follower import Follower
 from rankd.projection.port import RankStore
 from rankd.projection.reference import ReferenceStore
-from rankd.projection.state import State
+from rankd.projection.state import BoardState, State
 
 VERIFY_EVENTS = 50_000  # in one read
 
@@ -40,9 +43,15 @@ def verify(
     ranked: Mapping[str, tuple[int, int]],
     upto: Sequence[int],
     progress: Callable[[int], None],
+    check_places: Callable[[RankStore, Board, BoardState, InstanceKey, Scored], None] | None = None,
 ) -> Report:
-    """Compare a follower's digests at its positions with those of a replay up to there."""
+    """Compare a follower's digests at its positions with those of a replay up to there.
+
+    `check_places` is called where places of a board are recorded.
+    """
     follower = Follower(ledger, ReferenceStore(), State(), Catalogue())
+    if check_places is not None:
+        follower.applier.record_places = partial(check_places, follower.store)
     while follower.positions != tuple(upto):
         follower.follow(VERIFY_EVENTS, upto)
         progress(follower.events)

@@ -34,6 +34,7 @@ class ReadOptions(TypedDict, total=False):
     scope: str | None  # global by default
     ranking: str | None  # the board's own by default
     at_least: str | None  # a position from an answer: wait until it is ranked
+    as_of: int | None  # ms since 1970: the board as it was at that instant
 
 
 class InstanceRef(NamedTuple):

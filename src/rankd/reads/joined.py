@@ -56,6 +56,10 @@ class Joined:
         self._retry_at = 0.0  # by the monotonic clock
         self._recoveries = 0
 
+    def of_state(self, state: State) -> Joined:
+        """Return the same profiles and metadata, for the ranks of another state."""
+        return Joined(state, self._ledger, self._registry, self._cached_max)
+
     @property
     def changes(self) -> int:
         """Counts changed profiles, and the moments at which metadata that was left out may be available again."""

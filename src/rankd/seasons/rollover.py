@@ -14,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rankd.ledger.event import AcceptanceContext, Context, Detail
+from rankd.ledger.event import (
+    NO_DETAIL,
+    PAYLOAD_OF_HOURS,
+    PAYLOAD_WRITTEN,
+    AcceptanceContext,
+    Context,
+    Detail,
+    EventKind,
+    Scored,
+)
 from rankd.ledger.port import ControlEvent, DefinitionsChanged, Ledger
 from rankd.projection.applier import Applier
 from rankd.projection.follower import Follower
@@ -76,10 +85,24 @@ class RollOvers:
         return done
 
 
+def apply_due(follower: Follower[Any], at: int) -> None:
+    """Apply what is due by an instant to a follower that stopped there and will not go on: nothing is appended."""
+    applier = follower.applier
+    schedule = Schedule(applier.state, lambda: applier.directory.boards)
+    sequence = follower.positions[0]
+    while due := schedule.due(at):
+        for event in due:
+            sequence += 1
+            control = event_of(applier, event)
+            scored = Scored(sequence, control.at, "", 0, 0, control.detail or NO_DETAIL)
+            applier.apply_control(control.context, scored)
+
+
 def event_of(applier: Applier, due: Due) -> ControlEvent:
     """Return a due event as a control event."""
     board, live = applier.directory.boards[due.board], applier.state.boards[due.board]
     reading = board.read_clock(due.at)
     accepted = AcceptanceContext(live.version, reading.utc_offset_s, reading.resets)
-    context = Context(due.kind, due.board, SENDER, {due.board: accepted})
+    payload_version = PAYLOAD_OF_HOURS if due.kind is EventKind.HOUR else PAYLOAD_WRITTEN
+    context = Context(due.kind, due.board, SENDER, {due.board: accepted}, payload_version)
     return ControlEvent(context, None if due.instance is None else Detail(window=due.instance), due.at)

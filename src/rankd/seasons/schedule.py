@@ -1,4 +1,4 @@
-"""The schedule of control events: local midnights and the end of windows, in time order."""
+"""The schedule of control events: local midnights, hours and the end of windows, in time order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from rankd.domain.board import Board
+from rankd.domain.history import HOUR_MS
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.window import WindowKind
 from rankd.ledger.event import EventKind
@@ -59,7 +60,7 @@ class Schedule:
         return self._next
 
     def due(self, now: int, board_ids: Iterable[str] | None = None, boards_max: int | None = None) -> list[Due]:
-        """Return the due events in time order; of several midnights of a board, only the last.
+        """Return the due events in time order; of several midnights or hours of a board, only the last.
 
         They are those of some boards, or else of all, the boards that have waited longest first.
         """
@@ -72,6 +73,8 @@ class Schedule:
         for index, due in enumerate(events):
             if due.kind is EventKind.MIDNIGHT:
                 events[index] = due._replace(at=boards[due.board].zone.midnights_around(now)[0])
+            elif due.kind is EventKind.HOUR:
+                events[index] = due._replace(at=boards[due.board].zone.hour_around(now)[0])
         return sorted(events, key=lambda due: (due.at, due.board, due.kind != EventKind.MIDNIGHT, due.instance or ""))
 
     def _longest_due(self, now: int, boards_max: int | None) -> set[str]:
@@ -103,6 +106,8 @@ class Schedule:
             return
         if (midnight := next_midnight(board, live)) is not None:
             yield Due(midnight, board_id, EventKind.MIDNIGHT)
+        if board.history is not None and board.history.every_ms == HOUR_MS:
+            yield Due(board.zone.hour_around(max(live.defined_at, live.hour or 0))[1], board_id, EventKind.HOUR)
         for instance in list(live.windows):  # a copy: another thread may add or remove windows
             if instance not in live.closed and (final := board.final_at(board.window_of(instance), instance)):
                 yield Due(final, board_id, EventKind.CLOSE, instance)

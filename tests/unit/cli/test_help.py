@@ -13,8 +13,8 @@ from rankd.cli.main import app
 from .conftest import Run
 
 COMMANDS = {
-    "serve", "demo", "token", "boards", "submit", "top", "rank", "around", "import", "export", "verify", "rebuild",
-    "config", "migrate", "project",
+    "serve", "demo", "token", "boards", "submit", "top", "rank", "around", "course", "import", "export", "verify",
+    "rebuild", "config", "migrate", "project",
 }  # fmt: skip
 
 

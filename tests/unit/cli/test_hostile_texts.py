@@ -28,6 +28,7 @@ COMMANDS = {
     "top": ("top", "arcade"),
     "rank": ("rank", "arcade", PLAYER),
     "around": ("around", "arcade", PLAYER),
+    "course": ("course", "arcade", PLAYER),
     "submit": ("submit", "arcade", PLAYER, "5"),
     "boards list": ("boards", "list"),
     "boards show": ("boards", "show", "arcade"),

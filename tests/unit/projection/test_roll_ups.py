@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 WEEK = {"daily": "first", "weekly": "sum_of_daily"}
 
 
-def score(boards: Boards, window: str, player: str = "alice", **about: str) -> int | None:
+def score(boards: Boards, window: str, player: str = "alice", **about: Any) -> int | None:
     standing = boards.rank("arcade", player, window=window, **about)
     return None if standing is None else standing.score
 

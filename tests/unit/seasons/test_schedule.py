@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -281,7 +282,7 @@ def test_rank_change_is_none_where_there_is_nothing_to_compare(boards: Boards, c
     clock.advance(DAY_MS)
     boards.submit("arcade", "alice", 6, attributes={"country": "BR"})
 
-    def change(**about: str) -> int | None:
+    def change(**about: Any) -> int | None:
         standing = boards.rank("arcade", "alice", **about)
         assert standing is not None
         return standing.rank_change

@@ -33,3 +33,9 @@ def require_own(identity: Identity | None, player: str) -> None:
     reader = require_identity(identity)
     if not reader.is_service and reader.player != player:
         raise Forbidden("a player's token may see that player's own friends only")
+
+
+def require_past_reader(identity: Identity | None) -> None:
+    """Allow reads of the past to services and administrators only: each instant costs the memory of all ranks."""
+    if identity is None or not identity.is_service:
+        raise Forbidden("as_of: is for services and administrators; send the credential of one, or leave it out")

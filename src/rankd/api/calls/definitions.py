@@ -39,7 +39,7 @@ def list_boards(service: Service, request: Request) -> Response:
 
 def show_board(service: Service, request: Request) -> Response:
     """Answer with a board's definition."""
-    board = service.boards.board(request.arguments[0])
+    board = service.reads(request).board(request.arguments[0])
     return json_response(encode({"id": board.id, **definition_of(board)}))
 
 

@@ -9,7 +9,9 @@ from rankd.api.calls import bodies
 from rankd.api.http.negotiation import JSON, check_media
 from rankd.api.http.request import Request, Response, json_response, read_integer_text
 from rankd.api.service import Service, encode
+from rankd.domain.instant import AT_MS_END, check_at
 from rankd.errors import Freshness, InvalidValue, PlayerAbsent
+from rankd.reads.course import LIMIT_DEFAULT, CourseSpan
 from rankd.reads.cursor import read_cursor
 from rankd.reads.instance_ref import InstanceRef, ReadOptions
 from rankd.shortening import quote
@@ -36,7 +38,7 @@ def always(_request: Request) -> bool:
 
 def top(service: Service, request: Request) -> Response:
     """Answer with the first entries, those after an offset, or those after a cursor."""
-    boards, query = service.boards, request.query
+    boards, query = service.reads(request), request.query
     limit, offset = request.integer("limit", 10), request.integer("offset", 0)
     cursor = query.get("cursor")
     if cursor is None:
@@ -54,7 +56,7 @@ def range_of(service: Service, request: Request) -> Response:
     """Answer with the entries from one place to another."""
     first, last = request.needed_integer("from"), request.needed_integer("to")
     ref = service.resolve(request)
-    return service.answer(request, ref, lambda: service.boards.range_in(ref, first, last, ("from", "to")))
+    return service.answer(request, ref, lambda: service.reads(request).range_in(ref, first, last, ("from", "to")))
 
 
 def rank(service: Service, request: Request) -> Response:
@@ -62,7 +64,7 @@ def rank(service: Service, request: Request) -> Response:
     ref, player = service.resolve(request), request.arguments[1]
 
     def read() -> object:
-        standing = service.boards.rank_in(ref, player)
+        standing = service.reads(request).rank_in(ref, player)
         if isinstance(standing, Freshness):
             raise absent(ref, player, standing)
         return standing
@@ -76,12 +78,31 @@ def around(service: Service, request: Request) -> Response:
     above, below = request.integer("above", 5), request.integer("below", 5)
 
     def read() -> object:
-        around = service.boards.around_in(ref, player, above, below)
+        around = service.reads(request).around_in(ref, player, above, below)
         if isinstance(around, Freshness):
             raise absent(ref, player, around)
         return around
 
     return service.answer(request, ref, read)
+
+
+def course(service: Service, request: Request) -> Response:
+    """Answer with a player's course; in a thread."""
+    board, player = request.arguments
+    since, until = request.integer("from", 0), request.integer("to", AT_MS_END - 1)
+    span = CourseSpan(check_at(since, "from"), check_at(until, "to"))
+    if span.until < span.since:
+        raise InvalidValue("to", "must not be before from")
+    query = request.query
+    answer = service.boards.course_in(
+        board,
+        player,
+        span,
+        window=query.get("window"),
+        scope=query.get("scope"),
+        limit=request.integer("limit", LIMIT_DEFAULT),
+    )
+    return json_response(encode(answer))
 
 
 def absent(ref: InstanceRef, player: str, freshness: Freshness) -> PlayerAbsent:
@@ -93,14 +114,14 @@ def what_if(service: Service, request: Request) -> Response:
     """Answer with the rank of a score; it depends on the moment, so it is not cached."""
     score = read_integer_text("score", request.arguments[1])
     ref = service.resolve(request)
-    return json_response(encode(service.boards.rank_of_score_in(ref, score, request.integer("tiebreak", 0))))
+    return json_response(encode(service.reads(request).rank_of_score_in(ref, score, request.integer("tiebreak", 0))))
 
 
 def distribution(service: Service, request: Request) -> Response:
     """Answer with a histogram and quantiles of the scores."""
     buckets = request.integer("buckets", 50)
     ref = service.resolve(request)
-    return service.answer(request, ref, lambda: service.boards.distribution_in(ref, buckets))
+    return service.answer(request, ref, lambda: service.reads(request).distribution_in(ref, buckets))
 
 
 async def ranks(service: Service, request: Request) -> Response:
@@ -109,7 +130,8 @@ async def ranks(service: Service, request: Request) -> Response:
     body = await service.body(request)
 
     def read() -> bytes:
-        return encode(service.boards.ranks_in(service.resolve(request), bodies.decode(_players, body).players))
+        players = bodies.decode(_players, body).players
+        return encode(service.reads(request).ranks_in(service.resolve(request), players))
 
     return json_response(await service.in_thread(read, request.cost))
 
@@ -120,7 +142,8 @@ async def friends(service: Service, request: Request) -> Response:
     body = await service.body(request)
 
     def read() -> bytes:
-        return encode(service.boards.friends_in(service.resolve(request), bodies.decode(_players, body).players))
+        players = bodies.decode(_players, body).players
+        return encode(service.reads(request).friends_in(service.resolve(request), players))
 
     return json_response(await service.in_thread(read, request.cost))
 
@@ -134,4 +157,6 @@ def friends_of(service: Service, request: Request) -> Response:
     query = request.query
     where = ReadOptions(window=query.get("window"), scope=query.get("scope"), ranking=query.get("ranking"))
     where["at_least"] = query.get("at_least")  # ranked already: no wait
+    if request.past is not None:
+        where["as_of"] = request.needed_integer("as_of")  # worked out already
     return json_response(encode(read(board, player, **where)))

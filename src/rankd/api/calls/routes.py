@@ -7,9 +7,13 @@ from typing import Any
 from rankd.api.calls import about, answers, bodies, definitions, live, pages, players, reads, scores
 from rankd.api.calls.call import Access, Call, Cost, Parameter
 from rankd.boards import HISTORY_LIMIT_MAX
+from rankd.domain.instant import AT_MS_END
 from rankd.domain.position import POSITION_PATTERN
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.course import LIMIT_DEFAULT as COURSE_LIMIT_DEFAULT
+from rankd.reads.course import LIMIT_MAX as COURSE_LIMIT_MAX
+from rankd.reads.course import Course
 from rankd.reads.reads import BOARDS_LIMIT_MAX
 from rankd.reads.standings import LIMIT_MAX, NEIGHBOURS_MAX
 from rankd.registry.port import Profile
@@ -38,7 +42,12 @@ AT_LEAST = Parameter(
     {**_TEXT, "pattern": POSITION_PATTERN},
     "a position that an answer gave: wait until it is ranked",
 )
-WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST)
+AS_OF = Parameter(
+    "as_of",
+    _integer(0, AT_MS_END - 1),
+    "ms since 1970: the board as it was at that instant; for services and administrators",
+)
+WHERE = (WINDOW, SCOPE, RANKING, AT_LEAST, AS_OF)
 LIMIT = Parameter("limit", _integer(1, LIMIT_MAX, 10), "how many entries")
 
 CALLS: tuple[Call, ...] = (
@@ -117,6 +126,24 @@ CALLS: tuple[Call, ...] = (
         about="Where a player stands.",
         parameters=WHERE,
         answer=Standing,
+    ),
+    Call(
+        name="course",
+        method="GET",
+        path="/v1/boards/{board}/players/{player}/course",
+        access=Access.READ,
+        handler=reads.course,
+        is_heavy=reads.always,
+        cost=Cost.DEAR,  # up to a thousand files
+        about="Where a player stood at each midnight, on boards with a `history`, and at the end of closed windows.",
+        parameters=(
+            Parameter("window", {**_TEXT, "example": "all_time"}, "`weekly`: all weeks; `weekly:2026-W18`: that one"),
+            SCOPE,
+            Parameter("from", _integer(0, AT_MS_END - 1), "the first instant, in ms since 1970"),
+            Parameter("to", _integer(0, AT_MS_END - 1), "the last instant"),
+            Parameter("limit", _integer(1, COURSE_LIMIT_MAX, COURSE_LIMIT_DEFAULT), "how many midnights, the newest"),
+        ),
+        answer=Course,
     ),
     Call(
         name="around",
@@ -218,6 +245,7 @@ CALLS: tuple[Call, ...] = (
         access=Access.READ,
         handler=definitions.show_board,
         about="A board's whole definition.",
+        parameters=(AS_OF,),
         answer=dict[str, Any],
     ),
     Call(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rankd.api.calls.call import Call, Cost
     from rankd.api.http.body_limits import BodyBudget, BodyTimeouts
     from rankd.api.live.streams import Stream
+    from rankd.reads.reads import Reads
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -60,6 +61,7 @@ class Request:
         "id",
         "identity",
         "more_headers",
+        "past",
         "query",
         "receive",
         "target",
@@ -78,6 +80,7 @@ class Request:
         self.address = ""
         self.body_held: HeldBody | None = None  # released when the request ends
         self.more_headers: Sequence[Header] = ()  # for any answer
+        self.past: Reads | None = None  # the boards at `as_of`; None: as they are
 
     @property
     def cost(self) -> Cost:

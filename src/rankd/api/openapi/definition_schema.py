@@ -24,6 +24,7 @@ from rankd.domain.definition import (
     define_board,
     definition_of,
 )
+from rankd.domain.history import EVERY, TOP_MAX
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE, Keep, Order, Ranking, Ties
 from rankd.domain.rollup import RollUp
@@ -156,6 +157,22 @@ _OPTIONS: dict[str, Schema] = {
             },
         ],
         "description": "How long past windows can be read.",
+    },
+    "history": {
+        "anyOf": [
+            {"type": "null", "description": "Nothing is kept."},
+            _object(
+                "Places and scores at each local midnight, or hour.",
+                every=_one_of(EVERY, "How often."),
+                top={
+                    "anyOf": [_integer(1, TOP_MAX, "Of so many players."), {"type": "string", "const": "all"}],
+                    "description": "Of how many players, in standing order.",
+                },
+                keep=_duration("How long they are kept."),
+            )
+            | {"required": []},
+        ],
+        "description": "What is kept of where players stood, in windows longer than `every`.",
     },
     "feeds": _names(FEEDS_MAX, "Other boards that get the same scores, under their own rules."),
     "team": {

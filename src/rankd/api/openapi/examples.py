@@ -70,6 +70,7 @@ _BOARD = {
     "decimals": 0,
     "late_by": "5m",
     "retention": None,
+    "history": None,
     "feeds": [],
     "team": None,
     "decay": None,
@@ -165,6 +166,35 @@ EXAMPLES: dict[str, Example] = {
             "top_percent": 33.333333333333336,
             "rank_change": 1,
             "tiebreak": None,
+        },
+    ),
+    "course": Example(
+        _PLACE,
+        {"window": "weekly", "from": 1777248000000},
+        answer={
+            "board": "arcade",
+            "player": "alice",
+            "window": "weekly",
+            "scope": "global",
+            "position": "0-8",
+            "as_of": 1777896000000,
+            "stale": False,
+            "points": [
+                {"at": 1777680000000, "window": "weekly:2026-W18", "rank": 5, "score": 700, "total": 12},
+                {"at": 1777766400000, "window": "weekly:2026-W18", "rank": 3, "score": 810, "total": 14},
+            ],
+            "finals": [
+                {
+                    "window": "weekly:2026-W18",
+                    "ends_at": 1777852800000,
+                    "rank": 2,
+                    "score": 951,
+                    "total": 16,
+                    "percentile": 87.5,
+                    "top_percent": 12.5,
+                }
+            ],
+            "best": {"at": 1777766400000, "window": "weekly:2026-W18", "rank": 3, "score": 810, "total": 14},
         },
     ),
     "around": Example(

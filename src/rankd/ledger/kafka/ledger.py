@@ -124,6 +124,10 @@ class KafkaLedger:
         firsts = tuple(offset + 1 for offset in self._watermarks.firsts())
         return Heads(tuple(ends), state.copied, max(self._at, state.at), firsts=firsts)
 
+    def sequences_at(self, _at: int) -> tuple[int, ...]:
+        """Refuse: an instant is on different sides of a control event in different partitions."""
+        raise InvalidValue("as_of", "is not answered where the ledger is Kafka; read without it")
+
     # Writing
 
     def append(self, draft: Draft) -> Appended:

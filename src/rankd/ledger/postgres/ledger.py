@@ -51,7 +51,14 @@ from rankd.ledger.postgres.connections import (
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.migrations import check_component, migrate_component, scripts_of
 from rankd.ledger.postgres.packing import Bigints, Smallints, Texts
-from rankd.ledger.postgres.reading import SELECT_EVENTS, SELECT_HISTORY, SELECT_REQUESTS, parts_of, past_event
+from rankd.ledger.postgres.reading import (
+    SELECT_COMMITTED,
+    SELECT_EVENTS,
+    SELECT_HISTORY,
+    SELECT_REQUESTS,
+    parts_of,
+    past_event,
+)
 from rankd.ledger.vector import shares
 
 COMPONENT = "ledger"
@@ -163,6 +170,24 @@ class PostgresLedger:
             raise LedgerDamaged("heads of partitions are missing; restore a backup of the database")
         teams, *parts = rows
         return Heads(tuple(part[0] for part in parts), parts[0][1], max(part[2] for part in parts), teams[0])
+
+    def sequences_at(self, at: int) -> tuple[int, ...]:
+        """Return the last sequence of each partition that was committed by an instant; all partitions share a search.
+
+        The heads of a commit are locked together and get one time, so it is before the instant in all of them or none.
+        """
+        low, high = [0] * self._partitions, list(self.heads().sequences)
+        while unsettled := [partition for partition in range(self._partitions) if low[partition] < high[partition]]:
+            middle = {partition: (low[partition] + high[partition] + 1) // 2 for partition in unsettled}
+            rows = self._fetch(SELECT_COMMITTED, (Smallints([*middle]), Bigints([*middle.values()])))
+            if len(rows) != len(middle):
+                raise LedgerDamaged("events that the heads count are missing; restore a backup of the database")
+            for partition, sequence, committed in rows:
+                if committed <= at:
+                    low[partition] = sequence
+                else:
+                    high[partition] = sequence - 1
+        return tuple(low)
 
     # Writing
 

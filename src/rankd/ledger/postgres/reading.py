@@ -29,6 +29,14 @@ CROSS JOIN LATERAL (
 ) AS e
 """
 
+SELECT_COMMITTED = """
+SELECT e.partition, e.sequence, e.committed
+FROM unnest(%s, %s) AS asked (partition, sequence)
+CROSS JOIN LATERAL (
+  SELECT * FROM events WHERE events.partition = asked.partition AND events.sequence = asked.sequence OFFSET 0
+) AS e
+"""
+
 SELECT_HISTORY = """
 SELECT
   e.partition, e.sequence, e.context, e.at, e.player, e.score, e.tiebreak, e.ordinal, e.detail, e.committed,

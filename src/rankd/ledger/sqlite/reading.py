@@ -32,6 +32,7 @@ from rankd.ledger.sqlite.rows import RowColumns, check_seals, event_runs_of
 
 PARTITION = 0  # the only one
 _REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
+_NEXT_SEAL = "SELECT sequence, seal FROM events WHERE sequence >= ? AND seal IS NOT NULL ORDER BY sequence LIMIT 1"
 
 
 class LedgerHead(msgspec.Struct, frozen=True):
@@ -62,6 +63,22 @@ class SqliteReads:
         """Return the committed head."""
         head = self._committed()
         return Heads((head.sequence,), 0, head.at)
+
+    def sequences_at(self, at: int) -> tuple[int, ...]:
+        """Return the last event that was committed by an instant, by the times in the seals."""
+        low, high = 0, self._committed().sequence  # `low` is the end of a commit by then
+        with self._database.reading() as reader:
+            while low < high:
+                middle = (low + high + 1) // 2
+                row = reader.execute(_NEXT_SEAL, (middle,)).get
+                if row is None:
+                    raise LedgerDamaged(f"no commit ends at event {middle} or after it; restore a copy")
+                sequence, sealed = row
+                if sealed_at(sealed) <= at:
+                    low = sequence
+                else:
+                    high = middle - 1
+        return (low,)
 
     def stamp(self, positions: Sequence[int]) -> str | None:
         """Return the seal of the commit that ended at a position; None where none ended."""

@@ -4,6 +4,7 @@ import {
   write,
 } from "/rankd-board.js";
 import { sparkline } from "/assets/courses.js";
+import { pastFigure } from "/assets/past.js";
 
 const REFRESH_MS = 2_000;
 const METADATA_MAX = 8;
@@ -32,6 +33,7 @@ export class Card {
     this.#show(entry);
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#refresh();
+    this.#readPast(entry.player);
   }
 
   // Other parts of the page may read the same player: their answers are shown here too.
@@ -60,6 +62,20 @@ export class Card {
     if (this.#entry?.player === player) this.#timer = setTimeout(() => this.#refresh(), REFRESH_MS);
   }
 
+  // Where the player stood at midnights, on boards that keep it; read once, since it changes once a day.
+  async #readPast(player) {
+    const { board, source, where, definition } = this.#page;
+    if (!definition.history) return;
+    const path = boardPath(board, `/players/${encodeURIComponent(player)}/course`);
+    const { past } = this.#parts;
+    try {
+      const figure = pastFigure(await source.get(path, where()), definition);
+      if (this.#parts.past === past && figure) past.replaceChildren(figure);
+    } catch {
+      // The card is whole without it.
+    }
+  }
+
   #build() {
     const entry = this.#entry;
     const close = make("button", { type: "button", class: "icon close", "aria-label": "Close" }, "×");
@@ -76,12 +92,13 @@ export class Card {
     const under = make("p", { class: "id" }, makeCountry(entry.country), id);
     const facts = make("dl", { class: "facts" });
     const course = make("div", { class: "course" });
+    const past = make("div");
     const more = make("dl", { class: "metadata" });
     const label = make("p", { class: "label" }, this.#page.label());
-    this.#parts = { facts, course, more };
+    this.#parts = { facts, course, past, more };
     const face = makeAvatar(entry, this.#page.origins);
     const head = make("div", { class: "who" }, face, make("div", {}, title, under), close);
-    this.#dialog.replaceChildren(head, label, facts, course, more, make("div", { class: "actions" }, mine));
+    this.#dialog.replaceChildren(head, label, facts, course, past, more, make("div", { class: "actions" }, mine));
   }
 
   #showMine(button) {

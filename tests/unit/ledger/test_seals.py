@@ -60,7 +60,7 @@ def test_a_changed_detail_is_found(folder: Path, sequence: int, detail: str) -> 
     assert_damage_is_found(folder)
 
 
-@pytest.mark.parametrize("table, column", [("events", "detail"), ("players", "id")])
+@pytest.mark.parametrize(("table", "column"), [("events", "detail"), ("players", "id")])
 def test_text_that_is_no_text_is_found(folder: Path, table: str, column: str) -> None:
     tamper(folder, f"UPDATE {table} SET {column} = CAST(X'61FF' AS TEXT)")  # noqa: S608
     assert_damage_is_found(folder)

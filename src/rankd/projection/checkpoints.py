@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
-from rankd.folder import FOLDER_MODE, private_opener
+from rankd.folder import FOLDER_MODE, private_opener, sync_folder
 from rankd.ledger.port import Heads, Ledger
 from rankd.projection.catalogue import Catalogue, Definition
 from rankd.projection.encoding import decode_native, encoded_in_parts
@@ -105,15 +105,6 @@ class Checkpoints:
                 # As text: a log record with the error itself would keep the half-loaded engine alive.
                 _log.warning("checkpoint %s is skipped: %s", path.name, str(problem))
         return None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder durable."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 class Checkpoint:

@@ -22,8 +22,7 @@ from rankd.domain.board import Board
 from rankd.domain.definition import definition_of
 from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotDamaged
-from rankd.folder import FOLDER_MODE, private_opener
-from rankd.projection.checkpoints import sync_folder
+from rankd.folder import FOLDER_MODE, private_opener, sync_folder
 from rankd.projection.placement import is_team_scope
 from rankd.projection.port import RankStore, WindowSum, walk
 from rankd.projection.state import BoardState

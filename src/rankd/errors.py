@@ -22,7 +22,7 @@
     │   ├── PlayerAbsent         the player has no standing there                       player_absent
     │   ├── BoardUnknown         no board has this id                                   board_unknown
     │   ├── WindowUnknown        the board does not declare this window                 window_unknown
-    │   ├── WindowGone           the window is past its retention                       window_gone
+    │   ├── WindowGone           the window left the ranks, and is not archived         window_gone
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
     ├── Unavailable              try again later
     │   ├── LedgerUnavailable    the disk is full or failing                            ledger_unavailable
@@ -252,7 +252,7 @@ class WindowUnknown(NotFound):
 
 
 class WindowGone(NotFound):
-    """The window's retention is over; its final standings are in the archive."""
+    """The window's retention is over, and it is not in the archive."""
 
     code = "window_gone"
 

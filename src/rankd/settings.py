@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_url: str = ""  # a folder, s3://…, gs://… or az://…; empty: `archive` in the data folder
     archive_endpoint: str = ""  # of S3
     archive_region: str = ""
+    archive_cache_bytes_max: int = 1024 * 1024 * 1024  # of a bucket's objects, on disk
     vfs: str | None = None  # SQLite's VFS; None is its default
 
 

@@ -88,6 +88,7 @@ class ArchiveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     url: str = ""  # a folder, s3://…, gs://… or az://…; empty: `archive` in the folder of the process
     endpoint: str = ""  # of S3; empty: as the environment says, or Amazon's
     region: str = ""  # of S3
+    cache_bytes_max: int = 1024 * MIB  # of a bucket's objects on the disk of each process
 
 
 class OutboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

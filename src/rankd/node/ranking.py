@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from itertools import islice
 
+from rankd.archive.windows import WindowArchive
 from rankd.backend import AnswersLater, Figures, Started
 from rankd.clock import Clock
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
@@ -38,6 +39,7 @@ class RankingBackend:
         ranks: EngineRanks,
         writer: Writer,
         checkpoints: Checkpoints,
+        archive: WindowArchive,
         clock: Clock,
         settings: Settings,
         started: Started,
@@ -47,6 +49,7 @@ class RankingBackend:
         self.clock = clock
         self.settings = settings
         self.started = started
+        self.archive = archive
         self.applier = ranks.applier
         self.writer = writer
         self.sources = SourceIntake(writer)

@@ -70,6 +70,8 @@ _BOARD = {
     "decimals": 0,
     "late_by": "5m",
     "retention": None,
+    "archive_keep": None,
+    "archive_top": None,
     "feeds": [],
     "team": None,
     "decay": None,

@@ -252,7 +252,7 @@ class _Subject:
         self._clock.advance(TO_MIDNIGHT_MS)
         time.sleep(1.0)  # both threads are in the new day
         self._clock.advance(LATE_BY_MS)
-        self._wait_for(lambda: any((self._folder / "archive" / FAMILY).glob("*.gz")))
+        self._wait_for(lambda: any((self._folder / "archive" / "standings").glob(f"{FAMILY}.*/*/manifest-*.json")))
         self._clock.advance(RETENTION_MS)
         most = day
 

@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.servers.fixtures_kafka",
     "tests.servers.fixtures_redis",
     "tests.servers.fixtures_registry",
+    "tests.servers.fixtures_s3",
 ]
 
 # The profile "ci" of Hypothesis makes up the same examples each time; `make test-long` makes up others.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from rankd.archive.windows import WindowArchive
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.intake.backpressure import Backpressure
@@ -235,6 +236,10 @@ class Backend(Protocol):
     @property
     def rank_source(self) -> RankSource:
         """Opens reads."""
+
+    @property
+    def archive(self) -> WindowArchive | None:
+        """Windows that are over; None where this process has no archive."""
 
     @property
     def later(self) -> AnswersLater | None:

@@ -59,12 +59,14 @@ class Boards(Reads):
             backend.joined,
             backend.settings,
             rank_source=backend.rank_source,
+            archive=backend.archive,
             is_due=backend.writer.is_due,
             roll_over=backend.writer.roll_over,
             ledger_time=lambda: backend.writer.at,
         )
         self._backend = backend
         self._places = backend.places
+        self.archive = backend.archive
         self._writer = backend.writer
         self._changes = backend.changes
         self._registry = backend.registry

@@ -22,17 +22,21 @@
     │   ├── PlayerAbsent         the player has no standing there                       player_absent
     │   ├── BoardUnknown         no board has this id                                   board_unknown
     │   ├── WindowUnknown        the board does not declare this window                 window_unknown
-    │   ├── WindowGone           the window is past its retention                       window_gone
+    │   ├── WindowGone           the window left the ranks, and is not archived         window_gone
     │   └── ScopeUnknown         the board does not declare this scope                  scope_unknown
     ├── Unavailable              try again later
     │   ├── LedgerUnavailable    the disk is full or failing                            ledger_unavailable
     │   ├── RanksUnavailable     Redis is unavailable, or has not got a shard yet       ranks_unavailable
     │   ├── KafkaUnavailable     no broker answers                                      kafka_unavailable
+    │   ├── ArchiveUnavailable   the archive does not answer, or its disk is full       archive_unavailable
     │   ├── Behind               ranks lag: behind a position, or too far for a write   behind
     │   ├── AddressTaken         the server cannot listen on its address                address_taken
     │   ├── Overloaded           a queue is full, or the server is stopping             overloaded
     │   └── Closed               the boards were closed                                 closed
     ├── KafkaUnusable            Kafka refuses us, or lacks a topic                     kafka_unusable
+    ├── ArchiveUnusable
+    │   ├── ArchiveRefused       the archive refuses us, or lacks the bucket            archive_refused
+    │   └── ArchiveDamaged       an object is missing, or its bytes are others          archive_damaged
     ├── FolderLocked             another process uses the data folder                   folder_locked
     ├── LedgerUnreadable
     │   ├── LedgerDamaged        a checksum or a count of the ledger is wrong           ledger_damaged
@@ -248,7 +252,7 @@ class WindowUnknown(NotFound):
 
 
 class WindowGone(NotFound):
-    """The window's retention is over; its final standings are in the archive."""
+    """The window's retention is over, and it is not in the archive."""
 
     code = "window_gone"
 
@@ -294,6 +298,12 @@ class KafkaUnavailable(Unavailable):
     code = "kafka_unavailable"
 
 
+class ArchiveUnavailable(Unavailable):
+    """The archive does not answer, or its disk is full; what is written to it is tried again."""
+
+    code = "archive_unavailable"
+
+
 class Behind(Unavailable):
     """A read: the position was not ranked in time. A write, with `retry_after_s`: ranks lag too far to take it."""
 
@@ -327,6 +337,24 @@ class KafkaUnusable(RankdError):
     """Kafka refuses this configuration, or lacks a topic: somebody has to act."""
 
     code = "kafka_unusable"
+
+
+class ArchiveUnusable(RankdError):
+    """The archive cannot be used as it is: somebody has to act."""
+
+    code = "archive_unusable"
+
+
+class ArchiveRefused(ArchiveUnusable):
+    """The archive refuses this configuration, or lacks the bucket: correct credentials, rights or archive.url."""
+
+    code = "archive_refused"
+
+
+class ArchiveDamaged(ArchiveUnusable):
+    """An object of the archive is missing or is not what was written: `rankd archive verify` names every such one."""
+
+    code = "archive_damaged"
 
 
 class FolderLocked(RankdError):

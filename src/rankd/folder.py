@@ -84,6 +84,15 @@ def private_opener(path: str, flags: int) -> int:
     return opened
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 class FolderLock:
     """Held from open to close; the system releases it when the process ends.
 

@@ -29,10 +29,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     at_least_wait_ms: int = 1_000
     as_of_max: int = 2  # past states in memory, each with every rank; 0: none
     as_of_wait_ms: int = 5_000  # how long a read waits for one that is being worked out
+    archive_url: str = ""  # a folder, s3://…, gs://… or az://…; empty: `archive` in the data folder
+    archive_endpoint: str = ""  # of S3
+    archive_region: str = ""
+    archive_cache_bytes_max: int = 1024 * 1024 * 1024  # of a bucket's objects, on disk
     vfs: str | None = None  # SQLite's VFS; None is its default
 
 
 LOWEST = {"commit_wait_ms": 0, "idempotency_ttl_ms": 0, "at_least_wait_ms": 0, "as_of_max": 0, "as_of_wait_ms": 0}
+_TEXTS = {"archive_url", "archive_endpoint", "archive_region"}
 
 
 def read_settings(values: dict[str, object]) -> Settings:
@@ -44,6 +49,9 @@ def read_settings(values: dict[str, object]) -> Settings:
         if name == "vfs":
             if value is not None and not isinstance(value, str):
                 raise InvalidValue(name, f"must be the name of a VFS; got {type(value).__name__}")
+        elif name in _TEXTS:
+            if not isinstance(value, str):
+                raise InvalidValue(name, f"must be text; got {type(value).__name__}")
         elif type(value) is not int or value < LOWEST.get(name, 1):
             raise InvalidValue(name, f"must be an integer of at least {LOWEST.get(name, 1)}; got {value!r:.40}")
     return Settings(**values)  # type: ignore[arg-type]

@@ -23,6 +23,9 @@ command -v java > /dev/null || lacks default-jre-headless "scores through Kafka"
 kafka=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/rankd-tests/kafka-4.1.0
 [ -e "$kafka/complete" ] || command -v mvn > /dev/null || lacks maven "scores through Kafka"
 
+gateway=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/rankd-tests/versitygw-1.8.0
+[ -x "$gateway/versitygw" ] || command -v go > /dev/null || lacks golang-go "the archive in a bucket"
+
 # The jars of Kafka stay outside of the repository; Maven resolves them from kafka.pom.xml, once.
 fetch_kafka() {
   if [ ! -e "$kafka/complete" ] && command -v mvn > /dev/null; then
@@ -34,8 +37,26 @@ fetch_kafka() {
     fi
   fi
 }
-if [ ${#missing[@]} -eq 0 ]; then
+# An S3 server over a folder, compiled once: two or three minutes. What Go fetches and compiles for it is not kept.
+build_gateway() {
+  if [ ! -x "$gateway/versitygw" ] && command -v go > /dev/null; then
+    echo "building versitygw, an S3 server, for the tests"
+    mkdir -p "$gateway"
+    if GOPATH=$gateway/go GOCACHE=$gateway/go/cache GOBIN=$gateway/go/bin GOFLAGS=-modcacherw \
+      go install -ldflags "-s -w" github.com/versity/versitygw/cmd/versitygw@v1.8.0 > "$gateway/build.log" 2>&1; then
+      mv "$gateway/go/bin/versitygw" "$gateway/versitygw"
+    else
+      echo "versitygw could not be built: tests of the archive in a bucket are not run, and fail where CI=true"
+    fi
+    rm -rf "$gateway/go"
+  fi
+}
+fetch() {
   fetch_kafka
+  build_gateway
+}
+if [ ${#missing[@]} -eq 0 ]; then
+  fetch
   exit 0
 fi
 
@@ -70,4 +91,4 @@ else
   echo "not installed: ${missing[*]}. To have everything tested: sudo apt-get install ${missing[*]}"
   for tests in "${without[@]}"; do echo "not run: $tests"; done
 fi
-fetch_kafka
+fetch

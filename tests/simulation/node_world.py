@@ -65,6 +65,7 @@ class NodeWorld(World):
             scope_values_max=self.oracle.scope_values_max,
             snapshot_events=self.rng.choice([20, 1_000]),
             at_least_wait_ms=ANSWER_WAIT_MS,
+            archive_url=str(self.folder / "archive"),
         )
 
     def any_node(self) -> rankd.Boards:

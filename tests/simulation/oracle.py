@@ -67,7 +67,7 @@ class Life:
     dirty: dict[str, tuple[Window, Instance]] = field(default_factory=dict)  # instances that an event came to
     scopes: set[str] = field(default_factory=set)  # in which somebody has stood; their number is limited
     closed: set[str] = field(default_factory=set)
-    retired: set[str] = field(default_factory=set)
+    retired: dict[str, int] = field(default_factory=dict)  # with the number of events there were: none counts later
     places: dict[str, dict[str, int]] = field(default_factory=dict)  # at the last midnight, by instance
     midnight_events: int = 0  # that there were by then
     folds: dict[tuple[str, str], tuple[Fold, int]] = field(default_factory=dict)
@@ -75,13 +75,14 @@ class Life:
     def fold(self, window: Window, instance: Instance, scope: str) -> Fold:
         """Return an instance with all events folded into it; those seen before are not folded again."""
         fold, seen = self.folds.get((instance.name, scope)) or (Fold(self.spec.keep(window), instance, scope), 0)
-        for event in self.events[seen:]:
+        end = self.retired.get(instance.name, len(self.events))
+        for event in self.events[seen:end]:
             fold.see(event)
-        self.folds[instance.name, scope] = fold, len(self.events)
+        self.folds[instance.name, scope] = fold, max(seen, end)
         return fold
 
     def final(self) -> set[str]:
-        return self.closed | self.retired
+        return self.closed | set(self.retired)
 
 
 class Oracle:
@@ -153,8 +154,8 @@ class Oracle:
                 final, gone = life.spec.final_at(instance), life.spec.gone_at(window, instance)
                 if final is not None and final <= self.at:
                     life.closed.add(name)
-                if name in life.closed and gone is not None and gone <= self.now:
-                    life.retired.add(name)
+                if name in life.closed and name not in life.retired and gone is not None and gone <= self.now:
+                    life.retired[name] = len(life.events)
 
     def _remember_places(self, life: Life) -> None:
         life.places, life.midnight_events = {}, len(life.events)
@@ -367,8 +368,8 @@ class Oracle:
 
     def _there(self, life: Life, window: Window, instance: Instance) -> tuple[Life, Window, Instance]:
         gone = life.spec.gone_at(window, instance)
-        if instance.name in life.retired or (gone is not None and gone <= self.now):
-            raise Refusal("window_gone")
+        if gone is not None and gone <= self.now and instance.name not in life.retired:
+            raise Refusal("window_gone")  # it never held anything, so nothing was archived
         return life, window, instance
 
     def table(self, life: Life, window: Window, instance: Instance, scope: str | None) -> Table:
@@ -376,7 +377,10 @@ class Oracle:
         declared = scope.partition(":")[0] in life.spec["scopes"]
         if not (life.spec["global"] if scope == "global" else declared):
             raise Refusal("scope_unknown")
-        return Table.of(life.spec, self.now, life.fold(window, instance, scope).standing)
+        standing = life.fold(window, instance, scope).standing
+        if instance.name in life.retired:  # the archive has no metadata
+            standing = {player: kept._replace(metadata=None) for player, kept in standing.items()}
+        return Table.of(life.spec, self.now, standing)
 
     def rank_change(self, target: tuple[Life, Window, Instance], scope: str, table: Table, player: str) -> int | None:
         life, window, instance = target

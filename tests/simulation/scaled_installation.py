@@ -17,6 +17,8 @@ from pathlib import Path
 import psycopg
 from tests.servers.waiting import wait_until
 
+from rankd.archive.folder_objects import FolderObjects
+from rankd.archive.windows import WindowArchive
 from rankd.clock import Clock
 from rankd.domain.instance import InstanceKey
 from rankd.domain.order import Kept
@@ -24,6 +26,7 @@ from rankd.errors import Unavailable
 from rankd.intake.definitions import Definitions
 from rankd.ledger.postgres.lease import Lease
 from rankd.ledger.postgres.ledger import PostgresLedger
+from rankd.node.archives import open_shared_archive
 from rankd.node.projector import Projector, ProjectorSettings
 from rankd.node.thin import Thin
 from rankd.projection.catalogue import Catalogue
@@ -72,6 +75,7 @@ class SteppedProjector:
             folder=folder,
             settings=settings or ProjectorSettings(),
             standings=self._standings,
+            archive=WindowArchive(FolderObjects(archive_of(folder))),
         )
 
     def _connect(self) -> RedisClient:
@@ -169,6 +173,11 @@ class CaughtUpRankSource(RedisRankSource):
         return super().ranked_upto(boards)
 
 
+def archive_of(folder: Path) -> Path:
+    """Return the archive of an installation, beside the projector's folder, which may be lost."""
+    return folder.with_name(f"{folder.name}-archive")
+
+
 def open_api(
     ledger_url: str, ranks_url: str, clock: Clock, project: Callable[[], None], **settings: object
 ) -> tuple[Thin, Definitions]:
@@ -187,7 +196,16 @@ def open_api(
 
         rank_source = CaughtUpRankSource(client, Layout(lambda: definitions.boards), heartbeat, project)
         let_go = opened.pop_all().close
-        running = Thin(ledger, definitions, registry, rank_source, clock=clock, settings=chosen, close_parts=let_go)
+        running = Thin(
+            ledger,
+            definitions,
+            registry,
+            rank_source,
+            clock=clock,
+            settings=chosen,
+            close_parts=let_go,
+            archive=open_shared_archive(chosen),
+        )
         return running, definitions
 
 

@@ -31,6 +31,7 @@ from .random_boards import BoardMaker
 from .reads import ReadDistribution, ReadStep
 from .scaled_installation import (
     SteppedProjector,
+    archive_of,
     check_mirrored,
     check_standings,
     open_api,
@@ -77,6 +78,7 @@ class ScaledWorld(World):
             self.project,
             commit_wait_ms=0,
             scope_values_max=limit,
+            archive_url=str(archive_of(self.folder)),
         )
         self.boards = ScaledBoards(running, self)
 

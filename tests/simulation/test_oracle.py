@@ -218,7 +218,7 @@ def test_feeds_count_under_their_own_rules() -> None:
     assert (scores(oracle), scores(oracle, board="xp")) == ({"ann": 60}, {"ann": 17})
 
 
-def test_a_window_closes_after_its_end_and_goes_after_its_retention() -> None:
+def test_a_window_closes_after_its_end_and_is_archived_after_its_retention() -> None:
     oracle = oracle_with(windows=["daily"], retention="2d", late_by="1h")
     send(oracle, ("ann", 5))
     oracle.now = MONDAY + DAY + HOUR - 1
@@ -232,8 +232,11 @@ def test_a_window_closes_after_its_end_and_goes_after_its_retention() -> None:
     instance_ref = oracle.resolve_at("b", Window("daily", "daily"), NOON)
     assert (instance_ref[2].name, oracle.table(*instance_ref, None).total) == ("daily:2026-05-04", 2)
     oracle.now += 1
+    instance_ref = oracle.resolve_at("b", Window("daily", "daily"), NOON)
+    oracle.remove("b", "ann")
+    assert oracle.table(*instance_ref, None).total == 2, "what is archived stays"
     with pytest.raises(Refusal, match="window_gone"):
-        oracle.resolve_at("b", Window("daily", "daily"), NOON)
+        oracle.resolve_at("b", Window("daily", "daily"), NOON - DAY)
 
 
 def test_an_import_counts_once_in_a_past_window_that_nobody_had_closed() -> None:

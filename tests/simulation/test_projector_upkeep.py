@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from tests.archived import parquet_files, players_of
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import wait_until
 
@@ -23,7 +24,6 @@ from rankd.redis.fallback.standings_sync import StandingsSync
 from rankd.redis.heartbeat import KEY as HEARTBEAT
 from rankd.redis.write.mirroring import Fenced
 from rankd.registry.postgres.standings_writer import StandingsWriter
-from rankd.seasons.archive import read_archive
 
 from .conftest import LendStores, Stores
 from .scaled_installation import SteppedProjector, check_standings, open_api, recomputed, standings_positions
@@ -119,7 +119,7 @@ def test_a_full_disk_keeps_a_window_in_the_ranks_and_the_projector_alive(
     monkeypatch.setattr(archiving, "_again_s", 0.01)
     installed.submit("ann")
     projector.project()
-    blocked = tmp_path / "projector-1" / "archive"
+    blocked = tmp_path / "projector-1-archive"
     blocked.write_text("a file where a folder should be")
     installed.clock.advance(4 * DAY)
     while projector.step():
@@ -138,8 +138,8 @@ def test_a_full_disk_keeps_a_window_in_the_ranks_and_the_projector_alive(
         return EventKind.RETIRE in installed.controls()
 
     wait_until(has_retired)
-    (path,) = blocked.rglob("*.jsonl.gz")
-    assert [entry.player for entry in read_archive(path)[1]] == ["ann"]
+    (path,) = parquet_files(blocked)
+    assert players_of(path) == ["ann"]
 
 
 # Standings

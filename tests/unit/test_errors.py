@@ -9,6 +9,7 @@ import pytest
 
 from rankd import errors
 from rankd.errors import (
+    ArchiveUnusable,
     DefinitionConflict,
     EngineBroken,
     FolderLocked,
@@ -96,6 +97,7 @@ def test_errors_are_caught_by_the_names_python_has_for_them(error: type[RankdErr
 
 def test_what_a_caller_can_repair_differs_from_what_is_missing_what_can_wait_and_what_is_broken() -> None:
     broken = (
+        ArchiveUnusable,
         FolderLocked,
         KafkaUnusable,
         LedgerUnreadable,

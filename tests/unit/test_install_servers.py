@@ -12,6 +12,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[1] / "servers" / "install.sh"
 PRESENT = {"python3", "g++", "postgres", "redis-server", "chromium", "wrk", "java"}
 JARS = Path("rankd-tests") / "kafka-4.1.0"
+GATEWAY = Path("rankd-tests") / "versitygw-1.8.0"
 MISSING = {"redis-server", "chromium", "wrk"}
 SAID = [
     "not installed: redis-server chromium wrk. To have everything tested:"
@@ -25,13 +26,25 @@ RUN_WAIT_S = 30
 
 
 def run_with(
-    folder: Path, commands: Iterable[str], *, sudo: str, user: int = 1_000, has_jars: bool = True
+    folder: Path,
+    commands: Iterable[str],
+    *,
+    sudo: str,
+    user: int = 1_000,
+    has_jars: bool = True,
+    has_gateway: bool = True,
 ) -> list[str]:
     """Run the script where nothing but these commands is on the path; each of them only succeeds."""
     (folder / JARS).mkdir(parents=True)
     if has_jars:
         (folder / JARS / "complete").touch()
+    if has_gateway:
+        (folder / GATEWAY).mkdir(parents=True)
+        (folder / GATEWAY / "versitygw").touch(0o755)
     scripts = dict.fromkeys(commands, "exit 0")
+    scripts |= {name: f'exec {shutil.which(name)} "$@"' for name in ("mkdir", "mv", "rm")}
+    if "go" in scripts:
+        scripts["go"] = 'mkdir -p "$GOBIN" && : > "$GOBIN/versitygw"'
     scripts |= {"id": f"echo {user}", "sudo": sudo, "tee": "exit 0"}
     for name, script in scripts.items():
         path = folder / name
@@ -104,4 +117,20 @@ def test_without_java_and_maven_scores_through_kafka_are_not_run(tmp_path: Path)
         " sudo apt-get install default-jre-headless maven",
         "not run: scores through Kafka (default-jre-headless)",
         "not run: scores through Kafka (maven)",
+    ]
+
+
+def test_the_s3_server_is_compiled_once(tmp_path: Path) -> None:
+    lines = run_with(tmp_path, {*PRESENT, "go"}, sudo="exit 1", has_gateway=False)
+
+    assert lines == ["building versitygw, an S3 server, for the tests"]
+    assert sorted(path.name for path in (tmp_path / GATEWAY).iterdir()) == ["build.log", "versitygw"]
+
+
+def test_without_go_the_archive_in_a_bucket_is_not_run(tmp_path: Path) -> None:
+    lines = run_with(tmp_path, PRESENT, sudo="exit 1", has_gateway=False)
+
+    assert lines == [
+        "not installed: golang-go. To have everything tested: sudo apt-get install golang-go",
+        "not run: the archive in a bucket (golang-go)",
     ]

@@ -32,7 +32,7 @@ from rankd.api.metrics import Commits, Scrapes
 from rankd.api.reader import ReadDispatcher
 from rankd.api.remote import KEPT_CALLS, RemoteReads, not_modified, tag_of
 from rankd.api.work_queue import WorkQueue
-from rankd.background import ThreadNeeded
+from rankd.background import ThreadNeeded, require_thread
 from rankd.boards import Boards
 from rankd.config.model import Config
 from rankd.domain.position import parse_positions
@@ -40,7 +40,7 @@ from rankd.errors import Overloaded, Unauthenticated
 from rankd.intake.queue import Task
 from rankd.intake.scores import ScoreTask
 from rankd.push.hub import Hub
-from rankd.reads.instance_ref import InstanceRef, not_ranked
+from rankd.reads.instance_ref import InstanceRef, include, not_ranked
 from rankd.reads.past import being_worked_out
 from rankd.reads.reads import Reads, at_least_beside_as_of
 
@@ -89,6 +89,8 @@ class Service:
         self.positions = PositionWaiter()
         self.remote: RemoteReads | None = None
         if boards.remote is None:
+            if boards.archive is not None:
+                boards.archive.before_find = require_thread
             notifier = CommitNotifier(self.positions, lambda: parse_positions(boards.position))
             boards.watch_commits(notifier.committed)
         else:
@@ -300,7 +302,7 @@ class Service:
     def since(self, request: Request, ref: InstanceRef) -> InstanceRef:
         """Return an instance with the position that the answer must include."""
         at_least = request.query.get("at_least")
-        return ref if at_least is None else ref._replace(since=parse_positions(at_least))
+        return ref if at_least is None else include(ref, at_least)
 
     def answer(self, request: Request, ref: InstanceRef, read: Callable[[], object]) -> Response:
         """Answer a read; with 304 if the client has the current answer."""

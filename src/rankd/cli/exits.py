@@ -45,6 +45,7 @@ _CODES: tuple[tuple[type[errors.RankdError], ExitCode], ...] = (
     (errors.LedgerUnreadable, ExitCode.DAMAGED),
     (errors.RanksNewer, ExitCode.DAMAGED),
     (errors.SnapshotUnreadable, ExitCode.DAMAGED),
+    (errors.ArchiveDamaged, ExitCode.DAMAGED),
     (errors.EngineBroken, ExitCode.DAMAGED),
 )
 

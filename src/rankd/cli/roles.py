@@ -21,12 +21,13 @@ from rankd.cli.output import answer, progress
 from rankd.cli.target import Target, check_folder
 from rankd.cli.texts import counted
 from rankd.config.checks import is_in_kafka, is_in_postgres, is_in_redis, is_shared, listen_address
-from rankd.config.loading import data_folder
+from rankd.config.loading import data_folder, open_settings
 from rankd.config.masking import masked_url, masking, secrets_of
 from rankd.config.model import Config
 from rankd.errors import LedgerUnavailable, Refused
 from rankd.ledger.sqlite.database import FILE_NAME, migrations
 from rankd.node.installation import installation_of
+from rankd.settings import read_settings
 
 _VERSION_AT = 60  # of SQLite's `user_version` in the file, four bytes
 START_RETRY_S = 1.0
@@ -164,6 +165,7 @@ def project(*, config: ConfigFile = None) -> None:
             "name the Redis to rank into: redis://…"
         )
     installation_of(loaded)
+    from rankd.node.archives import open_archive  # noqa: PLC0415
     from rankd.node.open_projector import make_projector, prepare_projector_folder  # noqa: PLC0415 - an extra
     from rankd.node.projector import ProjectorSettings  # noqa: PLC0415
     from rankd.node.projector_figures import ProjectorFigures  # noqa: PLC0415
@@ -188,8 +190,11 @@ def project(*, config: ConfigFile = None) -> None:
         folder = Path(loaded.projector.folder).expanduser()
         prepare_projector_folder(folder)
         stores = SharedStores.of(loaded)
+        archive = open_archive(read_settings(open_settings(loaded)), folder)
         projector = _retry_until_ledger(
-            lambda: make_projector(stores, loaded.ranks.url, folder, settings=settings, figures=figures),
+            lambda: make_projector(
+                stores, loaded.ranks.url, folder, settings=settings, figures=figures, archive=archive
+            ),
             stop,
         )
         if projector is not None:

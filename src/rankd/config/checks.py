@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rankd.config.masking import masked_url
-from rankd.config.model import AuthConfig, Config, ServerConfig
+from rankd.config.model import ArchiveConfig, AuthConfig, Config, ServerConfig
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue
 
@@ -51,6 +51,9 @@ ENGINE = "engine:"
 POSTGRES = ("postgresql", "postgres")
 KAFKA = "kafka"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")  # Kafka's limit is 249; ours has a suffix for control events
+BUCKETS = ("s3", "gs", "az")
+_BUCKET = re.compile(rf"(?:{'|'.join(BUCKETS)})://[A-Za-z0-9][A-Za-z0-9._-]{{1,254}}(?:/[A-Za-z0-9_.=@+/-]*)?")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 _SUPPORTED = {
     "ledger": "sqlite:<folder>, such as sqlite:rankd-data, postgresql://… or kafka://…",
@@ -228,6 +231,7 @@ def _check_urls(config: Config, where: Where) -> None:
             _refuse("consume", where("consume.url"), config.consume.url)
         if not config.consume.topics:
             raise InvalidValue(where("consume.topics"), "must name the topics to read, since consume.url is set")
+    _check_archive(config.archive, where)
     for name in ("ca", "cert", "key"):
         if getattr(config.kafka, name):
             _check_file(where(f"kafka.{name}"), getattr(config.kafka, name))
@@ -243,6 +247,34 @@ def _check_outbox(config: Config, where: Where) -> None:
         raise InvalidValue(
             where("outbox.topic"), f"{outbox.topic} is in consume.topics: each score would come again, for ever"
         )
+
+
+def _check_archive(archive: ArchiveConfig, where: Where) -> None:
+    check_archive_url(where("archive.url"), archive.url)
+    if archive.endpoint and not re.fullmatch(r"https?://[A-Za-z0-9._\[\]:-]+", archive.endpoint):
+        raise InvalidValue(
+            where("archive.endpoint"),
+            f"must be http:// or https:// and a host, such as https://s3.example:9000; got "
+            f"{masked_url(archive.endpoint)!r:.120}",
+        )
+
+
+def check_archive_url(where: str, url: str) -> None:
+    """Refuse an address that is neither a folder nor a bucket."""
+    if "\0" in url or url == "file://":
+        raise InvalidValue(where, "must name a folder")
+    if _BUCKET.fullmatch(url) or url.startswith("file:///") or not _URL.match(url):
+        return
+    raise InvalidValue(
+        where,
+        f"must be a folder, or a bucket such as s3://bucket/folder, gs://… or az://…, without a user or a password: "
+        f"credentials come from the environment; got {masked_url(url)!r:.120}",
+    )
+
+
+def is_bucket(url: str) -> bool:
+    """Tell whether an archive's address is a bucket, not a folder."""
+    return _scheme(url) in BUCKETS
 
 
 def is_shared(config: Config) -> bool:

@@ -73,12 +73,13 @@ def load_config(
 def open_settings(config: Config) -> dict[str, object]:
     """Return the settings of `rankd.open` in a configuration."""
     names = {field.name for field in msgspec.structs.fields(Settings)}
-    return {
+    settings = {
         name: value
         for section in (config.ledger, config.registry, config.ranks, config.limits)
         for name, value in msgspec.structs.asdict(section).items()
         if name in names
     }
+    return settings | {f"archive_{name}": value for name, value in msgspec.structs.asdict(config.archive).items()}
 
 
 def data_folder(config: Config) -> Path:

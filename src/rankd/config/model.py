@@ -63,7 +63,7 @@ class RanksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`[ranks]`: where scores are ranked."""
 
     url: str = "engine:"
-    folder: str = "rankd-node"  # of a node: its checkpoints and archives
+    folder: str = "rankd-node"  # of a node: its checkpoints
     snapshot_events: int = 2_000_000
     snapshots_kept: int = 2
     scope_values_max: int = 10_000
@@ -78,10 +78,19 @@ class RanksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ProjectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[projector]`: `rankd project`, which ranks a shared ledger into Redis."""
 
-    folder: str = "rankd-projector"  # checkpoints and archives
+    folder: str = "rankd-projector"  # checkpoints
     checkpoint_events: int = 2_000_000
     checkpoints_kept: int = 2
     listen: str = ""  # host:port of /healthz, /readyz and /metrics; empty: none
+
+
+class ArchiveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[archive]`: where windows that are over are kept; shared by all processes of an installation."""
+
+    url: str = ""  # a folder, s3://…, gs://… or az://…; empty: `archive` in the folder of the process
+    endpoint: str = ""  # of S3; empty: as the environment says, or Amazon's
+    region: str = ""  # of S3
+    cache_bytes_max: int = 1024 * MIB  # of a bucket's objects on the disk of each process
 
 
 class OutboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,6 +185,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     registry: RegistryConfig = RegistryConfig()
     ranks: RanksConfig = RanksConfig()
     projector: ProjectorConfig = ProjectorConfig()
+    archive: ArchiveConfig = ArchiveConfig()
     outbox: OutboxConfig = OutboxConfig()
     kafka: KafkaConfig = KafkaConfig()
     consume: ConsumeConfig = ConsumeConfig()

@@ -89,6 +89,8 @@ class Board:
     late_by_ms: int = LATE_BY_MS_DEFAULT
     retention_ms: Mapping[str, int] = field(default_factory=dict)  # by window or period; missing is forever
     history: History | None = None
+    archive_keep_ms: Mapping[str, int] = field(default_factory=dict)  # by window or period; missing is forever
+    archive_top: int | None = None  # entries of each scope in the archive; None is all
     feeds: tuple[str, ...] = ()  # by id
     team: Team | None = None
     decay: Decay | None = None
@@ -190,6 +192,11 @@ class Board:
         final = self.final_at(window, instance)
         retention_ms = self.retention_ms.get(window.name)
         return None if final is None or retention_ms is None else final + retention_ms
+
+    def archived_until(self, window: Window, closed_at: int) -> int | None:
+        """Return when an instance that closed leaves the archive; None for never."""
+        keep_ms = self.archive_keep_ms.get(window.name)
+        return None if keep_ms is None else closed_at + keep_ms
 
     def rules_for(self, window: Window) -> Rules:
         """Return the rules of a window's ranked instances.

@@ -6,8 +6,8 @@ from rankd.domain.board import Board
 from rankd.domain.definition import NAMES, definition_of
 from rankd.errors import DefinitionConflict
 
-# The rest may change for later events (title, description, ranking, retention, history, late_by, writes, bounds, open,
-# scope_values_max) or grow (windows, periods, scopes, feeds, and keep with them).
+# The rest may change for later events (title, description, ranking, retention, archive_keep, archive_top, history,
+# late_by, writes, bounds, open, scope_values_max) or grow (windows, periods, scopes, feeds, and keep with them).
 _STAYS = (
     "order",
     "ties",

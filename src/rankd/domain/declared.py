@@ -95,18 +95,18 @@ def _one_keep(field: str, value: object) -> WindowKeep:
     return Keep(value) if value in tuple(Keep) else RollUp(value)
 
 
-def read_retention(value: object, declared: list[str]) -> dict[str, int]:
-    """Return the retention (ms) of every declared window that has one."""
+def read_retention(field: str, value: object, declared: list[str]) -> dict[str, int]:
+    """Return the retention (ms), in the ranks or in the archive, of every declared window that has one."""
     ending = [name for name in declared if name != WindowKind.ALL_TIME]
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        return dict.fromkeys(ending, parse_duration("retention", value))
+        return dict.fromkeys(ending, parse_duration(field, value))
     rules = {}
-    for name, rule in _by_window("retention", value, declared).items():
+    for name, rule in _by_window(field, value, declared).items():
         if name == WindowKind.ALL_TIME:
-            raise InvalidValue("retention.all_time", "is not possible: all_time never ends; leave it out")
-        rules[name] = None if rule is None else parse_duration(f"retention.{name}", rule)
+            raise InvalidValue(f"{field}.all_time", "is not possible: all_time never ends; leave it out")
+        rules[name] = None if rule is None else parse_duration(f"{field}.{name}", rule)
     chosen = {name: rules.get(name, rules.get(_group(name))) for name in ending}
     return {name: retention_ms for name, retention_ms in chosen.items() if retention_ms is not None}
 

@@ -1,8 +1,9 @@
 """A board's written definition: read strictly, written back complete.
 
 JSON, TOML and the keywords of `define()` have the same names and defaults. `keep` is one word or an object by window; a
-window that the object does not name keeps `best`. `retention` is one duration or an object by window; a window that it
-does not name is kept for ever. In both, `period:summer-26` names one period and `period` all the others.
+window that the object does not name keeps `best`. `retention` and `archive_keep` are one duration or an object by
+window; a window that it does not name is kept for ever. In all three, `period:summer-26` names one period and `period`
+all the others.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ SCOPES_MAX = 16
 FEEDS_MAX = 16
 SHARDS_MAX = 4_096
 DECIMALS_MAX = 18
+ARCHIVE_TOP_MAX = 1_000_000_000
 EXACT_TOP_MAX = 1_000_000_000
 SCOPE_VALUES_MAX = 100_000_000  # of one attribute on one board
 TITLE_BYTES_MAX = 256
@@ -81,8 +83,12 @@ def define_board(board_id: object, definition: object) -> Board:
         score_max=_bound(given, "score_max", SCORE_BOUND_DEFAULT),
         decimals=read_integer("decimals", given.get("decimals", 0), 0, DECIMALS_MAX),
         late_by_ms=_duration(given, "late_by", LATE_BY_MS_DEFAULT),
-        retention_ms=read_retention(given.get("retention"), declared),
+        retention_ms=read_retention("retention", given.get("retention"), declared),
         history=read_history(given.get("history")),
+        archive_keep_ms=read_retention("archive_keep", given.get("archive_keep"), declared),
+        archive_top=None
+        if given.get("archive_top") is None
+        else read_integer("archive_top", given.get("archive_top"), 1, ARCHIVE_TOP_MAX),
         feeds=_feeds(given.get("feeds")),
         team=_team(given.get("team")),
         decay=_decay(given.get("decay")),
@@ -159,7 +165,7 @@ def definition_of(board: Board) -> dict[str, object]:
     """Return the whole definition in canonical form: `define_board` makes an equal board from it."""
     declared = names_of(board.windows, board.periods)
     keep = {name: rule.value for name, rule in board.keep.items()}
-    retention = {name: format_duration(duration_ms) for name, duration_ms in board.retention_ms.items()}
+    ending = [name for name in declared if name != WindowKind.ALL_TIME]
     return {
         "title": board.title,
         "description": board.description,
@@ -181,10 +187,10 @@ def definition_of(board: Board) -> dict[str, object]:
         "score_max": board.score_max,
         "decimals": board.decimals,
         "late_by": format_duration(board.late_by_ms),
-        "retention": _one_for_all(retention, [name for name in declared if name != WindowKind.ALL_TIME])
-        if retention
-        else None,
+        "retention": _durations(board.retention_ms, ending),
         "history": history_of(board.history),
+        "archive_keep": _durations(board.archive_keep_ms, ending),
+        "archive_top": board.archive_top,
         "feeds": list(board.feeds),
         "team": board.team and {"attribute": board.team.attribute, "by": board.team.by.value},
         "decay": board.decay and {"factor": board.decay.factor, "every": format_duration(board.decay.every_ms)},
@@ -195,6 +201,12 @@ def definition_of(board: Board) -> dict[str, object]:
         "exact_top": board.exact_top,
         "scope_values_max": board.scope_values_max,
     }
+
+
+def _durations(durations_ms: Mapping[str, int], names: list[str]) -> object:
+    """Return the duration that all windows share, those by window, or None where no window has one."""
+    durations = {name: format_duration(duration_ms) for name, duration_ms in durations_ms.items()}
+    return _one_for_all(durations, names) if durations else None
 
 
 def _one_for_all(settings: Mapping[str, str], names: list[str]) -> object:

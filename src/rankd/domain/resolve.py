@@ -18,35 +18,28 @@ class Resolved(NamedTuple):
 
     window: Window
     instance: str
+    is_over: bool = False  # past its retention
 
 
 def resolve_window(board: Board, named: object, now: int) -> Resolved:
     """Return the instance that a read names; None is the current instance of the board's first window.
 
-    A declared window without scores, or in the future, is empty. Raises InvalidValue for a malformed name,
-    WindowUnknown for an undeclared window and WindowGone past the retention.
+    A declared window without scores, or in the future, is empty. Raises InvalidValue for a malformed name and
+    WindowUnknown for an undeclared window.
     """
-    resolved = name_window(board, named, now)
-    gone_at = board.gone_at(*resolved)
-    if gone_at is not None and gone_at <= now:
-        raise window_gone(resolved.instance)
-    return resolved
-
-
-def name_window(board: Board, named: object, now: int) -> Resolved:
-    """Return the same, whether it is past its retention or not."""
     if named is None:
         resolved = _current(board.first_window, now)
     elif isinstance(named, str):
         resolved = _named(board, named, now)
     else:
         raise InvalidValue(FIELD, f'must be text such as "weekly" or "weekly:previous"; got {type(named).__name__}')
-    return resolved
+    gone_at = board.gone_at(resolved.window, resolved.instance)
+    return resolved._replace(is_over=gone_at is not None and gone_at <= now)
 
 
 def window_gone(instance: str) -> WindowGone:
-    """Return the error for a window instance that has left the rank store."""
-    return WindowGone(f"{FIELD}: {instance} is past its retention; its final standings are in the archive")
+    """Return the error for a window instance that has left the rank store, and cannot be read from the archive."""
+    return WindowGone(f"{FIELD}: {instance} is past its retention, and not in the archive")
 
 
 def _named(board: Board, named: str, now: int) -> Resolved:

@@ -68,6 +68,7 @@ class Embedded(RankingBackend):
             ranks=ranks,
             writer=Writer(ledger, ranks, self.registry, clock, settings, roll_overs=self._roll_overs),
             checkpoints=checkpoints,
+            archive=archiving.archive,
             clock=clock,
             settings=settings,
             started=started,

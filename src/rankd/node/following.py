@@ -7,6 +7,7 @@ import threading
 
 import msgspec
 
+from rankd.archive.windows import WindowArchive
 from rankd.backend import Figures, Started
 from rankd.clock import Clock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
@@ -37,6 +38,7 @@ class FollowingBackend(RankingBackend):
         ranks: EngineRanks,
         writer: Writer,
         checkpoints: Checkpoints,
+        archive: WindowArchive,
         clock: Clock,
         settings: Settings,
         started: Started,
@@ -53,6 +55,7 @@ class FollowingBackend(RankingBackend):
             ranks=ranks,
             writer=writer,
             checkpoints=checkpoints,
+            archive=archive,
             clock=clock,
             settings=settings,
             started=started,

@@ -72,6 +72,7 @@ class Node(FollowingBackend):
             ranks=ranks,
             writer=Writer(ledger, ranks, registry, clock, settings, newcomers=newcomers, backpressure=lag.backpressure),
             checkpoints=checkpoints,
+            archive=retirement.archiving.archive,
             clock=clock,
             settings=settings,
             started=started,

@@ -14,6 +14,7 @@ from rankd.errors import LedgerUnavailable
 from rankd.folder import FolderLock
 from rankd.ledger.sqlite.database import Database
 from rankd.ledger.sqlite.ledger import SqliteLedger
+from rankd.node.archives import open_archive
 from rankd.node.catching_up import Progress, caught_up
 from rankd.node.embedded import Embedded
 from rankd.progress import progress_bar
@@ -22,7 +23,7 @@ from rankd.seasons.archiving import ArchiveStep
 from rankd.seasons.history import PlaceRecorder
 from rankd.settings import Settings, read_settings
 
-SNAPSHOTS, ARCHIVE, HISTORY = "snapshots", "archive", "history"  # in the folder
+SNAPSHOTS, HISTORY = "snapshots", "history"  # in the folder
 AHEAD_MS = 60_000  # how far the clock may be behind the ledger without a warning
 _log = logging.getLogger("rankd")
 
@@ -100,7 +101,9 @@ def _start(
                 ranks=ranks,
                 checkpoints=checkpoints,
                 recorder=recorder,
-                archiving=ArchiveStep(path / ARCHIVE, check=database.check_place),
+                archiving=ArchiveStep(
+                    open_archive(settings, path), lambda: ranks.position_token, check=database.check_place
+                ),
                 clock=clock,
                 settings=settings,
                 started=started,

@@ -9,6 +9,7 @@ from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.folder import FolderLock
 from rankd.ledger.postgres.lease import NODES
+from rankd.node.archives import open_archive
 from rankd.node.catching_up import Progress, caught_up
 from rankd.node.lag import LAG_MAX_MS, LagMonitor, NodesBacklog
 from rankd.node.node import Node
@@ -21,7 +22,7 @@ from rankd.seasons.history import PlaceRecorder
 from rankd.seasons.retirement import Retirement
 from rankd.settings import Settings, read_settings
 
-CHECKPOINTS, ARCHIVE, HISTORY = "checkpoints", "archive", "history"  # in its folder
+CHECKPOINTS, HISTORY = "checkpoints", "history"  # in its folder
 
 
 def open_node(
@@ -72,7 +73,7 @@ def open_node(
         shared = NodesBacklog(ledger.backlog, ranked)
         lag = LagMonitor(lambda: ledger.heads().sequences, ranked, lag_max_ms, is_held=shared.is_held)
         opened.callback(lag.close)
-        archiving = ArchiveStep(folder / ARCHIVE)
+        archiving = ArchiveStep(open_archive(chosen, folder), lambda: ranks.position_token)
         opened.callback(archiving.close)
         node = Node(
             ledger=ledger,

@@ -11,6 +11,7 @@ from rankd.clock import Clock, SystemClock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.ledger.sqlite.database import ReadOnlyDatabase
 from rankd.ledger.sqlite.replica import SqliteReplicaLedger
+from rankd.node.archives import open_archive
 from rankd.node.catching_up import Progress, caught_up
 from rankd.node.lag import LAG_MAX_MS, LagMonitor
 from rankd.node.open_embedded import HISTORY, SNAPSHOTS
@@ -57,6 +58,7 @@ def open_replica(
             registry=registry,
             ranks=ranks,
             checkpoints=checkpoints,
+            archive=open_archive(chosen, folder),
             clock=time_of,
             settings=chosen,
             started=started,

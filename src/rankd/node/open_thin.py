@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.intake.definitions import Definitions
+from rankd.node.archives import open_shared_archive
 from rankd.node.lag import LAG_MAX_MS
 from rankd.node.projector_lag import open_projector_lag
 from rankd.node.shared_stores import SharedStores
 from rankd.node.thin import Thin
 from rankd.redis.fallback.reads import FallbackRankSource
-from rankd.redis.read.batching import CoalescedCalls
+from rankd.redis.read.batching import CoalescedCalls, leave_batcher
 from rankd.redis.read.rank_source import Layout
 from rankd.redis.spending import LimitSpending, share_spending
 from rankd.settings import Settings, read_settings
@@ -42,6 +43,9 @@ def open_thin(
             opened, ledger, ranks_url, stale_after_ms=stale_after_ms, lag_max_ms=lag_max_ms
         )
 
+        archive = open_shared_archive(chosen)
+        if archive is not None:
+            archive.before_find = leave_batcher
         layout = Layout(lambda: definitions.boards)
         running = Thin(
             ledger,
@@ -51,6 +55,7 @@ def open_thin(
             clock=time,
             settings=chosen,
             lag=lag,
+            archive=archive,
             close_parts=opened.pop_all().close,
             held_profiles=registry.held_profiles,
             meet=registry.meet,

@@ -16,10 +16,13 @@ from time import monotonic
 
 import msgspec
 
+from rankd.archive.windows import WindowArchive
 from rankd.clock import Clock
+from rankd.domain.position import tokens
 from rankd.errors import LedgerUnavailable, RanksUnavailable, SaveInterrupted
 from rankd.ledger.port import SharedLedger
 from rankd.ledger.postgres.lease import Lease
+from rankd.node.archives import open_archive
 from rankd.node.ledger_tending import LedgerTending
 from rankd.node.projector_figures import ACTIVE, STANDBY, ProjectorFigures
 from rankd.node.projector_observer import ProjectorObserver
@@ -38,6 +41,7 @@ from rankd.registry.postgres.standings_writer import StandingsWriter
 from rankd.seasons.archiving import ArchiveStep
 from rankd.seasons.retirement import Retirement
 from rankd.seasons.rollover import RollOvers
+from rankd.settings import Settings
 from rankd.throttled_warnings import ThrottledWarnings
 
 READ_EVENTS = 5_000  # per step of the leader: small, to keep the lag of reads low
@@ -48,7 +52,7 @@ BEAT_MS = 250
 LEASE_EVERY_S = 1.0
 ROLL_OVER_EVERY_S = 1.0  # under load; at every step when idle
 AFTER_FAILURE_S = 0.2
-CHECKPOINTS, ARCHIVE = "checkpoints", "archive"  # in its folder
+CHECKPOINTS = "checkpoints"  # in its folder
 _log = logging.getLogger("rankd")
 
 
@@ -75,10 +79,11 @@ class Projector:
         standings: Callable[[], StandingsWriter] | None = None,
         figures: ProjectorFigures | None = None,
         refused: RefusedEvents | None = None,
+        archive: WindowArchive | None = None,
     ) -> None:
         """`connect` opens Redis, `standings` the writer of stored standings; nothing is read before `run`.
 
-        `refused` gets the events of a log that are refused.
+        `refused` gets the events of a log that are refused; the archive is in `folder` by default.
         """
         self._ledger = ledger
         self._connect = connect
@@ -99,7 +104,9 @@ class Projector:
         self._saving: threading.Thread | None = None
         self._beaten_at = 0.0
         self._warnings = ThrottledWarnings(_log)
-        self.archiving = ArchiveStep(folder / ARCHIVE)
+        self.archiving = ArchiveStep(
+            archive or open_archive(Settings(), folder), lambda: tokens(dict(enumerate(self.follower.positions)))
+        )
         self._roll_overs: RollOvers | None = None
         self.is_active = False
         self._refused = refused

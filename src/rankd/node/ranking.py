@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice
 
+from rankd.archive.windows import WindowArchive
 from rankd.backend import AnswersLater, Figures, Started
 from rankd.clock import Clock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
@@ -45,6 +46,7 @@ class RankingBackend:
         ranks: EngineRanks,
         writer: Writer,
         checkpoints: Checkpoints,
+        archive: WindowArchive,
         clock: Clock,
         settings: Settings,
         started: Started,
@@ -58,6 +60,7 @@ class RankingBackend:
         self.clock = clock
         self.settings = settings
         self.started = started
+        self.archive = archive
         self.applier = ranks.applier
         self.writer = writer
         self.sources = SourceIntake(writer)
@@ -78,6 +81,7 @@ class RankingBackend:
             clock,
             settings,
             join=self._joined_with,
+            archive=archive,
             kept=kept,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rankd.archive.windows import WindowArchive
 from rankd.backend import Started
 from rankd.clock import Clock
 from rankd.domain.board_selection import BoardSelection
@@ -38,6 +39,7 @@ class Replica(FollowingBackend):
         registry: Registry,
         ranks: EngineRanks,
         checkpoints: Checkpoints,
+        archive: WindowArchive,
         clock: Clock,
         settings: Settings,
         started: Started,
@@ -53,6 +55,7 @@ class Replica(FollowingBackend):
             ranks=ranks,
             writer=Writer(ledger, ranks, registry, clock, settings, backpressure=lag.backpressure),
             checkpoints=checkpoints,
+            archive=archive,
             clock=clock,
             settings=settings,
             started=started,

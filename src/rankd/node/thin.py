@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from rankd.archive.windows import WindowArchive
 from rankd.backend import Figures, Started
 from rankd.clock import Clock
 from rankd.errors import Refused
@@ -49,6 +50,7 @@ class Thin:
         settings: Settings,
         close_parts: Callable[[], None],
         lag: LagMonitor | None = None,
+        archive: WindowArchive | None = None,
         held_profiles: HeldProfiles = lambda _players: None,
         share_rates: ShareRates | None = None,
         meet: Callable[[Sequence[str]], None] = lambda _players: None,
@@ -59,6 +61,7 @@ class Thin:
         self.applier = definitions.applier
         self.registry = registry
         self.rank_source = rank_source
+        self.archive = archive
         self.started = Started(0, None, 0, 0, 0.0)
         self._ledger = ledger
         self._definitions = definitions

@@ -19,6 +19,7 @@ import msgspec
 
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
+from rankd.domain.resolve import window_gone
 from rankd.errors import NotFound, Refused, Unavailable
 from rankd.ledger.event import NO_DETAIL, Context, Detail, EventKind, EventRun
 from rankd.push.messages import changed_players
@@ -197,6 +198,8 @@ class TopNotifications:
     def _notify(self, instance: InstanceKey, sent: _SentTop, now_s: float, *, at_once: bool) -> None:
         try:
             ref = self._boards.resolve(instance.board, window=instance.window, scope=instance.scope)
+            if ref.born is not None:
+                raise window_gone(instance.window)
             page = self._boards.top_in(ref, ENTRIES)
         except (NotFound, Refused):  # it was deleted, or is past its retention
             if sent.is_known:

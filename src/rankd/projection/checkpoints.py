@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rankd.errors import LedgerDamaged, SnapshotDamaged, SnapshotNewer, SnapshotUnreadable
-from rankd.folder import FOLDER_MODE, private_opener
+from rankd.folder import FOLDER_MODE, private_opener, sync_folder
 from rankd.ledger.port import Heads, Ledger
 from rankd.ledger.vector import reaches
 from rankd.projection.catalogue import Catalogue, Definition
@@ -128,15 +128,6 @@ class Checkpoints:
             except (SnapshotUnreadable, OSError) as problem:
                 _log.warning("checkpoint %s is skipped: %s", path.name, str(problem))
         return None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder durable."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 class Checkpoint:

@@ -16,6 +16,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from rankd.boards import Boards
+from rankd.errors import WindowGone
 from rankd.push.history import HistoryBudget, MessageHistory
 from rankd.push.messages import NO_OFFSET, Change, Message, Type, changed_players, conflate
 from rankd.push.topics import Topic, TopicKind
@@ -81,7 +82,10 @@ class WatchedTopic:
 
     def resolve(self) -> InstanceRef:
         """Return the topic's current instance."""
-        return self._boards.resolve_now(self.topic.board, self.topic.window, self.topic.scope)
+        ref = self._boards.resolve_now(self.topic.board, self.topic.window, self.topic.scope)
+        if ref.born is not None:
+            raise WindowGone(f"topic: {ref.key.window} is past its retention and changes no more; read it instead")
+        return ref
 
     def read(self, *, until_settled: bool = False, fingerprint: TopicFingerprint | None = None) -> TopicSnapshot | None:
         """Read the view; None when it is unchanged. Changes nothing, so it may run in a thread.

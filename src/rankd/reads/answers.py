@@ -32,6 +32,7 @@ class Answer(msgspec.Struct, frozen=True):
     as_of: int
     stale: bool = False
     exact: bool = True  # every place is exact, and no entry is left out for having no exact place
+    source: str | msgspec.UnsetType = msgspec.UNSET  # "archive": the window has left the ranks
 
 
 class Page(Answer, frozen=True, kw_only=True):

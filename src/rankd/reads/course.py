@@ -5,7 +5,6 @@ recorded places (`seasons/history.py`) → points          closed windows that a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,10 +15,10 @@ from rankd.domain.instance import InstanceKey
 from rankd.domain.instant import AT_MS_END, check_at
 from rankd.domain.order import Ranking, percentile, top_percent
 from rankd.domain.player import check_player
-from rankd.domain.resolve import name_window
+from rankd.domain.resolve import resolve_window
 from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Window
-from rankd.errors import InvalidValue
+from rankd.errors import InvalidValue, WindowGone
 from rankd.projection.state import BoardState
 from rankd.reads.standings import Standings
 from rankd.seasons.history import PlaceHistory
@@ -119,12 +118,12 @@ class CourseReads(Standings):
             self._roll_over(board)
         definition, now = self.board(board), self._clock.now()
         named = definition.check_scope(GLOBAL if scope is None else scope)
-        resolved, instance = name_window(definition, window, now)
+        resolved, instance, _ = resolve_window(definition, window, now)
         is_whole = window is None or ":" not in window
         live = self._state.boards.get(definition.id)
         course = _Course(definition, live, player, resolved, None if is_whole else instance)
         points = self._points(course, span, count) if named == GLOBAL else []
-        finals = [final for final in self._finals(course, named) if span.since <= final.ends_at <= span.until]
+        finals = self._finals(course, named, span, count)
         session = self._open(InstanceKey(definition.id, instance, named))
         return Course(
             board=definition.id,
@@ -135,7 +134,7 @@ class CourseReads(Standings):
             as_of=now,
             stale=session.is_stale,
             points=points,
-            finals=sorted(finals, key=lambda final: final.ends_at)[-count:],
+            finals=finals,
             best=min(points, key=lambda point: point.rank, default=None),
         )
 
@@ -152,22 +151,34 @@ class CourseReads(Standings):
             for point in recorded
         ]
 
-    def _finals(self, course: _Course, scope: str) -> Iterator[CourseFinal]:
-        """Yield the final standings of the closed windows that are in the ranks."""
+    def _finals(self, course: _Course, scope: str, span: CourseSpan, windows_max: int) -> list[CourseFinal]:
+        """Return the final standings in the newest windows that are over, from the ranks or from the archive."""
         board, live = course.board, course.live
-        for name in () if live is None else filter(course.has, {*live.closed} & {*live.windows}):
-            end, key = course.window.span(name).end, InstanceKey(board.id, name, scope)
-            ranked = self._open(key).store.rank(key, course.player, Ranking.ORDINAL)
-            if ranked is not None and end is not None:
-                yield CourseFinal(
-                    name,
-                    end,
-                    ranked.rank,
-                    board.shown_score(ranked.score, end),
-                    ranked.total,
-                    percentile(ranked.better, ranked.total),
-                    top_percent(ranked.better, ranked.total),
+        if live is None:
+            return []
+        over = filter(course.has, {*live.closed, *live.retired})
+        ends = sorted((end, name) for name in over if (end := course.window.span(name).end) is not None)
+        newest = [(end, name) for end, name in ends if span.since <= end <= span.until][-windows_max:]
+        finals = []
+        for end, name in newest:
+            try:
+                ref = self.resolve_now(board.id, name, scope, Ranking.ORDINAL)
+                ranked = self._open_ref(ref).store.rank(ref.key, course.player, Ranking.ORDINAL)
+            except WindowGone:
+                continue  # it was pruned
+            if ranked is not None:
+                finals.append(
+                    CourseFinal(
+                        name,
+                        end,
+                        ranked.rank,
+                        board.shown_score(ranked.score, end),
+                        ranked.total,
+                        percentile(ranked.better, ranked.total),
+                        top_percent(ranked.better, ranked.total),
+                    )
                 )
+        return finals
 
 
 class _Course(NamedTuple):

@@ -21,6 +21,7 @@ from rankd.domain.scope import GLOBAL
 from rankd.domain.window import Window
 from rankd.errors import Behind, BoardUnknown, InvalidValue, RankdError
 from rankd.projection.applier import Applier
+from rankd.reads.archived import ArchivedReadSession, ArchivedWindows
 from rankd.reads.rank_source import RankSource, ReadSession, wait_ranked
 from rankd.settings import Settings
 
@@ -46,6 +47,7 @@ class InstanceRef(NamedTuple):
     ranking: Ranking
     now: int
     since: Mapping[int, int] | None = None  # the positions, by partition, that the answer must include
+    born: int | None = None  # of a window past its retention: the birth of its board, by which it is archived
 
 
 class _NamedWindow(NamedTuple):
@@ -57,6 +59,7 @@ class _NamedWindow(NamedTuple):
     board: Board
     window: Window
     key: InstanceKey  # of the global scope
+    born: int | None  # as in InstanceRef
 
 
 class InstanceResolver:
@@ -70,11 +73,13 @@ class InstanceResolver:
         settings: Settings,
         *,
         rank_source: RankSource,
+        archive: ArchivedWindows | None,
         is_due: Callable[[int, str], bool],
         roll_over: Callable[[str], None],
     ) -> None:
         """`find_board` returns the current definition; `roll_over` appends a board's due events if it `is_due`."""
         self._rank_source = rank_source
+        self._archive = archive
         self._open = rank_source.open
         self._applier = applier
         self._state = applier.state
@@ -117,7 +122,7 @@ class InstanceResolver:
         if at_least is None:
             return self.resolve_now(board, window, scope, ranking)
         self._wait_for(at_least, board)
-        return self.resolve_now(board, window, scope, ranking)._replace(since=parse_positions(at_least))
+        return include(self.resolve_now(board, window, scope, ranking), at_least)
 
     def resolve_now(
         self, board: str, window: str | None = None, scope: str | None = None, ranking: str | None = None
@@ -135,30 +140,38 @@ class InstanceResolver:
             or named.board is not self._applier.directory.boards.get(board)
         ):
             named = self._resolve_window(self.board(board), window, now)
-        _, _, _, definition, where, key = named
+        _, _, _, definition, where, key, born = named
         # Keys of scopes are not cached: an attribute may have millions of values.
         if scope is not None or not definition.with_global:
             name = definition.check_scope(GLOBAL if scope is None else scope)
             key = InstanceKey(key.board, key.window, name)
         counted = definition.ranking if ranking is None else read_choice("ranking", ranking, Ranking)
-        return InstanceRef(definition, where, key, counted, now)
+        return InstanceRef(definition, where, key, counted, now, None, born)
 
     def _resolve_window(self, board: Board, window: str | None, now: int) -> _NamedWindow:
         """Resolve a window's name, and remember it."""
         generation = self._state.generation
         resolved = resolve_window(board, window, now)
         live = self._state.boards.get(board.id)
-        if live is not None and resolved.instance in live.retired:  # whatever its retention is now
-            raise window_gone(resolved.instance)
+        born: int | None = None
+        if resolved.is_over or (live is not None and resolved.instance in live.retired):
+            # What never held anything was not archived.
+            if (
+                live is None
+                or self._archive is None
+                or not (resolved.instance in live.retired or resolved.instance in live.windows)
+            ):
+                raise window_gone(resolved.instance)
+            born = live.born
         gone_at = board.gone_at(resolved.window, resolved.instance)
-        since, until = 0, AT_MS_END if gone_at is None else gone_at
+        since, until = 0, AT_MS_END if gone_at is None or born is not None else gone_at
         if window != resolved.instance:  # a name such as `weekly` means another instance later
             current = resolved.window.instance_at(now)
             span = resolved.window.span(current if current is not None else resolved.instance)
             since = since if span.start is None else max(since, span.start)
             until = until if span.end is None else min(until, span.end)
         key = InstanceKey(board.id, resolved.instance)
-        named = _NamedWindow(generation, since, until, board, resolved.window, key)
+        named = _NamedWindow(generation, since, until, board, resolved.window, key, born)
         if len(self._windows) >= CACHED_WINDOWS_MAX:
             self._windows.clear()
         self._windows[board.id, window] = named
@@ -185,9 +198,28 @@ class InstanceResolver:
         """Tell whether positions, by partition, are ranked: on one board, or on all of them."""
         return self._rank_source.has_ranked(positions, board)
 
+    def _open_ref(self, ref: InstanceRef) -> ReadSession:
+        """Begin a read: of the ranks, or of the archive, which may wait."""
+        key, born = ref.key, ref.born
+        if born is None or self._archive is None:
+            return self._open(key)
+        standings = self._archive.find(key.board, born, key.window)
+        if standings is not None:
+            return ArchivedReadSession(standings, key)
+        live = self._state.boards.get(key.board)
+        if live is None or key.window in live.retired:
+            raise window_gone(key.window)
+        return self._open(key)  # it leaves the ranks when it has been archived
+
     def _wait_for(self, at_least: object, board: str) -> None:
         if not wait_ranked(self._rank_source, parse_positions(at_least), board, self._settings.at_least_wait_ms):
             raise not_ranked(at_least)
+
+
+def include(ref: InstanceRef, at_least: object) -> InstanceRef:
+    """Return an instance with the position that an answer must include; what is archived was final long before."""
+    since = parse_positions(at_least)
+    return ref if ref.born is not None else ref._replace(since=since)
 
 
 def check_since(session: ReadSession, since: Mapping[int, int]) -> None:

@@ -33,6 +33,7 @@ from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.engine import EngineStore
 from rankd.projection.follower import Follower
 from rankd.projection.state import State
+from rankd.reads.archived import ArchivedWindows
 from rankd.reads.joined import Joined
 from rankd.reads.rank_source import EngineRankSource
 from rankd.reads.reads import Reads
@@ -65,14 +66,19 @@ class PastStates:
         settings: Settings,
         *,
         join: Callable[[State], Joined],
+        archive: ArchivedWindows | None = None,
         kept: BoardSelection = EVERY_BOARD,
     ) -> None:
-        """`open_ledger` opens a ledger that nobody else follows; `join` returns today's profiles for a state."""
+        """`open_ledger` opens a ledger that nobody else follows; `join` returns today's profiles for a state.
+
+        `archive` has the windows that had left the ranks by then.
+        """
         self._open_ledger = open_ledger
         self._checkpoints = checkpoints
         self._clock = clock
         self._settings = settings
         self._join = join
+        self._archive = archive
         self._kept = kept
         self._lock = threading.Lock()
         self._states: OrderedDict[int, Future[PastState]] = OrderedDict()  # by instant, the one used last at the end
@@ -175,6 +181,7 @@ class PastStates:
             self._join(applier.state),
             self._settings,
             rank_source=EngineRankSource(follower.store, lambda: position),
+            archive=self._archive,
             is_due=lambda _now, _board: False,
             roll_over=lambda _board: None,
             ledger_time=lambda: at,

@@ -16,6 +16,7 @@ from rankd.errors import Freshness, InvalidValue
 from rankd.projection import port
 from rankd.projection.applier import Applier
 from rankd.reads import answers
+from rankd.reads.archived import ARCHIVE, ArchivedReadSession, ArchivedWindows
 from rankd.reads.cursor import Cursor, write_cursor
 from rankd.reads.instance_ref import InstanceRef, InstanceResolver, check_since
 from rankd.reads.joined import Joined
@@ -51,13 +52,21 @@ class Standings(InstanceResolver):
         settings: Settings,
         *,
         rank_source: RankSource,
+        archive: ArchivedWindows | None,
         is_due: Callable[[int, str], bool],
         roll_over: Callable[[str], None],
         ledger_time: Callable[[], int],
     ) -> None:
         """`ledger_time` is the ledger's time of the last commit; the rest as for InstanceResolver."""
         super().__init__(
-            applier, find_board, clock, settings, rank_source=rank_source, is_due=is_due, roll_over=roll_over
+            applier,
+            find_board,
+            clock,
+            settings,
+            rank_source=rank_source,
+            archive=archive,
+            is_due=is_due,
+            roll_over=roll_over,
         )
         self._joined = joined
         self._ledger_time = ledger_time
@@ -66,7 +75,7 @@ class Standings(InstanceResolver):
         """Return the first entries, or those after an offset."""
         count = read_integer("limit", limit, 1, LIMIT_MAX)
         skipped = read_integer("offset", offset, 0, OFFSET_MAX)
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         # One more entry tells whether there is a next page.
         page = session.store.range(ref.key, skipped + 1, skipped + count + 1, ref.ranking)
         return self._page(ref, page, count, session)
@@ -75,7 +84,7 @@ class Standings(InstanceResolver):
         """Return the entries after an earlier page."""
         count = read_integer("limit", limit, 1, LIMIT_MAX)
         last = (Kept(after.score, after.tie), after.player)
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         return self._page(ref, session.store.following(ref.key, last, count + 1, ref.ranking), count, session)
 
     def range_in(
@@ -84,15 +93,15 @@ class Standings(InstanceResolver):
         """Return the entries from one place to another, both inclusive; `names` are the fields in an error."""
         low = read_integer(names[0], first, 1, OFFSET_MAX)
         high = read_integer(names[1], last, low, low + LIMIT_MAX - 1)
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         page = session.store.range(ref.key, low, high + 1, ref.ranking)
         return self._page(ref, page, high - low + 1, session)
 
     def rank_in(self, ref: InstanceRef, player: str) -> answers.Standing | Freshness:
         """Return a player's standing; for a player without one, the freshness of that answer."""
         check_player(player)
-        board, _, key, ranking, now, since = ref
-        session = self._open(key)
+        board, _, key, ranking, now, since, born = ref
+        session = self._open(key) if born is None else self._open_ref(ref)
         ranked = session.store.rank(key, player, ranking)
         if since is not None:
             check_since(session, since)
@@ -117,8 +126,8 @@ class Standings(InstanceResolver):
         )
         profile, metadata = self._joined.player(board, key, player, session.metadata_events)
         tiebreak = board.tiebreak(ranked.tie)
-        if profile is None and metadata is None and tiebreak is None and ranked.bounds is None:  # most boards
-            return standing
+        if profile is None and metadata is None and tiebreak is None and ranked.bounds is None and born is None:
+            return standing  # most boards
         return msgspec.structs.replace(
             standing,
             rank_min=msgspec.UNSET if ranked.bounds is None else ranked.bounds[0],
@@ -128,6 +137,7 @@ class Standings(InstanceResolver):
             avatar_url=None if profile is None else profile.avatar_url,
             country=None if profile is None else profile.country,
             metadata=metadata,
+            source=_source_of(session),
         )
 
     def around_in(self, ref: InstanceRef, player: str, above: int = 5, below: int = 5) -> answers.Around | Freshness:
@@ -135,7 +145,7 @@ class Standings(InstanceResolver):
         up = read_integer("above", above, 0, NEIGHBOURS_MAX)
         down = read_integer("below", below, 0, NEIGHBOURS_MAX)
         check_player(player)
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         around = session.store.around(ref.key, player, up, down, ref.ranking)
         if around is None:
             if ref.since is not None:
@@ -154,7 +164,7 @@ class Standings(InstanceResolver):
     def ranks_in(self, ref: InstanceRef, players: Sequence[str]) -> answers.Ranks:
         """Return the standings of several players, in the order of the request, each once."""
         ids = check_players(players)
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         ranked = session.store.ranks(ref.key, ids, ref.ranking)
         standings = [standing for standing in ranked if standing is not None]
         total = standings[0].total if standings else session.store.total(ref.key)
@@ -172,7 +182,7 @@ class Standings(InstanceResolver):
         return self._group(ref, check_players(players))
 
     def _group(self, ref: InstanceRef, players: list[str]) -> answers.Friends:
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         total = session.store.total(ref.key)
         friends = session.store.friends(ref.key, players, ref.ranking)
         ranked = [port.RankedEntry(friend.rank, friend.player, friend.score, friend.tie) for friend in friends]
@@ -200,7 +210,7 @@ class Standings(InstanceResolver):
         sent = ref.board.check_score(score)
         at = max(ref.now, self._ledger_time())
         tie = ref.board.tie_field(at, check_tiebreak(tiebreak))
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         ranked = ref.board.ranked_score(sent, at)
         place = session.store.rank_of_score(ref.key, ranked, tie, ref.ranking)
         return answers.Place(
@@ -213,7 +223,7 @@ class Standings(InstanceResolver):
     def distribution_in(self, ref: InstanceRef, buckets: int = 50) -> answers.Distribution:
         """Return a histogram and quantiles of the scores."""
         count = read_integer("buckets", buckets, 1, port.HISTOGRAM_BUCKETS_MAX)
-        session = self._open(ref.key)
+        session = self._open_ref(ref)
         histogram = session.store.histogram(ref.key, count)
         scores = session.store.quantiles(ref.key, list(QUANTILES.values())) or []
         shown = ref.board.shown_score
@@ -254,17 +264,29 @@ class Standings(InstanceResolver):
 
     def is_final(self, ref: InstanceRef) -> bool:
         """Tell whether an instance takes no more events; a player may still be removed from it."""
+        if ref.born is not None:
+            return True
         live = self._state.boards.get(ref.board.id)
         return live is not None and ref.key.window in live.closed
 
     def _about(
         self, ref: InstanceRef, total: int, session: ReadSession, *, is_exact: bool | None = None
-    ) -> tuple[str, str, str, int, str, int, bool, bool]:
+    ) -> tuple[str, str, str, int, str, int, bool, bool, str | msgspec.UnsetType]:
         """Return the fields of every answer, in their order."""
         if ref.since is not None:
             check_since(session, ref.since)
         key, exact = ref.key, session.is_exact if is_exact is None else is_exact
-        return ref.board.id, key.window, key.scope, total, session.position, ref.now, session.is_stale, exact
+        return (
+            ref.board.id,
+            key.window,
+            key.scope,
+            total,
+            session.position,
+            ref.now,
+            session.is_stale,
+            exact,
+            _source_of(session),
+        )
 
     def _page(self, ref: InstanceRef, page: port.RankedPage, count: int, session: ReadSession) -> answers.Page:
         following, entries = None, page.entries[:count]
@@ -295,6 +317,11 @@ class Standings(InstanceResolver):
                 return None
             now = ordinal.rank
         return before - now
+
+
+def _source_of(session: ReadSession) -> str | msgspec.UnsetType:
+    """Return where an answer comes from, if not from the ranks."""
+    return ARCHIVE if isinstance(session, ArchivedReadSession) else msgspec.UNSET
 
 
 def _with_bounds(entry: answers.Entry, standing: port.RankedStanding) -> answers.Entry:

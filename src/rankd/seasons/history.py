@@ -24,9 +24,8 @@ from rankd.background import lower_priority
 from rankd.domain.board import Board
 from rankd.domain.instance import InstanceKey
 from rankd.errors import SnapshotUnreadable, VerificationFailed
-from rankd.folder import FOLDER_MODE, private_opener
+from rankd.folder import FOLDER_MODE, private_opener, sync_folder
 from rankd.ledger.event import Scored
-from rankd.projection.checkpoints import sync_folder
 from rankd.projection.port import RankReads
 from rankd.projection.state import BoardState
 from rankd.seasons.places import (

@@ -6,12 +6,17 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from rankd.archive.manifest import Manifest
+from rankd.archive.standings_file import FinalWindow
+from rankd.archive.windows import archived_until
 from rankd.ledger.event import EventKind
 from rankd.projection.applier import Applier
 from rankd.projection.port import RankStore
 from rankd.projection.state import BoardState
 from rankd.seasons.archiving import ArchiveStep
 from rankd.seasons.schedule import Due
+
+PRUNE_EVERY_MS = 3_600_000
 
 
 class Retirement:
@@ -25,6 +30,7 @@ class Retirement:
         self._changed = applier.state.subscribe()  # boards to check
         self._leaving: list[tuple[int, str]] = []  # a heap: end of a final window's retention, and its board
         self._waiting: set[str] = set()  # boards with a window that is not archived yet
+        self._prune_at = 0
         self._lock = threading.Lock()
         self._finished = 0  # archived files at the last check of `_waiting`
 
@@ -35,7 +41,27 @@ class Retirement:
     def due(self, now: int, events_max: int) -> list[Due]:
         """Return archived windows whose retention is over, until there are enough; queue the archiving of others."""
         with self._lock:
+            self._prune(now)
             return self._due(now, events_max)
+
+    def _prune(self, now: int) -> None:
+        """Let the archive be pruned once an hour, where a board says how long it is kept."""
+        boards, live = self._applier.directory.boards, self._applier.state.boards
+        if now < self._prune_at:
+            return
+        self._prune_at = now + PRUNE_EVERY_MS
+        if not any(board.archive_keep_ms for board in list(boards.values())):
+            return
+
+        def kept_until(manifest: Manifest) -> int | None:
+            state = live.get(manifest.board)
+            if state is None or state.born != manifest.born:
+                return archived_until(manifest)
+            if manifest.window in state.windows:  # it would be archived again
+                return None
+            return archived_until(manifest, boards.get(manifest.board))
+
+        self.archiving.prune(kept_until, now)
 
     def _due(self, now: int, events_max: int) -> list[Due]:
         while self._leaving and self._leaving[0][0] <= now:
@@ -56,16 +82,16 @@ class Retirement:
         self._waiting.discard(board_id)
         due: list[Due] = []
         if board is None or live is None:  # deleted
+            self.archiving.forget(board_id, lambda _instance: False)
             return due
+        self.archiving.forget(board_id, live.windows.__contains__)
         for instance in [window for window in list(live.windows) if window in live.closed]:
             gone_at = board.gone_at(board.window_of(instance), instance)
-            if gone_at is None:
-                continue
-            if not self.archiving.has(self._store, board, live, instance, self._is_of(live, board_id)):
+            if not self.archiving.has(FinalWindow(self._store, board, live, instance), self._is_of(live, board_id)):
                 self._waiting.add(board_id)
-            elif gone_at <= now:
+            elif gone_at is not None and gone_at <= now:
                 due.append(Due(now, board_id, EventKind.RETIRE, instance))
-            if gone_at > now:
+            if gone_at is not None and gone_at > now:
                 heappush(self._leaving, (gone_at, board_id))
         return due
 

@@ -124,7 +124,7 @@ def test_a_window_and_a_scope_can_be_named(done: Output) -> None:
 def test_json_is_what_the_library_answers(done: Output) -> None:
     page = json.loads(done("top", "arcade", "--limit", "2", "--json"))
     with rankd.open("rankd-data") as boards:
-        expected = rankd.Page.__struct_fields__
+        expected = tuple(name for name in rankd.Page.__struct_fields__ if name != "source")  # of the archive
         assert boards.top("arcade", 2).next == page["next"]
 
     assert tuple(page) == expected

@@ -31,6 +31,8 @@ DEFAULTS: dict[str, object] = {
     "decimals": 0,
     "late_by": "5m",
     "retention": None,
+    "archive_keep": None,
+    "archive_top": None,
     "feeds": [],
     "team": None,
     "decay": None,
@@ -187,6 +189,10 @@ def test_a_wrong_type_or_value_is_refused_under_its_fields_name(name: str, value
         ({"retention": {"all_time": "1d"}}, "retention.all_time", "never ends"),
         ({"retention": {"daily": "1d"}}, "retention.daily", "is not known here"),
         ({"windows": ["daily"], "retention": {"daily": 5}}, "retention.daily", "must be text"),
+        ({"archive_keep": {"all_time": "1d"}}, "archive_keep.all_time", "never ends"),
+        ({"windows": ["daily"], "archive_keep": "forever"}, "archive_keep", "must be a whole number and"),
+        ({"archive_top": 0}, "archive_top", "must be from 1"),
+        ({"archive_top": True}, "archive_top", "must be an integer"),
         ({"scopes": ["country", "Level"]}, "scopes[1]", "must be 1 to 64"),
         ({"scopes": ["country", "country"]}, "scopes[1]", "a second time"),
         ({"scopes": ["global"]}, "scopes[0]", "must not be 'global'"),
@@ -310,12 +316,13 @@ def test_a_definition_differs_when_any_option_does() -> None:
         "signing": "game-key",
         "open": False,
         "shards": 2,
+        "archive_top": 100,
         "exact_top": 100,
         "scope_values_max": 1_000_000,
         "title": "Arcade",
         "description": "All of it.\nReally.",
     }
-    assert set(NAMES) - set(others) == {"global", "retention", "decay"}
+    assert set(NAMES) - set(others) == {"global", "retention", "archive_keep", "decay"}
     plain = define_board("arcade", {})
     for name, value in others.items():
         board = define_board("arcade", {name: value})

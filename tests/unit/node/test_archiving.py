@@ -1,4 +1,4 @@
-"""Final standings are written by a thread of their own, and again when a disk did not take them."""
+"""Final standings are archived by a thread of their own, and again when a disk did not take them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.archived import manifests, parquet_files, players_of
 from tests.batches import batch_of_rows
 from tests.servers.waiting import wait_until
 
+from rankd.archive import standings_file
+from rankd.archive.folder_objects import FolderObjects
+from rankd.archive.standings_file import FinalWindow
+from rankd.archive.windows import WindowArchive
 from rankd.domain.definition import define_board
 from rankd.domain.instance import InstanceKey
 from rankd.projection.engine import EngineStore
-from rankd.projection.port import walk
 from rankd.projection.state import BoardState
-from rankd.seasons import archive as module
-from rankd.seasons.archive import read_archive
 from rankd.seasons.archiving import ArchiveStep
 
 WEEK = "weekly:2026-W18"
@@ -30,16 +32,17 @@ def wanted() -> bool:
 
 
 @pytest.fixture
-def store() -> EngineStore:
+def window() -> FinalWindow:
     store = EngineStore()
     key = InstanceKey("arcade", WEEK)
     store.apply(batch_of_rows((key, BOARD.rules_for(BOARD.first_window)), [("ann", 5), ("bob", 3)], upto=2))
-    return store
+    return FinalWindow(store, BOARD, LIVE, WEEK)
 
 
 @pytest.fixture
 def archiving(tmp_path: Path) -> Iterator[ArchiveStep]:
-    archiving = ArchiveStep(tmp_path / "archive", again_s=0.01)
+    archive = WindowArchive(FolderObjects(tmp_path / "archive"), tmp_path / "scratch")
+    archiving = ArchiveStep(archive, lambda: "0-2", again_s=0.01)
     yield archiving
     archiving.close()
 
@@ -48,22 +51,43 @@ def files_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_window_has_its_file_a_moment_after_it_was_asked_for(
-    archiving: ArchiveStep, store: EngineStore, tmp_path: Path
+def test_a_window_is_archived_a_moment_after_it_was_asked_for(
+    archiving: ArchiveStep, window: FinalWindow, tmp_path: Path
 ) -> None:
-    assert not archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    assert not archiving.has(window, wanted)
     wait_until(lambda: archiving.waiting == 0)
 
-    assert archiving.has(store, BOARD, LIVE, WEEK, wanted)
-    (path,) = files_in(tmp_path)
-    assert [entry.player for entry in read_archive(path)[1]] == ["ann", "bob"]
+    assert archiving.has(window, wanted)
+    (path,) = parquet_files(tmp_path / "archive")
+    assert players_of(path) == ["ann", "bob"]
     assert archiving.finished == 1
+
+
+def test_another_process_finds_it_archived(archiving: ArchiveStep, window: FinalWindow, tmp_path: Path) -> None:
+    archiving.has(window, wanted)
+    wait_until(lambda: archiving.waiting == 0)
+    before = {path: path.stat().st_mtime_ns for path in files_in(tmp_path / "archive")}
+
+    other = ArchiveStep(WindowArchive(FolderObjects(tmp_path / "archive"), tmp_path / "other"), lambda: "0-2")
+    other.has(window, wanted)
+    wait_until(lambda: other.waiting == 0)
+    other.close()
+    assert {path: path.stat().st_mtime_ns for path in files_in(tmp_path / "archive")} == before
+
+
+def test_a_window_that_left_is_forgotten(archiving: ArchiveStep, window: FinalWindow) -> None:
+    archiving.has(window, wanted)
+    wait_until(lambda: archiving.waiting == 0)
+    archiving.forget("arcade", {WEEK}.__contains__)
+    assert archiving.has(window, wanted)
+
+    archiving.forget("arcade", set().__contains__)
+    assert not archiving.has(window, wanted)
 
 
 def test_a_disk_that_fails_is_tried_again_and_complained_of(
     archiving: ArchiveStep,
-    store: EngineStore,
-    tmp_path: Path,
+    window: FinalWindow,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -72,12 +96,12 @@ def test_a_disk_that_fails_is_tried_again_and_complained_of(
 
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", full)
-        archiving.has(store, BOARD, LIVE, WEEK, wanted)
+        archiving.has(window, wanted)
         wait_until(lambda: archiving.failed >= 3)
-        assert not archiving.has(store, BOARD, LIVE, WEEK, wanted)
+        assert not archiving.has(window, wanted)
     wait_until(lambda: archiving.waiting == 0)
 
-    assert archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    assert archiving.has(window, wanted)
     logged = [record.message for record in caplog.records]
     assert len(logged) == 1
     assert "stay in the ranks until they are archived" in logged[0]
@@ -85,9 +109,9 @@ def test_a_disk_that_fails_is_tried_again_and_complained_of(
 
 
 def test_a_board_that_is_deleted_meanwhile_leaves_no_file(
-    archiving: ArchiveStep, store: EngineStore, tmp_path: Path
+    archiving: ArchiveStep, window: FinalWindow, tmp_path: Path
 ) -> None:
-    archiving.has(store, BOARD, LIVE, WEEK, lambda: False)
+    archiving.has(window, lambda: False)
     wait_until(lambda: archiving.waiting == 0)
 
     assert files_in(tmp_path) == []
@@ -95,29 +119,31 @@ def test_a_board_that_is_deleted_meanwhile_leaves_no_file(
 
 
 def test_somebody_removed_while_it_is_written_is_not_in_the_file(
-    archiving: ArchiveStep, store: EngineStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archiving: ArchiveStep, window: FinalWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = 0
+    times, parts_of = 0, standings_file._parts
 
-    def walked(*arguments: Any) -> Iterator[Any]:
+    def parts(*arguments: Any) -> Iterator[Any]:
         nonlocal times
         times += 1
-        entries = list(walk(*arguments))
+        parts = list(parts_of(*arguments))
         if times == 1:
-            store.drop(InstanceKey("arcade", WEEK))
-        return iter(entries)
+            window.store.drop(InstanceKey("arcade", WEEK))
+        return iter(parts)
 
-    monkeypatch.setattr(module, "walk", walked)
-    archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    monkeypatch.setattr(standings_file, "_parts", parts)
+    archiving.has(window, wanted)
     wait_until(lambda: archiving.waiting == 0)
 
     assert times == 1  # nobody is left to go through
-    (path,) = files_in(tmp_path)
-    assert list(read_archive(path)[1]) == []
+    (path,) = parquet_files(tmp_path / "archive")
+    assert players_of(path) == []
+    (manifest,) = manifests(tmp_path / "archive")
+    assert (manifest["entries"], manifest["file"]["rows"]) == (0, 0)
 
 
 def test_it_ends_in_the_middle_of_a_file(
-    archiving: ArchiveStep, store: EngineStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archiving: ArchiveStep, window: FinalWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -126,8 +152,8 @@ def test_it_ends_in_the_middle_of_a_file(
         go_on.wait(60)
         return iter(())
 
-    monkeypatch.setattr(module, "walk", stuck)
-    archiving.has(store, BOARD, LIVE, WEEK, wanted)
+    monkeypatch.setattr(standings_file, "_parts", stuck)
+    archiving.has(window, wanted)
     assert begun.wait(60)
     closing = threading.Thread(target=archiving.close)
     closing.start()

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import UNSET
+from tests.archived import parquet_files, players_of
 from tests.servers.load_bound import LoadBound
 from tests.servers.waiting import WAIT_S, join_all
 
@@ -16,7 +18,6 @@ from rankd import Boards, ManualClock
 from rankd.errors import InvalidValue, WindowGone, WindowUnknown
 from rankd.node import embedded as running
 from rankd.node.open_embedded import embedded_of
-from rankd.seasons.archive import read_archive
 
 if TYPE_CHECKING:
     from tests.unit.conftest import OpenBoards
@@ -39,7 +40,7 @@ def kept(boards: Boards, window: str | None = None) -> dict[str, int]:
 
 
 def archives(folder: Path) -> list[Path]:
-    return sorted((folder / "data" / "archive").rglob("*.jsonl.gz"))
+    return parquet_files(folder / "data" / "archive")
 
 
 def test_a_window_is_archived_when_it_is_final_and_leaves_when_its_retention_is_over(
@@ -55,19 +56,18 @@ def test_a_window_is_archived_when_it_is_final_and_leaves_when_its_retention_is_
     clock.advance(1)
     boards.settle()
     (archive,) = archives(tmp_path)
-    assert [entry.player for entry in read_archive(archive)[1]] == ["bob", "alice"]
+    assert players_of(archive) == ["bob", "alice"]
     assert kept(boards, DAY) == {"bob": 7, "alice": 5}
 
     gone = DAY_END + LATE_MS + 2 * DAY_MS
     clock.set(gone - 1)
     boards.settle()
     assert kept(boards, DAY) == {"bob": 7, "alice": 5}
+    assert boards.top("arcade", window=DAY).source is UNSET
     clock.advance(1)
-    with pytest.raises(WindowGone, match="archive"):
-        boards.top("arcade", window=DAY)
     boards.settle()
-    with pytest.raises(WindowGone):
-        boards.top("arcade", window=DAY)
+    assert kept(boards, DAY) == {"bob": 7, "alice": 5}
+    assert boards.top("arcade", window=DAY).source == "archive"
     assert {key.window for key in embedded_of(boards).rank_store.instances()} == {"all_time"}
     assert len(archives(tmp_path)) == 1
     boards.verify()
@@ -229,7 +229,7 @@ def test_archives_of_a_board_defined_anew_do_not_replace_the_old_ones(
     boards.define("arcade", definition)
     boards.submit("arcade", "bob", 6, at=DAY_END - 1, imported=True)
     boards.settle()
-    assert sorted(entry.player for path in archives(tmp_path) for entry in read_archive(path)[1]) == ["alice", "bob"]
+    assert sorted(player for path in archives(tmp_path) for player in players_of(path)) == ["alice", "bob"]
 
 
 def test_a_change_of_the_definition_archives_nothing_twice(boards: Boards, clock: ManualClock, tmp_path: Path) -> None:

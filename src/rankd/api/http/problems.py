@@ -31,6 +31,7 @@ STATUSES: tuple[tuple[type[RankdError], int], ...] = (
     (errors.EngineBroken, 503),
     (errors.LedgerUnreadable, 503),
     (errors.RanksUnusable, 503),
+    (errors.ArchiveUnusable, 503),
 )
 TITLES = {
     400: "The request cannot be read",

@@ -12,6 +12,7 @@ from rankd.domain.board import Writes
 from rankd.domain.calendar import WeekStarts
 from rankd.domain.declared import PERIODS_MAX, WINDOWS_MAX
 from rankd.domain.definition import (
+    ARCHIVE_TOP_MAX,
     DECIMALS_MAX,
     DESCRIPTION_BYTES_MAX,
     EXACT_TOP_MAX,
@@ -67,6 +68,21 @@ def _names(items_max: int, about: str) -> Schema:
 
 def _integer(low: int, high: int, about: str) -> Schema:
     return {"type": "integer", "minimum": low, "maximum": high, "description": about}
+
+
+def _retention(about: str) -> Schema:
+    return {
+        "anyOf": [
+            {"type": "null", "description": "For ever."},
+            _duration("Of every window."),
+            {
+                "type": "object",
+                "additionalProperties": {"anyOf": [_duration("Of that window."), {"type": "null"}]},
+                "description": "By window; for ever by default.",
+            },
+        ],
+        "description": about,
+    }
 
 
 _NAME: Schema = {"type": "string", "pattern": NAME_PATTERN}
@@ -146,17 +162,11 @@ _OPTIONS: dict[str, Schema] = {
     "score_max": _integer(SCORE_MIN_POSSIBLE, SCORE_MAX_POSSIBLE, "The highest score that is accepted."),
     "decimals": _integer(0, DECIMALS_MAX, "How many digits of a shown score follow the decimal point."),
     "late_by": _duration("How far back a service's `at` may lie, and how long a window stays open after its end."),
-    "retention": {
-        "anyOf": [
-            {"type": "null", "description": "For ever."},
-            _duration("Of every window."),
-            {
-                "type": "object",
-                "additionalProperties": {"anyOf": [_duration("Of that window."), {"type": "null"}]},
-                "description": "By window; for ever by default.",
-            },
-        ],
-        "description": "How long past windows can be read.",
+    "retention": _retention("How long past windows stay in the ranks; they are archived, and read from there then."),
+    "archive_keep": _retention("How long past windows stay in the archive after they became final."),
+    "archive_top": {
+        "anyOf": [{"type": "null", "description": "All."}, _integer(1, ARCHIVE_TOP_MAX, "The first so many.")],
+        "description": "How many of each scope are archived.",
     },
     "history": {
         "anyOf": [

@@ -71,6 +71,8 @@ _BOARD = {
     "late_by": "5m",
     "retention": None,
     "history": None,
+    "archive_keep": None,
+    "archive_top": None,
     "feeds": [],
     "team": None,
     "decay": None,

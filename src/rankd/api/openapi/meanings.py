@@ -112,6 +112,7 @@ MEANINGS: dict[str, str] = {
     "score": "The score that is kept.",
     "sender": "Who sent it.",
     "sequence": "Its place in the ledger.",
+    "source": "`archive` where the window has left the ranks; left out otherwise.",
     "stale": "Whether the ranks lag behind the accepted scores by more than `server.stale_after_ms`.",
     "status": "The state of the server.",
     "tiebreak": "A second number that decides between equal scores, on boards whose ties are by value.",

@@ -55,7 +55,7 @@ class Schemas:
         return None if call.answer is None else self._given[id(call.answer)]
 
 
-MAY_BE_UNSET = frozenset({"rank_min", "rank_max"})  # of estimates only
+MAY_BE_UNSET = frozenset({"rank_min", "rank_max", "source"})  # of estimates, and of the archive
 
 
 def _any_json(kind: type) -> Schema:

@@ -104,6 +104,12 @@ def run_in_thread(work: Callable[[], Outcome]) -> Outcome:
     return answer
 
 
+def leave_batcher() -> None:
+    """Let a read that is about to wait for long run again in a thread of its own."""
+    if isinstance(getcurrent(), _Reading):
+        raise _ThreadNeeded
+
+
 class _Question(NamedTuple):
     """The request a read waits for."""
 

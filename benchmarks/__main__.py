@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.servers.kafka import HOW_TO_GET_KAFKA, kafka_is_installed
 from tests.servers.postgres import HOW_TO_GET_POSTGRES, binaries
 
+from benchmarks.archive_bench import archive_rows
 from benchmarks.embedded_bench import embedded_rows
 from benchmarks.embedded_huge import embedded_huge_rows
 from benchmarks.embedded_join import join_rows
@@ -79,6 +80,7 @@ GROUPS = (
     "as_of",
     "kinds",
     "lone",
+    "archive",
     "kinds_memory",
     "http",
     "priority",
@@ -191,6 +193,7 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         "as_of": lambda: past_rows(scale),
         "kinds": lambda: kind_rows(scale),
         "lone": lambda: lone_rows(scale),
+        "archive": lambda: archive_rows(scale),
         "kinds_memory": lambda: kind_memory_rows(scale),
         "http": lambda: http_rows(scale),
         "priority": lambda: priority_rows(scale),

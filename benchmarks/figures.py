@@ -96,6 +96,8 @@ TARGETS = {
     "embedded_reader_p99": Target(cost_max=1_000_000, entries=EMBEDDED_PLAYERS),
     "embedded_reader_p99_tuples": Target(cost_max=10_000_000, entries=EMBEDDED_PLAYERS),
     "embedded_replay": Target(cost_max=5_000, entries=EMBEDDED_PLAYERS),
+    "archive_page_first_local": Target(cost_max=100e6, entries=1_000_000),
+    "archive_page_first_s3": Target(cost_max=300e6, entries=1_000_000),
     "embedded_open": Target(cost_max=20, entries=EMBEDDED_PLAYERS_HUGE),
     "embedded_growth": Target(ratio_min=0.6, rival=SMALLER, entries=EMBEDDED_PLAYERS_HUGE),
     "embedded_join": Target(cost_max=1e9 / 150_000, entries=EMBEDDED_PLAYERS_HUGE),

@@ -28,6 +28,7 @@ DEFINITIONS: list[dict[str, object]] = [
     {"scopes": ["country", "level"], "global": False, "scope_values_max": 100_000_000},
     {"team": {"attribute": "guild", "by": "average"}, "feeds": ["fed"]},
     {"decay": {"factor": 0.9, "every": "1d"}, "score_min": 1, "ties": "player"},
+    {"windows": ["daily"], "archive_keep": "730d", "archive_top": 100},
     {"signing": "key-1", "open": False, "shards": 8, "exact_top": 1_000, "retention": None},
 ]
 

@@ -98,6 +98,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bench") / "smoke.json"
     others = {
         "as_of",
+        "archive",
         "http",
         "kafka",
         "kafka_ledger",

@@ -29,6 +29,8 @@ DEFINITIONS: list[dict[str, object]] = [
     {"team": {"attribute": "guild", "by": "average"}, "feeds": ["fed"]},
     {"decay": {"factor": 0.9, "every": "1d"}, "score_min": 1, "ties": "player"},
     {"windows": ["daily"], "archive_keep": "730d", "archive_top": 100},
+    {"history": {"every": "1d", "top": 1_000, "keep": "730d"}},
+    {"history": {"every": "1h", "top": "all", "keep": "7d"}, "windows": ["daily"]},
     {"signing": "key-1", "open": False, "shards": 8, "exact_top": 1_000, "retention": None},
 ]
 

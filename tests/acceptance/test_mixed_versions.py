@@ -18,7 +18,7 @@ from tests.servers.waiting import wait_until
 
 import rankd
 from rankd.cli.exits import ExitCode
-from rankd.ledger.event import PAYLOAD_VERSION
+from rankd.ledger.event import PAYLOAD_VERSION, PAYLOAD_WRITTEN
 from rankd.ledger.postgres.ledger import known_scripts
 from rankd.ledger.postgres.migrations import scripts_of
 from rankd.projection.checkpoints import FORMAT
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.timeout(300)  # many processes that start, one after th
 SEED = int(os.environ.get("RANKD_SEED", "20"))
 SCHEMA = len(known_scripts())
 REGISTRY_SCHEMA = len(scripts_of("rankd.registry.postgres"))
+BEYOND = PAYLOAD_VERSION + 1 - PAYLOAD_WRITTEN  # how far a version writes ahead that we cannot read
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_a_schema_too_far_ahead_is_refused_by_every_command(installation: Instal
 
 
 def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: Installation) -> None:
-    newer = make_version(installation.folder / "newer", payload_known=1, payload_written=1)
+    newer = make_version(installation.folder / "newer", payload_known=1, payload_written=BEYOND)
     ranking, old, new = installation.project("old"), installation.serve(), installation.serve(**newer)
     define(installation, old, "arcade")
     before = submit(installation, old, "arcade", "alice", 2).json()["position"]
@@ -223,7 +224,7 @@ def test_events_of_a_newer_version_stop_whoever_has_to_rank_them(installation: I
 
 def test_a_node_is_not_ready_once_a_newer_version_has_written_the_ledger(tmp_path: Path) -> None:
     needs_postgres()
-    newer = make_version(tmp_path / "newer", payload_known=1, payload_written=1)
+    newer = make_version(tmp_path / "newer", payload_known=1, payload_written=BEYOND)
     with nodes_installed(tmp_path) as nodes:
         old, new = nodes.node("old"), nodes.node("new", None, **newer)
         with old.client(nodes.admin) as by_old, new.client(nodes.admin) as by_new:

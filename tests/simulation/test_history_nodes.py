@@ -6,8 +6,12 @@ import random
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 import rankd
+from rankd.errors import InvalidValue
 from rankd.node.open_node import HISTORY, open_node
+from rankd.node.open_thin import open_thin
 from rankd.node.shared_stores import SharedStores
 
 from .conftest import LendStores
@@ -50,3 +54,11 @@ def test_every_node_records_the_same_places_and_tells_the_same_course(
         courses = [node.course("arcade", "p-7").points for node in (first, second, third)]
         assert courses[0] == courses[1] == courses[2]
         assert len(courses[0]) > DAYS // 2
+
+
+def test_a_process_with_its_ranks_in_redis_says_who_knows_the_past(lend_stores: LendStores) -> None:
+    with lend_stores(1) as lent, open_thin(SharedStores(lent.ledger_url), lent.ranks_url) as boards:
+        boards.define("arcade", history={})
+        for ask in (lambda: boards.top("arcade", as_of=BEGIN_MS), lambda: boards.course("arcade", "alice")):
+            with pytest.raises(InvalidValue, match=r"ask a server with ranks\.url = engine:"):
+                ask()

@@ -34,6 +34,7 @@ def played(boards: Boards, clock: ManualClock) -> dict[str, Any]:
     commit_together(boards.enqueue, [task])
     results["submit"] = task.result
     clock.advance(5_000)
+    boards.settle()  # the places of midnight are on disk
     results |= _read(boards, bodies_of)
     results["remove"] = boards.remove("arcade", "carol")
     results["reset"] = boards.reset("arcade", **bodies_of["reset"])
@@ -48,6 +49,7 @@ def _read(boards: Boards, bodies_of: dict[str, Any]) -> dict[str, object]:
         "top": boards.top("arcade", **EXAMPLES["top"].query),
         "range": boards.range("arcade", 1, 2, window="weekly:previous"),
         "rank": boards.rank("arcade", "alice", **EXAMPLES["rank"].query),
+        "course": boards.course("arcade", "alice", since=EXAMPLES["course"].query["from"]),
         "around": boards.around("arcade", "bob", **EXAMPLES["around"].query),
         "ranks": boards.ranks("arcade", bodies_of["ranks"]["players"]),
         "friends": boards.friends("arcade", bodies_of["friends"]["players"]),

@@ -146,6 +146,7 @@ def test_every_call_that_reads_much_is_dear() -> None:
         "top",
         "range",
         "distribution",
+        "course",
         "friends_of",
         "list",
         "delete",

@@ -51,7 +51,12 @@ _ALICE = {
 }
 _BOB = {"rank": 2, "player": "bob", "score": 965, "reached_at": 1777809600000, "name": "Bob", "country": "PT"}
 _CAROL = {"rank": 3, "player": "carol", "score": 940, "reached_at": 1777809600000}
-_DEFINITION = {"keep": "best", "windows": ["all_time", "weekly", "daily"], "scopes": ["country"]}
+_DEFINITION = {
+    "keep": "best",
+    "windows": ["all_time", "weekly", "daily"],
+    "scopes": ["country"],
+    "history": {"every": "1d", "top": 1000, "keep": "730d"},
+}
 _BOARD = {
     "id": "arcade",
     "title": "arcade",
@@ -70,7 +75,6 @@ _BOARD = {
     "decimals": 0,
     "late_by": "5m",
     "retention": None,
-    "history": None,
     "archive_keep": None,
     "archive_top": None,
     "feeds": [],
@@ -172,31 +176,18 @@ EXAMPLES: dict[str, Example] = {
     ),
     "course": Example(
         _PLACE,
-        {"window": "weekly", "from": 1777248000000},
+        {"from": 1777766400000},
         answer={
             "board": "arcade",
             "player": "alice",
-            "window": "weekly",
+            "window": "all_time",
             "scope": "global",
             "position": "0-8",
-            "as_of": 1777896000000,
+            "as_of": 1777896005000,
             "stale": False,
-            "points": [
-                {"at": 1777680000000, "window": "weekly:2026-W18", "rank": 5, "score": 700, "total": 12},
-                {"at": 1777766400000, "window": "weekly:2026-W18", "rank": 3, "score": 810, "total": 14},
-            ],
-            "finals": [
-                {
-                    "window": "weekly:2026-W18",
-                    "ends_at": 1777852800000,
-                    "rank": 2,
-                    "score": 951,
-                    "total": 16,
-                    "percentile": 87.5,
-                    "top_percent": 12.5,
-                }
-            ],
-            "best": {"at": 1777766400000, "window": "weekly:2026-W18", "rank": 3, "score": 810, "total": 14},
+            "points": [{"at": 1777852800000, "window": "all_time", "rank": 2, "score": 951, "total": 3}],
+            "finals": [],
+            "best": {"at": 1777852800000, "window": "all_time", "rank": 2, "score": 951, "total": 3},
         },
     ),
     "around": Example(

@@ -301,6 +301,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def sources(self) -> list[str]:
+        """Return the names of all sources."""
+        ...
+
     def source_offsets(self, source: str) -> dict[int, int]:
         """Return the offsets to read next of a source, by partition; without those never read."""
         ...

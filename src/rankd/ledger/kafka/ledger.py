@@ -256,6 +256,10 @@ class KafkaLedger:
         """Return nothing: followers know keys."""
         return {}
 
+    def sources(self) -> list[str]:
+        """Return nothing: a log takes no events of a source."""
+        return []
+
     def source_offsets(self, _source: str) -> dict[int, int]:
         """Return nothing: a log takes no events of a source."""
         return {}

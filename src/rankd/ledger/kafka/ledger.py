@@ -151,7 +151,7 @@ class KafkaLedger:
         forgotten_before: int = 0,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences."""
-        return self._control_writer.append(events, seen, at)
+        return self._control_writer.append(events, seen, at, request, forgotten_before)
 
     def number_context(self, context: Context) -> int:
         """Return the number of a context; a new context gets a number that every process will see."""
@@ -167,9 +167,9 @@ class KafkaLedger:
     def prepare(self, _now: int) -> None:
         """Do nothing: topics grow by themselves."""
 
-    def forget_requests(self, _before: int, _count_max: int) -> int:
-        """Do nothing: followers forget keys."""
-        return 0
+    def forget_requests(self, before: int, count_max: int) -> int:
+        """Forget some of the old requests of control events; followers forget those of scores."""
+        return self._control.state.forget_requests(before, count_max)
 
     # Reading
 
@@ -248,13 +248,14 @@ class KafkaLedger:
         (part,) = self._decoder.parts(partition, [record])
         return part.event_run
 
-    def request(self, _sender: str, _key: str) -> StoredRequest | None:
-        """Return None: followers know keys."""
-        return None
+    def request(self, sender: str, key: str) -> StoredRequest | None:
+        """Return the request of control events under a key, as far as was read; followers know those of scores."""
+        return self._control.state.request(sender, key)
 
-    def requests(self, _keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
-        """Return nothing: followers know keys."""
-        return {}
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
+        """Return the requests of control events under any of these keys."""
+        stored = {place: self.request(*place) for place in keys}
+        return {place: request for place, request in stored.items() if request is not None}
 
     def sources(self) -> list[str]:
         """Return nothing: a log takes no events of a source."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.contract.kafka_ledgers import OpenLog, parts_of
+from tests.contract.kafka_ledgers import LOG_PARTITIONS, KafkaStorage, OpenLog, parts_of
 from tests.contract.ledger_drafts import AT
+from tests.servers.kafka import KafkaBroker
+from tests.servers.waiting import WAIT_S
 
 from rankd.clock import ManualClock
 from rankd.intake.changes import Changes
@@ -18,12 +23,14 @@ from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
 from rankd.intake.writer import Writer
 from rankd.ledger.event import EventKind
-from rankd.ledger.kafka import KafkaLedger
+from rankd.ledger.kafka import KafkaLedger, watermarks
 from rankd.ledger.port import DefinitionsChanged
 from rankd.settings import read_settings
 
 ADMIN = Sender("admin", "admin")
 INSTANCES_MAX = 10
+LONG_WAIT_MS = 60_000
+HEADS_WAIT_S = 0.2  # less than a broker takes to start
 
 
 class LogWriter(Writer):
@@ -64,6 +71,36 @@ def test_a_score_that_was_drafted_before_a_definition_is_drafted_again(open_log:
     assert versions_in(open_log()) == [2]
     writer.close()
     other.close()
+
+
+def test_a_score_that_has_to_be_drafted_again_waits_for_brokers_as_long_as_others(
+    own_kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = KafkaStorage(own_kafka.url, LOG_PARTITIONS, wait_ms=LONG_WAIT_MS)
+    with closing(storage.ledger()) as ledger, closing(storage.ledger()) as other_ledger:
+        writer, other = LogWriter(ledger), LogWriter(other_ledger)
+        writer.changes.define("arcade", {"score_max": 10}, ADMIN)
+        other.definitions.catch_up()
+        away = threading.Event()
+
+        def define_and_lose_the_broker() -> None:
+            other.changes.define("arcade", {"score_max": 20}, ADMIN)
+            writer.definitions.catch_up()
+            own_kafka.kill()
+            away.set()
+
+        monkeypatch.setattr(watermarks, "HEADS_WAIT_S", HEADS_WAIT_S)
+        writer.drafted.append(define_and_lose_the_broker)
+        task = ScoreTask("arcade", ["alice"], array("q", [5]), sender=Sender("game", "game"))
+        with ThreadPoolExecutor(1) as threads:
+            accepted = threads.submit(writer.accept, task)
+            assert away.wait(WAIT_S)
+            own_kafka.start()
+            accepted.result(WAIT_S)
+
+        assert versions_in(ledger) == [2]
+        writer.close()
+        other.close()
 
 
 def test_nothing_is_appended_while_a_definition_is_applied(open_log: OpenLog) -> None:

@@ -79,6 +79,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     stores_answers: bool  # a repeated request gets the stored answer of the first
     appends_conditionally: bool  # compares control events, keys and sources; else it is a log, and its followers judge
     finds_history: bool  # `history` answers
+    append_wait_ms: int = 0  # how long an append of a log waits for servers that are away
 
 
 class Heads(msgspec.Struct, frozen=True):

@@ -60,6 +60,13 @@ class KafkaLedger:
         `settings` are those of Kafka's clients. `wait_ms` is how long an append waits for brokers that are away.
         """
         self.backlog = backlog
+        self.capabilities = Capabilities(
+            is_sole_writer=False,
+            stores_answers=False,
+            appends_conditionally=False,
+            finds_history=False,
+            append_wait_ms=wait_ms,
+        )
         control_topic = control_topic_of(topic)
         with ExitStack() as opening, as_ledger_failures():
             admin = KafkaAdmin(settings)
@@ -92,10 +99,6 @@ class KafkaLedger:
             upkeep.close,
             self._producer.close,
         ]
-
-    capabilities = Capabilities(
-        is_sole_writer=False, stores_answers=False, appends_conditionally=False, finds_history=False
-    )
 
     def stamp(self, _positions: Sequence[int]) -> str:
         """Return the ledger's identity: its sequences are never reused."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ from rankd.errors import AddressTaken
 from rankd.node import projector_figures as module
 from rankd.node.probe_server import ProbeServer
 from rankd.node.projector_figures import ACTIVE, STANDBY, ProjectorFigures
+from rankd.node.projector_observer import ProjectorObserver
 
 
 @pytest.fixture
@@ -97,6 +100,17 @@ def test_what_a_log_has_refused_is_counted_where_there_is_one(ask: httpx.Client,
     samples = values(ask)
     assert samples["rankd_ledger_refused_events_total",] == 3
     assert samples["rankd_ledger_repeated_events_total",] == 3
+
+
+def test_each_step_counts_what_a_log_has_refused_since_the_last(ask: httpx.Client, figures: ProjectorFigures) -> None:
+    observer = ProjectorObserver(figures)
+    for refusals, repeats in ((0, 0), (2, 1), (5, 1)):
+        admission = SimpleNamespace(refusals=refusals, repeats=repeats)
+        follower: Any = SimpleNamespace(events=refusals, admission=admission)
+        observer.step(0.0, follower, None)
+    samples = values(ask)
+    assert samples["rankd_ledger_refused_events_total",] == 5
+    assert samples["rankd_ledger_repeated_events_total",] == 1
 
 
 def test_other_paths_are_not_there(ask: httpx.Client) -> None:

@@ -274,6 +274,11 @@ class LedgerUnavailable(Unavailable):
 
     code = "ledger_unavailable"
 
+    def __init__(self, problem: str, *, public_message: str | None = None, away: str | None = None) -> None:
+        """`away` names the server, where it is not the one of everything else."""
+        super().__init__(problem, public_message=public_message)
+        self.away = away
+
 
 class RanksUnavailable(Unavailable):
     """Redis is unavailable, or has lost a shard that the projector will restore: try again in a moment."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import signal
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 
+from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.waiting import wait_until
 
 from .keyed_load import BOARDS, KeyedLoad
-from .scaled_serving import Nodes
+from .scaled_serving import Nodes, nodes_installed
 from .serving import Serving, free_port
 
 SEED = 7
@@ -58,6 +63,29 @@ class Pair:
             assert serving.stop() == 0
             proof = self.nodes.command(name, "verify", "--json")
             assert proof.returncode == 0, proof.stderr
+
+    def kill_some(self, kills: int) -> None:
+        """Kill one of them by chance, again and again, and start it again; the other one refuses nothing."""
+        rng = random.Random(SEED)
+        for _ in range(kills):
+            self.load.go_on_for()
+            killed = rng.choice(["a", "b"])
+            before = self.refusals(other(killed))
+            self.kill(killed)
+            self.load.go_on_for()
+            self.start(killed)
+            assert self.refusals(other(killed)) == before, "the node that lived refused something"
+        assert self.holder in self.by_name
+
+
+@contextmanager
+def running_pair(folder: Path, environment: Mapping[str, str] = {}, brokers_url: str | None = None) -> Iterator[Pair]:
+    """Run two nodes under load, and what they need."""
+    needs_postgres()
+    with nodes_installed(folder, environment, brokers_url) as nodes:
+        pair = Pair(nodes)
+        with closing(pair.load):
+            yield pair
 
 
 def other(name: str) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from confluent_kafka import Message
 from tests.servers.kafka import KafkaBroker
+from tests.servers.processes import killed_at_the_end
 from tests.servers.topics import Topics
 from tests.servers.waiting import wait_until
 
@@ -20,6 +25,8 @@ from rankd.node.installation import Installation
 from rankd.outbox.running import ConfiguredRelay
 
 JOIN_S = 60.0
+START_WAIT_S = 120.0
+RELAYING = "relaying to"  # what the log of a relay begins with
 PARTITIONS, TOP_PARTITIONS = 4, 2
 
 
@@ -103,6 +110,38 @@ class Outbox:
     def newest_tops(self) -> dict[str, dict[str, Any] | None]:
         """Return the newest notification of each instance."""
         return dict(self.tops())
+
+
+class RelayProcesses:
+    """Processes that relay one ledger to the topics of an outbox."""
+
+    def __init__(self, outbox: Outbox, folder: Path, ledger: str) -> None:
+        self.outbox = outbox
+        self._folder = folder
+        self._environment: Mapping[str, str] = {**os.environ, "RANKD_LEDGER_URL": ledger, **outbox.variables}
+        self._started = 0
+
+    @contextmanager
+    def running(self, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a process for the block, and return once it relays, or waits for the lease or for Kafka."""
+        self._started += 1
+        log = self._folder / f"relay-{self._started}.log"
+        with log.open("wb") as written:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "rankd", "relay"],
+                env={
+                    **self._environment,
+                    "RANKD_RANKS_FOLDER": str(self._folder / f"node-{self._started}"),
+                    **environment,
+                },
+                cwd=self._folder,
+                stdout=written,
+                stderr=written,
+            )
+        with killed_at_the_end(process):
+            wait_until(lambda: process.poll() is not None or RELAYING in log.read_text(errors="replace"), START_WAIT_S)
+            assert process.poll() is None, log.read_text(errors="replace")
+            yield process
 
 
 def wait_relayed(relay: ConfiguredRelay, events: int) -> None:

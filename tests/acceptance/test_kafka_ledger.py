@@ -111,6 +111,47 @@ def test_a_key_counts_once_whichever_node_gets_it(a: httpx.Client, b: httpx.Clie
     assert page(a, "keyed", last.json()["position"]) == [("alice", 11)]
 
 
+def test_a_change_of_a_board_that_comes_again_is_made_once(a: httpx.Client, b: httpx.Client) -> None:
+    define(a, "changed", keep="sum")
+    submit(a, "changed", "alice", 10, WAIT)
+    reset = {"Idempotency-Key": "reset-1"}
+    first = a.post("/v1/boards/changed/reset", json={}, headers=reset)
+    submit(a, "changed", "alice", 5, WAIT)
+    again = b.post("/v1/boards/changed/reset", json={}, headers=reset)
+    other = b.post("/v1/boards/changed/reset", json={"window": "all_time"}, headers=reset)
+    last = submit(b, "changed", "alice", 1)
+
+    assert (first.json()["repeated"], again.json()["repeated"]) == (False, True)
+    assert again.json()["position"] == first.json()["position"]
+    assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+    assert page(a, "changed", last.json()["position"]) == [("alice", 6)]
+
+
+def test_a_removal_that_comes_again_is_made_once(a: httpx.Client, b: httpx.Client) -> None:
+    define(a, "removed", keep="sum")
+    submit(a, "removed", "alice", 10, WAIT)
+    removal = {"Idempotency-Key": "removal-1"}
+    assert a.delete("/v1/boards/removed/players/alice", headers=removal).status_code == 200
+    submit(a, "removed", "alice", 5, WAIT)
+    assert b.delete("/v1/boards/removed/players/alice", headers=removal).status_code == 200
+    last = submit(b, "removed", "alice", 1)
+
+    assert page(a, "removed", last.json()["position"]) == [("alice", 6)]
+
+
+def test_a_definition_that_changed_nothing_and_comes_again_changes_nothing_later(
+    a: httpx.Client, b: httpx.Client
+) -> None:
+    define(a, "defined", keep="sum", title="one")
+    same = {"Idempotency-Key": "definition-1"}
+    unchanged = b.put("/v1/boards/defined", json={"keep": "sum", "title": "one"}, headers=same)
+    define(a, "defined", keep="sum", title="two")
+    again = a.put("/v1/boards/defined", json={"keep": "sum", "title": "one"}, headers=same)
+
+    assert (unchanged.status_code, again.status_code) == (200, 200)
+    assert b.get("/v1/boards/defined").json()["title"] == "two"
+
+
 def test_a_batch_that_comes_again_counts_once(a: httpx.Client, b: httpx.Client) -> None:
     define(a, "batched", keep="sum")
     events = [{"board": "batched", "player": f"p{number}", "score": number + 1} for number in range(50)]

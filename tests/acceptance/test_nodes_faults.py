@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-import random
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.waiting import wait_until
 from tests.simulation.extent import short_and_long
 
 from rankd.domain.position import is_upto, parse_positions
 
-from .node_pair import LEASE_MOVES_S, SEED, Pair, other
-from .scaled_serving import nodes_installed
+from .node_pair import LEASE_MOVES_S, Pair, other, running_pair
 
 KILLS, KILLS_LONG = 5, 100
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    needs_postgres()
-    with ExitStack() as stack:
-        made = Pair(stack.enter_context(nodes_installed(tmp_path)))
-        stack.enter_context(closing(made.load))
+    with running_pair(tmp_path) as made:
         yield made
 
 
 @short_and_long
 def test_nodes_are_killed_one_after_the_other_and_the_other_serves_on(pair: Pair, everything: bool) -> None:
-    rng = random.Random(SEED)
-    for _ in range(KILLS_LONG if everything else KILLS):
-        pair.load.go_on_for()
-        killed = rng.choice(["a", "b"])
-        before = pair.refusals(other(killed))
-        pair.kill(killed)
-        pair.load.go_on_for()
-        pair.start(killed)
-        assert pair.refusals(other(killed)) == before, "the node that lived refused something"
-    assert pair.holder in pair.by_name
+    pair.kill_some(KILLS_LONG if everything else KILLS)
     pair.finish()
 
 

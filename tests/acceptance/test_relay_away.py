@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import logging
+import threading
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.servers.fixtures_postgres import needs_postgres
 from tests.servers.kafka import KafkaBroker
 from tests.servers.waiting import wait_until
+from tests.simulation.extent import short_and_long
 
 from rankd.boards import Boards
 from rankd.config.model import Config, LedgerConfig
 from rankd.node.installation import installation_of
 from rankd.outbox import session
 
-from .relaying import Outbox, once, wait_relayed
+from .relaying import PARTITIONS, Outbox, RelayProcesses, once, wait_relayed
 from .scaled_serving import installed
-from .serving import serving
+from .serving import STOP_S, free_port, serving
 
 BATCH, BATCHES = 1_000, 60  # beyond what a relay has in flight
+
+AWAY_S = 600.0  # in the long variant
 
 
 def submit(boards: Boards, batches: int, first: int = 0) -> None:
@@ -30,8 +35,14 @@ def submit(boards: Boards, batches: int, first: int = 0) -> None:
         boards.submit_many("tally", players=[f"p{player}" for player in range(BATCH)], scores=scores)
 
 
+@pytest.mark.timeout(1_200)
+@short_and_long
 def test_brokers_that_go_away_hold_nothing_up_and_get_everything_in_order(
-    tmp_path: Path, own_kafka: KafkaBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    own_kafka: KafkaBroker,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    everything: bool,
 ) -> None:
     monkeypatch.setattr(session, "UNCONFIRMED_S_MAX", 0.5)
     caplog.set_level(logging.INFO, "rankd")
@@ -43,7 +54,12 @@ def test_brokers_that_go_away_hold_nothing_up_and_get_everything_in_order(
             submit(boards, 1)
             wait_relayed(relay, BATCH + 1)
             own_kafka.kill()
-            submit(boards, BATCHES, 1)  # acknowledged meanwhile
+            pause, lags = threading.Event(), []
+            for number in range(1, BATCHES + 1):  # acknowledged meanwhile
+                submit(boards, 1, number)
+                lags.append(relay.lag() or 0)
+                pause.wait(AWAY_S / BATCHES if everything else 0.0)
+            assert lags == sorted(lags)
             wait_until(lambda: (relay.lag() or 0) > BATCH * BATCHES // 2)
             wait_until(lambda: "does not confirm" in caplog.text)
             own_kafka.start()
@@ -58,6 +74,33 @@ def test_brokers_that_go_away_hold_nothing_up_and_get_everything_in_order(
             scores.setdefault(event.key, []).append(event.value["score"])
     assert set(map(tuple, scores.values())) == {tuple(range(BATCHES + 1))}
     assert len(scores) == BATCH
+
+
+def test_a_relay_says_how_much_waits_for_brokers_that_were_never_there(tmp_path: Path, own_kafka: KafkaBroker) -> None:
+    outbox, data = Outbox(own_kafka), tmp_path / "data"
+    installation = installation_of(Config(ledger=LedgerConfig(url=f"sqlite:{data}")))
+    with installation.open_boards() as boards:
+        boards.define("tally", keep="latest")
+        with outbox.relayed(installation, boards) as relay:
+            submit(boards, 1)
+            wait_relayed(relay, BATCH + 1)
+        submit(boards, 2, 1)
+    own_kafka.kill()
+    address = f"127.0.0.1:{free_port()}"
+    processes = RelayProcesses(outbox, tmp_path, f"sqlite:{data}")
+    with processes.running(RANKD_OUTBOX_LISTEN=address) as process, httpx.Client(base_url=f"http://{address}") as probe:
+        wait_until(lambda: f"rankd_relay_lag_events {2.0 * BATCH}" in probe.get("/metrics").text)
+        waiting = probe.get("/readyz")
+        assert (waiting.status_code, waiting.json()["role"]) == (503, "active")
+        assert probe.get("/healthz").status_code == 200
+
+        own_kafka.start()
+        wait_until(lambda: "rankd_relay_lag_events 0.0" in probe.get("/metrics").text)
+        assert f"rankd_relayed_events_total {2.0 * BATCH}" in probe.get("/metrics").text
+        assert probe.get("/readyz").json() == {"status": "ready", "role": "active"}
+        process.terminate()
+        assert process.wait(STOP_S) == 0
+    assert len(once(outbox.events())) == 3 * BATCH + PARTITIONS
 
 
 def test_a_server_relays_beside_its_other_work_and_shows_how_far_it_is(tmp_path: Path, kafka: KafkaBroker) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from tests.servers.kafka import KafkaBroker
 from tests.servers.load_bound import LoadBound
-from tests.servers.processes import killed_at_the_end
 from tests.servers.waiting import wait_until
 
 import rankd
@@ -23,7 +19,7 @@ from rankd.boards import Boards
 from rankd.node.open_node import open_node
 from rankd.node.shared_stores import SharedStores
 
-from .relaying import Outbox, once
+from .relaying import Outbox, RelayProcesses, once
 
 KILLS, KILLS_LONG = 5, 100
 PLAYERS = 30
@@ -31,36 +27,7 @@ EVENTS, EVERY_S, EVERY_LONG_S = 40, 0.02, 0.1  # of the load: so many, so often
 ROUNDS_MAX, LOAD_S_MAX = 6_000, 1_500.0
 BACKLOG = 30_000  # of a folder, which nobody else can write meanwhile
 ALIVE_S = (0.0, 1.2)  # between the start of relaying and the kill
-READY = "relaying to"
 WAIT_S = 120.0
-
-
-class RelayProcesses:
-    """Processes that relay one ledger to the topics of an outbox."""
-
-    def __init__(self, outbox: Outbox, folder: Path, ledger: str) -> None:
-        self.outbox = outbox
-        self._folder = folder
-        self._environment: Mapping[str, str] = {**os.environ, "RANKD_LEDGER_URL": ledger, **outbox.variables}
-        self._started = 0
-
-    @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a process for the block, and return once it relays or waits for the lease."""
-        self._started += 1
-        log = self._folder / f"relay-{self._started}.log"
-        with log.open("wb") as written:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "rankd", "relay"],
-                env={**self._environment, "RANKD_RANKS_FOLDER": str(self._folder / f"node-{self._started}")},
-                cwd=self._folder,
-                stdout=written,
-                stderr=written,
-            )
-        with killed_at_the_end(process):
-            wait_until(lambda: process.poll() is not None or READY in log.read_text(errors="replace"), WAIT_S)
-            assert process.poll() is None, log.read_text(errors="replace")
-            yield process
 
 
 class NumberedScores:

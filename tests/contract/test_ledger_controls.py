@@ -99,7 +99,6 @@ def test_who_has_not_seen_the_control_events_of_others_writes_nothing(ledger: Le
     assert ledger.append(draft(ledger, ("alice", 1), seen=1)).place(0)[1] == 2
 
 
-@pytest.mark.capability("appends_conditionally")
 def test_a_control_event_may_come_with_a_key(ledger: Ledger) -> None:
     (written,) = ledger.append_control([control()], seen=0, request=keyed("k", 0, 1), at=AT + 9)
     before = ledger.heads()

@@ -29,10 +29,20 @@ from tests.servers.waiting import join_all, wait_until
 from rankd.errors import LedgerDamaged, LedgerNewer, LedgerUnavailable
 from rankd.ledger.event import Context, Detail, EventKind
 from rankd.ledger.kafka import KafkaLedger
-from rankd.ledger.kafka.control import ControlRecord, control_item, encode_context_record, encode_record
+from rankd.ledger.kafka import control as control_module
+from rankd.ledger.kafka.control import ControlKey, ControlRecord, control_item, encode_context_record, encode_record
 from rankd.ledger.kafka.control_writing import LEFT_AFTER_S
 from rankd.ledger.kafka.records import encode_barrier, encode_mark
-from rankd.ledger.port import KEY_BYTES, DefinitionsChanged, Draft, LogColumns, Part, SourceSpan
+from rankd.ledger.port import (
+    KEY_BYTES,
+    DefinitionsChanged,
+    Draft,
+    KeysTaken,
+    LogColumns,
+    Part,
+    SourceSpan,
+    StoredRequest,
+)
 
 
 @pytest.fixture
@@ -45,11 +55,12 @@ def keys_of(part: Part) -> list[bytes]:
     return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
 
 
-def control_record(ledger: KafkaLedger, seen: int, *kinds: EventKind) -> bytes:
+def control_record(ledger: KafkaLedger, seen: int, *kinds: EventKind, key: str | None = None) -> bytes:
     """Return the record that a process produces first which appends control events."""
     events = [control(kind) for kind in kinds]
     items = [control_item(ledger.number_context(event.context), event.at, event.detail) for event in events]
-    return encode_record(ControlRecord(seen, AT, items))
+    request = None if key is None else ControlKey("sender", key, b"fingerprint")
+    return encode_record(ControlRecord(seen, AT, items, request))
 
 
 def numbers_in(ledger: KafkaLedger) -> list[list[int]]:
@@ -290,6 +301,54 @@ def test_a_copy_of_no_control_event_is_refused(ledger: KafkaLedger, log_storage:
 
     with pytest.raises(LedgerDamaged, match="control event 1 is missing"):
         parts_of(ledger)
+
+
+def test_every_process_knows_the_key_of_a_control_event_and_of_a_request_that_changed_nothing(
+    ledger: KafkaLedger, open_log: OpenLog
+) -> None:
+    (written,) = ledger.append_control([control()], seen=0, request=keyed("made", 0, 1), at=AT)
+    assert ledger.append_control([], seen=1, request=keyed("nothing", 0, 0), at=AT + 5) == []
+    positions = dict(enumerate(written.sequences))
+
+    for checked_ledger in (ledger, open_log()):
+        made, nothing = (checked_ledger.request("sender", key) for key in ("made", "nothing"))
+        assert made == StoredRequest("sender", "made", b"fingerprint", AT, 1, positions)
+        assert nothing == StoredRequest("sender", "nothing", b"fingerprint", AT + 5, 0, positions)
+        assert checked_ledger.requests([("sender", "made"), ("other", "made")]) == {("sender", "made"): made}
+        for key in ("made", "nothing"):
+            with pytest.raises(KeysTaken):
+                checked_ledger.append_control([control()], seen=1, request=keyed(key, 0, 1))
+        assert checked_ledger.heads().control == 1
+        assert checked_ledger.forget_requests(AT + 1, 10) == 1
+        assert checked_ledger.request("sender", "made") is None
+        assert checked_ledger.request("sender", "nothing") is not None
+
+
+def test_the_keys_of_the_newest_control_events_are_kept(ledger: KafkaLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_module, "REQUESTS_KEPT_MAX", 2)
+    for number in range(4):
+        ledger.append_control([], seen=0, request=keyed(f"k{number}", 0, 0), at=AT + number)
+    assert [ledger.request("sender", f"k{number}") is None for number in range(4)] == [True, True, False, False]
+
+
+def test_the_key_of_a_void_control_event_was_not_used(ledger: KafkaLedger, log_storage: KafkaStorage) -> None:
+    ledger.append_control([control()], seen=0)
+    log_storage.topics.send(log_storage.control_topic, [control_record(ledger, 0, EventKind.RESET, key="k")])
+    assert ledger.heads().control == 1
+    assert ledger.request("sender", "k") is None
+
+
+def test_the_key_of_a_control_event_that_is_not_copied_yet_is_answered_after_it_is(
+    ledger: KafkaLedger, log_storage: KafkaStorage
+) -> None:
+    log_storage.topics.send(log_storage.control_topic, [control_record(ledger, 0, EventKind.RESET, key="k")])
+    ledger.heads()
+    assert ledger.request("sender", "k") is None
+    with pytest.raises(DefinitionsChanged):  # which copies it
+        ledger.append_control([control()], seen=0, request=keyed("k", 0, 1))
+    stored = ledger.request("sender", "k")
+    assert stored is not None
+    assert stored.positions == {0: 1, 1: 1, 2: 1}
 
 
 @pytest.mark.parametrize("seen", [0, 2, 7])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from time import monotonic
 
 import pytest
 from tests.contract.kafka_ledgers import KafkaStorage
 from tests.contract.ledger_drafts import AT, PLAYERS, control, draft, events_in, everything
+from tests.servers.fixtures_kafka import needs_kafka
 from tests.servers.kafka import KafkaBroker, KafkaCluster
 from tests.servers.load_bound import LoadBound
+from tests.servers.slow_line import SlowLine
 from tests.servers.waiting import join_all, wait_until
 
 from rankd.errors import LedgerUnavailable
@@ -22,6 +26,7 @@ PARTITIONS = 2
 WAIT_MS = 2_000
 GRACE_S = 10.0  # of a busy machine
 LONG_WAIT_MS = 60_000
+LINE_DELAY_S, CUTS = 0.2, 6
 
 
 @pytest.fixture
@@ -126,3 +131,42 @@ def test_nothing_is_lost_when_the_leader_of_a_partition_is_killed(kafka_cluster:
                 continue
         player_scores = sorted((row.player, row.score) for partition in rows for row in partition if row.player)
         assert player_scores == sorted(written)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[SlowLine]:
+    """A slow line to a broker that is reached by nothing else."""
+    needs_kafka()
+    broker = KafkaBroker(tmp_path)
+    line = SlowLine(broker.port, LINE_DELAY_S)
+    broker.set({"advertised.listeners": f"BROKER://127.0.0.1:{line.port}"})
+    try:
+        broker.start()
+        yield line
+    finally:
+        line.close()
+        broker.kill()
+
+
+def test_records_whose_confirmation_is_lost_are_confirmed_when_they_are_sent_again(line: SlowLine) -> None:
+    """As when a leader is killed: the records are there, and the client does not know."""
+    storage = KafkaStorage(f"kafka://127.0.0.1:{line.port}", PARTITIONS, wait_ms=LONG_WAIT_MS)
+    pause, chosen, refusals = threading.Event(), random.Random(1), list[LedgerUnavailable]()
+    with closing(storage.ledger()) as ledger:
+
+        def append(score: int) -> None:
+            try:
+                ledger.append(draft(ledger, *((player, score) for player in PLAYERS), key=f"k-{score}"))
+            except LedgerUnavailable as problem:
+                refusals.append(problem)
+
+        append(0)  # the client is connected, and every broker knows the context
+        for score in range(1, CUTS + 1):
+            appending = threading.Thread(target=append, args=(score,))
+            appending.start()
+            pause.wait(chosen.uniform(LINE_DELAY_S / 2, LINE_DELAY_S))
+            line.cut()
+            join_all([appending])
+        assert refusals == []
+        keys = keys_in(ledger)
+    assert len(keys) == len(set(keys)) == (CUTS + 1) * len(PLAYERS)

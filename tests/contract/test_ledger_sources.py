@@ -22,7 +22,7 @@ def read_from(ledger: Ledger, *spans: SourceSpan, key: str | None = None) -> Dra
 def test_offsets_move_on_with_the_events_also_for_the_next_who_opens_the_ledger(
     ledger: Ledger, ledger_place: LedgerPlace
 ) -> None:
-    assert ledger.source_offsets(TOPIC) == {}
+    assert (ledger.source_offsets(TOPIC), ledger.sources()) == ({}, [])
 
     ledger.append(read_from(ledger, SourceSpan(TOPIC, 0, NOT_READ, 7), SourceSpan(TOPIC, 3, NOT_READ, 40)))
     ledger.append(read_from(ledger, SourceSpan(TOPIC, 3, 40, 41)))
@@ -30,6 +30,7 @@ def test_offsets_move_on_with_the_events_also_for_the_next_who_opens_the_ledger(
     for opened in ledger_place.now_and_reopened(ledger):
         assert opened.source_offsets(TOPIC) == {0: 7, 3: 41}
         assert opened.source_offsets("scores@others") == {}
+        assert opened.sources() == [TOPIC]
         assert len(events_in(opened)) == 2
 
 

@@ -35,8 +35,9 @@ WORKLOADS_OF = {
     "nodes": {"migrate": "Job", "serve": "StatefulSet"},
     "redis": {"migrate": "Job", "project": "StatefulSet", "serve": "Deployment"},
     "kafka": {"migrate": "Job", "serve": "StatefulSet", "consume": "Deployment"},
+    "kafka-ledger": {"migrate": "Job", "serve": "StatefulSet"},
 }
-BUILT_ON = {"nodes": "base", "redis": "base", "kafka": "nodes"}
+BUILT_ON = {"nodes": "base", "redis": "base", "kafka": "nodes", "kafka-ledger": "nodes"}
 composes = pytest.mark.parametrize("name", COMPOSES)
 overlays = pytest.mark.parametrize("overlay", WORKLOADS_OF)
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -314,7 +315,7 @@ def test_the_image_is_made_of_named_versions_and_runs_as_nobody_in_particular() 
 def test_every_file_of_the_deployment_can_be_read() -> None:
     read = [path for path in files_ending(".yaml", ".yml", under="deploy") if documents_in(path)]
 
-    assert len(read) == 17, [shown(path) for path in read]
+    assert len(read) == 19, [shown(path) for path in read]
 
 
 def in_compose(change: Callable[[Document], object]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,6 +14,7 @@ from rankd.api import logs
 from rankd.cli.consuming import EXTRA
 from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, examples
 from rankd.cli.target import Target
+from rankd.config.checks import listen_address
 from rankd.config.masking import masking, secrets_of
 from rankd.config.model import Config
 from rankd.errors import InvalidValue
@@ -48,7 +50,15 @@ def relay(*, data: Data = None, config: ConfigFile = None) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with target.opened_folder() as boards, installation_of(loaded).open_tail(boards) as tail:
+    with ExitStack() as opened:
+        if loaded.outbox.listen:
+            from rankd.node.probe_server import ProbeServer  # noqa: PLC0415 - with an extra
+            from rankd.outbox.relay_metrics import RelayMetrics  # noqa: PLC0415
+
+            address = listen_address("outbox.listen", loaded.outbox.listen)
+            opened.callback(ProbeServer("outbox.listen", *address, RelayMetrics(relaying.figures)).close)
+        boards = opened.enter_context(target.opened_folder())
+        tail = opened.enter_context(installation_of(loaded).open_tail(boards))
         _log.info("relaying to %s", loaded.outbox.topic)
         relaying.run(boards, tail, stop, _log.warning)
     _log.info("stopped")

@@ -167,9 +167,9 @@ def project(*, config: ConfigFile = None) -> None:
     installation_of(loaded)
     from rankd.node.archives import open_archive  # noqa: PLC0415
     from rankd.node.open_projector import make_projector, prepare_projector_folder  # noqa: PLC0415 - an extra
+    from rankd.node.probe_server import ProbeServer  # noqa: PLC0415
     from rankd.node.projector import ProjectorSettings  # noqa: PLC0415
     from rankd.node.projector_figures import ProjectorFigures  # noqa: PLC0415
-    from rankd.node.projector_http import ProjectorServer  # noqa: PLC0415
     from rankd.node.shared_stores import SharedStores  # noqa: PLC0415
 
     logs.set_up_logs(loaded.server.log_format, loaded.server.log_level, masking(secrets_of(loaded)))
@@ -181,7 +181,7 @@ def project(*, config: ConfigFile = None) -> None:
         opened.enter_context(rare_collections())
         if loaded.projector.listen:
             host, port = listen_address("projector.listen", loaded.projector.listen)
-            opened.callback(ProjectorServer(host, port, figures).close)
+            opened.callback(ProbeServer("projector.listen", host, port, figures).close)
         settings = ProjectorSettings(
             checkpoint_events=loaded.projector.checkpoint_events,
             checkpoints_kept=loaded.projector.checkpoints_kept,

@@ -96,8 +96,9 @@ def check_config(config: Config, where: Where) -> None:
         )
     for origin in config.push.avatar_origins:
         _check_origin(where("push.avatar_origins"), origin)
-    if config.projector.listen:
-        listen_address(where("projector.listen"), config.projector.listen)
+    for key, listen in (("projector.listen", config.projector.listen), ("outbox.listen", config.outbox.listen)):
+        if listen:
+            listen_address(where(key), listen)
     check_auth(config.auth, where)
 
 

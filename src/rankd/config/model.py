@@ -103,6 +103,7 @@ class OutboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     notifications_topic: str = "leaderboard-notifications"
     notifications_partitions: int = 3
     notifications_retention_ms: int = 3_600_000
+    listen: str = ""  # host:port of /healthz, /readyz and /metrics of `rankd relay`; empty: none
 
 
 class KafkaConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

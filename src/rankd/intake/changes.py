@@ -170,9 +170,11 @@ class Changes:
     def _unchanged(self, sender: Sender, fingerprint: bytes, seen: int) -> Changed:
         """Answer a change without effect; its key is stored all the same."""
         if sender.key is not None:
-            commit = self._writer.new_commit()
-            commit.add_request(sender, fingerprint, 0)
-            self._writer.append(commit, seen)
+            request = KeyedRequest(sender.account, sender.key, fingerprint, 0, 0)
+            at, before = self._writer.at, self._writer.forgotten_before
+            self._writer.append_control(
+                lambda: self._ledger.append_control([], seen, request, at=at, forgotten_before=before)
+            )
         position = tokens(dict(enumerate(self._ledger.heads().sequences)))
         return self._answer(sender, Changed(position, changed=False))
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from time import monotonic
 from typing import Protocol
 
 from rankd.domain.board import Board
-from rankd.errors import LedgerNewer
+from rankd.errors import LedgerNewer, LedgerUnavailable
 from rankd.intake.commit import Commit
 from rankd.intake.results import Question
 from rankd.intake.scores import ScoreTask
 from rankd.ledger.port import Appended, StoredRequest
 from rankd.projection.applier import Applier
+
+AGAIN_S = 0.05
 
 
 class FollowedLedger(Protocol):
@@ -89,3 +93,16 @@ class FollowedLedger(Protocol):
     def result_again(self, task: ScoreTask, request: StoredRequest) -> object:
         """Return the current result of a task that was committed before."""
         ...
+
+
+def catch_up_within(wait_ms: int, followed: FollowedLedger) -> None:
+    """Follow what has changed; a ledger that is away is asked again for some time."""
+    deadline_s, pause = monotonic() + wait_ms / 1_000, threading.Event()
+    while True:
+        try:
+            followed.catch_up()
+            return
+        except LedgerUnavailable:
+            if monotonic() >= deadline_s:
+                raise
+            pause.wait(AGAIN_S)

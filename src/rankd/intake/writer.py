@@ -24,7 +24,7 @@ from rankd.intake.accept import Acceptances
 from rankd.intake.backpressure import Backpressure
 from rankd.intake.board_lookup import BoardLookup
 from rankd.intake.commit import Commit
-from rankd.intake.followed import FollowedLedger
+from rankd.intake.followed import FollowedLedger, catch_up_within
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.queue import GroupCommit, LastTask, OtherTask, Task
 from rankd.intake.repeats import StoredAnswers, check_same
@@ -328,7 +328,7 @@ class Writer:
             try:
                 return work(self._seen)
             except DefinitionsChanged:
-                self._followed.catch_up()
+                catch_up_within(self._ledger.capabilities.append_wait_ms, self._followed)
             except KeysTaken as refusal:
                 taken(refusal.keys)
         raise LedgerUnavailable("definitions change too often; send it again, with the same key")

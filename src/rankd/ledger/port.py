@@ -22,7 +22,8 @@ Not promised: an order between scores of different partitions, except by ordinal
 Adapters differ in their `capabilities`; callers check those, never the adapter's name. A log (one that does not append
 conditionally) keeps all promises about what is read, and these others about what is written:
 - `append` compares nothing: not the control events seen, not the keys, and it takes no sources. One that raises
-  LedgerUnavailable may have written some of its events.
+  LedgerUnavailable may have written some of its events. `append_control` does compare the keys of earlier ones, and
+  `request` knows those alone.
 - Events are read with what their follower needs to judge them: LogColumns. Among them are places without an event: time
   marks, and control events that were copied twice. Sequences ascend and may have gaps between parts.
 - An event that was accepted after a control event was returned stands behind it, in every partition. A control event
@@ -78,6 +79,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     stores_answers: bool  # a repeated request gets the stored answer of the first
     appends_conditionally: bool  # compares control events, keys and sources; else it is a log, and its followers judge
     finds_history: bool  # `history` answers
+    append_wait_ms: int = 0  # how long an append of a log waits for servers that are away
 
 
 class Heads(msgspec.Struct, frozen=True):
@@ -308,6 +310,10 @@ class Ledger(Protocol):
 
         Requests that another process is deleting are skipped.
         """
+        ...
+
+    def sources(self) -> list[str]:
+        """Return the names of all sources."""
         ...
 
     def source_offsets(self, source: str) -> dict[int, int]:

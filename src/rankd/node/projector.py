@@ -130,7 +130,7 @@ class Projector:
         return self._standings_sync
 
     def run(self, stop: threading.Event) -> None:
-        """Rank until `stop` is set; wait for PostgreSQL and Redis while they are away."""
+        """Rank until `stop` is set; wait for PostgreSQL, Kafka and Redis while they are away."""
         while not stop.is_set():
             try:
                 if self.step():
@@ -138,7 +138,8 @@ class Projector:
                 self._ledger.wait(IDLE_WAIT_S if not self.is_active else BOARD_IDLE_MS / 1_000)
             except (LedgerUnavailable, RanksUnavailable) as problem:
                 self._warnings.warn("the projector waits: %s", problem)
-                self._figures.set_waiting("PostgreSQL" if isinstance(problem, LedgerUnavailable) else "Redis")
+                is_ledger = isinstance(problem, LedgerUnavailable)
+                self._figures.set_waiting((problem.away or "PostgreSQL") if is_ledger else "Redis")
                 stop.wait(AFTER_FAILURE_S)
             except Fenced as problem:
                 _log.warning("the projector becomes a standby: %s", problem)

@@ -1,6 +1,6 @@
 """The metrics of a projector: its role, its lag, and whether it is ready.
 
-    Projector → ProjectorFigures → /metrics and /readyz of projector_http.py
+    Projector → ProjectorFigures → /metrics and /readyz of probe_server.py
 
 The projector's thread writes them, any thread reads them.
 """
@@ -10,23 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from time import monotonic
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+from rankd.node.probe_server import Readiness
+
 READY_WITHIN_S = 10.0  # since it last reached the ledger's head, and as the leader mirrored it
 STARTING, STANDBY, ACTIVE = ROLES = ("starting", "standby", "active")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-class Readiness(NamedTuple):
-    """Whether a projector is ready, and why not."""
-
-    is_ready: bool
-    role: str
-    why: str
 
 
 class ProjectorFigures:
@@ -80,6 +71,7 @@ class ProjectorFigures:
         self._archives_failed = Gauge(
             "rankd_projector_archive_failures", "Times that a window could not be archived", registry=registry
         )
+        self._judged: tuple[Counter, Counter] | None = None  # of a log: refused, repeated
         self._lock = threading.Lock()
         self._has_role = STARTING
         self._level_at: float | None = None
@@ -134,6 +126,21 @@ class ProjectorFigures:
         self._rewrites.set(rewrites)
         self._archives.set(archives)
         self._archives_failed.set(archives_failed)
+
+    def count_judged(self, refused: int, repeated: int) -> None:
+        """Count events of a log that were refused, and that came again."""
+        if self._judged is None:
+            registry = self._registry
+            self._judged = (
+                Counter(
+                    "rankd_ledger_refused_events",
+                    "Events of a Kafka ledger that became dead letters",
+                    registry=registry,
+                ),
+                Counter("rankd_ledger_repeated_events", "Events of a Kafka ledger that came again", registry=registry),
+            )
+        for counter, count in zip(self._judged, (refused, repeated), strict=True):
+            counter.inc(count)
 
     # Read by HTTP
 

@@ -21,6 +21,7 @@ class ProjectorObserver:
         """Start from zero."""
         self._figures = figures
         self._events = 0
+        self._judged = (0, 0)
         self._mirroring: MirrorSync | None = None
         self._sent = (0, 0, 0)
         self._complete_as_of: int | None = None
@@ -30,6 +31,10 @@ class ProjectorObserver:
         """Record a successful step; `mirroring` is None for a standby."""
         self._figures.observe_step(monotonic() - began, follower.events - self._events)
         self._events = follower.events
+        if follower.admission is not None:
+            judged = follower.admission.refusals, follower.admission.repeats
+            self._figures.count_judged(*(now - before for now, before in zip(judged, self._judged, strict=True)))
+            self._judged = judged
         if mirroring is None:
             return
         if mirroring is not self._mirroring:

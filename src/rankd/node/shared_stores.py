@@ -32,15 +32,6 @@ from rankd.settings import Settings
 
 # Leases and the backlog: tables of every installation, wherever its ledger is. Databases know them by this name.
 COORDINATION = "projector"
-_DROP_OTHER_BACKLOG = b"""
-DO $$ BEGIN
-  IF to_regclass('rankd.versions') IS NOT NULL THEN
-    IF NOT EXISTS (SELECT FROM rankd.versions WHERE component = 'ledger') THEN
-      DROP TABLE IF EXISTS rankd.backlog;
-    END IF;
-  END IF;
-END $$
-"""
 
 
 class SharedStores(msgspec.Struct, frozen=True):
@@ -141,7 +132,8 @@ def _drop_other_backlog(url: str) -> None:
     connections = Connections(url, 1)
     try:
         with connections.using() as connection:
-            connection.execute(_DROP_OTHER_BACKLOG)
+            for script in scripts_of("rankd.node", "before_migration"):
+                connection.execute(script.encode())
     finally:
         connections.close()
 

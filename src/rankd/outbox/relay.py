@@ -45,6 +45,7 @@ class RelayFigures:
         self.relayed = 0  # events that the brokers have confirmed, those that were sent again included
         self.notified = 0
         self.lag: int | None = None  # events of the ledger that are not confirmed; None while another relay works
+        self.reason: str | None = "it has not begun"  # why nothing is relayed, by this process or another
 
 
 class LeaseLost(Exception):
@@ -54,13 +55,16 @@ class LeaseLost(Exception):
 class LeaseTerm:
     """The time in which a relay may work: until it is stopped, or has lost the lease."""
 
-    def __init__(self, lease: RelayLease | None, stop: threading.Event, backoff: Backoff) -> None:
+    def __init__(
+        self, lease: RelayLease | None, stop: threading.Event, backoff: Backoff, figures: RelayFigures
+    ) -> None:
         """Without a lease, as in a folder that one process has, only `stop` ends it."""
         self._lease = lease
         self._stop = stop
         self._backoff = backoff  # between attempts
         self._checked_s = monotonic()
-        self._reason: str | None = None  # why it waits
+        self._figures = figures
+        self._logged: str | None = None  # the reason why it waits
 
     @property
     def is_over(self) -> bool:
@@ -83,20 +87,23 @@ class LeaseTerm:
 
     def waits(self, reason: str) -> None:
         """Log why nothing is relayed, once for each reason."""
-        if reason != self._reason:
-            self._reason = reason
+        self._figures.reason = reason
+        if reason != self._logged:
+            self._logged = reason
             _log.warning("the relay waits: %s", reason)
 
     def goes_on(self) -> None:
         """Log that the reason is gone; the next attempt after a failure comes soon again."""
         self._backoff.reset()
-        if self._reason is not None:
-            self._reason = None
+        self._figures.reason = None
+        if self._logged is not None:
+            self._logged = None
             _log.info("the relay goes on")
 
     def run(self, relay: Callable[[LeaseTerm], None]) -> None:
-        """Relay while it has the lease, then let another process have it; after a failure, wait."""
+        """Relay while it has the lease, then let another process have it."""
         if self._lease is not None and not self._lease.claim():
+            self._figures.lag = self._figures.reason = None
             self._stop.wait(LEASE_EVERY_S)
             return
         try:
@@ -118,18 +125,19 @@ class Relay:
     def run(self, stop: threading.Event) -> None:
         """Relay until `stop` is set."""
         backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
-        term = LeaseTerm(self._lease, stop, backoff)
+        term = LeaseTerm(self._lease, stop, backoff, self._figures)
         while not stop.is_set():
             try:
                 term.run(self._relay)
             except LeaseLost:
+                self._figures.lag = None
                 _log.info("the lease is lost, and another relay may go on")
             except SourceMoved as moved:
+                self._figures.lag = None
                 _log.info("%s; reading the position again", moved)
-            except (Unavailable, KafkaUnusable) as problem:
+            except (Unavailable, KafkaUnusable) as problem:  # the lag stays as it was known
                 term.waits(str(problem))
                 backoff.pause(stop)
-            finally:
-                self._figures.lag = None
+        self._figures.lag = None
         if self._lease is not None:
             self._lease.release()  # the connection of one that never got it

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from rankd.boards import Boards
 from rankd.config.model import Config
-from rankd.errors import InvalidValue, KafkaUnavailable
+from rankd.errors import InvalidValue, KafkaUnavailable, Unavailable
 from rankd.kafka.address import client_settings
 from rankd.kafka.clients import Backoff, KafkaAdmin, KafkaProducer, cluster_of
+from rankd.ledger.port import Ledger
 from rankd.node.ledger_tail import LedgerTail
 from rankd.outbox.relay import RETRY_FIRST_S, RETRY_MAX_S, LeaseTerm, Relay, RelayFigures
 from rankd.outbox.session import PRODUCER, OutboxTopic, RelaySession
+
+SOURCES = "relay:"  # what the names of relays in the ledger begin with; the cluster and the topic follow
 
 
 class ConfiguredRelay:
@@ -34,6 +38,9 @@ class ConfiguredRelay:
                 self._topics()
                 break
             except KafkaUnavailable as problem:
+                self.figures.reason = str(problem)
+                with suppress(Unavailable):
+                    self.figures.lag = backlog_of(tail.ledger, self._outbox.topic)
                 warn(f"the relay waits for Kafka: {problem}")
                 backoff.pause(stop)
         Relay(tail.lease, self.figures, lambda term: self._relay(boards, tail, term)).run(stop)
@@ -47,16 +54,21 @@ class ConfiguredRelay:
         return self.figures.lag
 
     def _relay(self, boards: Boards, tail: LedgerTail, term: LeaseTerm) -> None:
-        events, tops = self._topics()
+        try:
+            events, tops = self._topics()
+        except KafkaUnavailable:
+            self.figures.lag = backlog_of(tail.ledger, self._outbox.topic)
+            raise
         producer = KafkaProducer(self._settings, PRODUCER)
         try:
             cluster = cluster_of(producer.client, producer.reason)
+            self.figures.reason = None
             RelaySession(
                 tail.ledger,
                 boards.sources,
                 boards,
                 producer,
-                source=f"relay:{cluster}/{events.name}",
+                source=f"{SOURCES}{cluster}/{events.name}",
                 events=events,
                 tops=tops,
                 term=term,
@@ -73,3 +85,13 @@ class ConfiguredRelay:
         events = admin.ensure_topic(outbox.topic, outbox.partitions, kept)
         tops = admin.ensure_topic(outbox.notifications_topic, outbox.notifications_partitions, newest)
         return OutboxTopic(outbox.topic, events), OutboxTopic(outbox.notifications_topic, tops)
+
+
+def backlog_of(ledger: Ledger, topic: str) -> int:
+    """Return how many events of a ledger were not relayed to a topic, as the ledger knows.
+
+    The brokers that are away do not say which cluster they are: the relay counts that has come furthest.
+    """
+    relays = [name for name in ledger.sources() if name.startswith(SOURCES) and name.endswith(f"/{topic}")]
+    relayed = [sum(max(0, offset - 1) for offset in ledger.source_offsets(name).values()) for name in relays]
+    return sum(ledger.heads().sequences) - max(relayed, default=0)

@@ -14,7 +14,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -52,21 +51,13 @@ class LogMerging:
         self.ended: Collection[int] = ()  # partitions of which nothing more will be read
         self._is_ordered = is_ordered
         self._controls = controls
+        # The newest time that waiting events need other partitions to pass; None where none do. Any thread may read it.
+        self.time_awaited: int | None = None
 
     @property
     def events(self) -> int:
         """The number of places that wait."""
         return sum(self._held)
-
-    @property
-    def time_awaited(self) -> int | None:
-        """The newest time that waiting events need other partitions to pass; None where none do. From any thread."""
-        times = []
-        for waiting in self._waiting:
-            with suppress(IndexError):  # nothing waits, or was taken meanwhile
-                if not waiting[0].log.number:
-                    times.append(waiting[-1].log.times[-1])
-        return max(times, default=None)
 
     def holds_back(self, partition: int) -> bool:
         """Return whether reading on in a partition is of no use until the others have come closer."""
@@ -112,6 +103,9 @@ class LogMerging:
                 firsts = [self._taken(waiting.popleft()) for waiting in self._waiting]
                 self._controls += 1
                 yield firsts[0]._replace(barrier=tuple(step.event_run.first for step in firsts))
+        # What is left waits for other partitions; before, some of it may only not have been taken yet.
+        newest = [waiting[-1].log.times[-1] for waiting in self._waiting if waiting and not waiting[0].log.number]
+        self.time_awaited = max(newest, default=None)
 
     def _taken(self, step: LogStep) -> LogStep:
         partition = step.event_run.partition

@@ -100,7 +100,7 @@ class SessionByHand:
             source=SOURCE,
             events=topics[0],
             tops=topics[1],
-            term=LeaseTerm(self.lease, self.stop, Backoff(0.1, 1.0)),
+            term=LeaseTerm(self.lease, self.stop, Backoff(0.1, 1.0), self.figures),
             figures=self.figures,
         )
         try:

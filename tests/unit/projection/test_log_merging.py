@@ -46,6 +46,14 @@ def test_an_event_waits_until_every_other_partition_has_passed_its_time() -> Non
     assert logs.time_awaited is None
 
 
+def test_what_was_read_and_waits_for_no_partition_needs_no_mark_of_time() -> None:
+    """Else a mark would come among the records of a long batch, and those behind it would count later."""
+    logs = merging()
+    logs.add([part(0, 1, 10, context=OTHER), part(0, 2, 11, context=OTHER)])
+    assert [(shown(step), logs.time_awaited) for step in logs.steps()] == [((0, 1, 1), None), ((0, 2, 1), None)]
+    assert logs.time_awaited is None
+
+
 @pytest.mark.parametrize(("own", "other", "passes"), [(0, 1, True), (1, 0, False)])
 def test_at_the_same_time_the_lower_partition_comes_first(own: int, other: int, passes: bool) -> None:
     logs = merging()

@@ -2,23 +2,26 @@
 
 Every process reads it from its beginning and judges its records alike. A control record is valid only if its `seen` is
 the number of valid control events before it: so the order of the topic compares and sets. A control event takes effect
-once it was copied into every partition; the `copied` records say up to which number that is done.
+once it was copied into every partition; the `copied` records say up to which number that is done. The key of its
+request is in its record: whoever appends has seen all records before, and so knows whether the key was used.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
 from rankd.errors import LedgerDamaged, LedgerNewer
 from rankd.ledger.event import Context, Detail, decode_context, decode_detail, encode_detail
 from rankd.ledger.kafka.records import Barrier
-from rankd.ledger.port import ControlEvent
+from rankd.ledger.port import ControlEvent, StoredRequest
 
 VERSION = 1  # of the ledger; the newest that is understood
-
+REQUESTS_KEPT_MAX = 100_000  # of those that came with a key; the oldest ones are forgotten first
 
 _NO_DETAIL = msgspec.Raw()
 
@@ -45,12 +48,21 @@ class ContextRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="context"
     context: msgspec.Raw
 
 
-class ControlRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="control"):
-    """Control events that are valid together, or not at all."""
+class ControlKey(msgspec.Struct, frozen=True):
+    """The idempotency key of the request that control events came with."""
+
+    sender: str
+    key: str
+    fingerprint: bytes
+
+
+class ControlRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="control", omit_defaults=True):
+    """Control events that are valid together, or not at all; a request that changed nothing has none."""
 
     seen: int
     at: int  # the ledger's time
     events: list[ControlItem]
+    request: ControlKey | None = None
 
 
 class CopiedRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="copied"):
@@ -89,6 +101,15 @@ def encode_context_record(context: Context) -> bytes:
     return encode_record(ContextRecord(msgspec.Raw(context.key)))
 
 
+class _Request(NamedTuple):
+    """A request that was under a key."""
+
+    fingerprint: bytes
+    at: int
+    events: int
+    number: int  # of the last control event at the time, its own if there are any
+
+
 class ControlState:
     """What the control topic says so far; from any thread."""
 
@@ -106,6 +127,7 @@ class ControlState:
         self._times: list[int] = []  # the ledger's time of each
         self._sequences: dict[int, tuple[int, ...]] = {}  # by number
         self._valid: dict[int, int] = {}  # by the offset of a valid control record: the number of its last event
+        self._requests: dict[tuple[str, str], _Request] = {}  # by sender and key, in order
 
     @property
     def count(self) -> int:
@@ -134,7 +156,13 @@ class ControlState:
         self.at = max(self.at, record.at)
         self._items.extend(record.events)
         self._times.extend([self.at] * len(record.events))
-        self._valid[offset] = len(self._items)
+        self._valid[offset] = last = len(self._items)
+        if record.request is not None:
+            key = record.request.sender, record.request.key
+            self._requests.pop(key, None)  # its writer knew that it had expired
+            self._requests[key] = _Request(record.request.fingerprint, self.at, len(record.events), last)
+            if len(self._requests) > REQUESTS_KEPT_MAX:
+                del self._requests[next(iter(self._requests))]
 
     def _add_copied(self, record: CopiedRecord) -> None:
         first = record.number - len(record.sequences) + 1
@@ -165,6 +193,23 @@ class ControlState:
     def last_of(self, offset: int) -> int | None:
         """Return the number of the last event of a control record; None where the record is void."""
         return self._valid.get(offset)
+
+    def request(self, sender: str, key: str) -> StoredRequest | None:
+        """Return the request under a key, once its events are in every partition."""
+        with self._lock:
+            request = self._requests.get((sender, key))
+            if request is None or request.number > self.copied:
+                return None
+            positions = dict(enumerate(self._sequences.get(request.number, ())))
+        return StoredRequest(sender, key, request.fingerprint, request.at, request.events, positions)
+
+    def forget_requests(self, before: int, count_max: int) -> int:
+        """Forget at most `count_max` requests older than an instant; return their number."""
+        with self._lock:
+            old = list(islice((key for key, request in self._requests.items() if request.at < before), count_max))
+            for key in old:
+                del self._requests[key]
+        return len(old)
 
     def barrier(self, number: int) -> Barrier | None:
         """Return a valid control event as it is read from a partition."""

@@ -8,6 +8,7 @@ from time import monotonic
 
 from rankd.ledger.event import Context
 from rankd.ledger.kafka.control import (
+    ControlKey,
     ControlRecord,
     CopiedRecord,
     control_item,
@@ -17,7 +18,7 @@ from rankd.ledger.kafka.control import (
 from rankd.ledger.kafka.control_topic import ControlTopic
 from rankd.ledger.kafka.producing import LogProducer, NewRecord
 from rankd.ledger.kafka.records import encode_barrier
-from rankd.ledger.port import ControlEvent, DefinitionsChanged
+from rankd.ledger.port import ControlEvent, DefinitionsChanged, KeyedRequest, KeysTaken
 
 LEFT_AFTER_S = 1.0  # a control event that is not copied by then is that of a process that died
 
@@ -47,22 +48,37 @@ class ControlWriter:
         numbers = [state.number_of(context) for context in contexts]
         return [number for number in numbers if number is not None]
 
-    def append(self, events: Sequence[ControlEvent], seen: int, at: int) -> Sequence[ControlEvent]:
-        """Append control events and copy them; DefinitionsChanged, and none is valid, where there are unseen ones."""
+    def append(
+        self,
+        events: Sequence[ControlEvent],
+        seen: int,
+        at: int,
+        request: KeyedRequest | None = None,
+        forgotten_before: int = 0,
+    ) -> Sequence[ControlEvent]:
+        """Append control events and copy them; DefinitionsChanged, and none is valid, where there are unseen ones.
+
+        KeysTaken, and nothing is written, where the key of their request was used after `forgotten_before`.
+        """
         with self._lock:
             state = self._topic.refresh()
             if state.count > state.copied:
                 self._copy()  # their process died, or is copying them too
             if state.count != seen:
                 raise DefinitionsChanged
-            if not events:
+            if request is not None:
+                earlier = state.request(request.sender, request.key)
+                if earlier is not None and earlier.at >= forgotten_before:
+                    raise KeysTaken([(request.sender, request.key)])
+            elif not events:
                 return []
             numbers = self._number([event.context for event in events])
             items = [
                 control_item(number, event.at, event.detail) for number, event in zip(numbers, events, strict=True)
             ]
             latest = max([at, state.at, *(event.at for event in events)])
-            last = state.last_of(self._produce([encode_record(ControlRecord(seen, latest, items))], latest))
+            key = None if request is None else ControlKey(request.sender, request.key, request.fingerprint)
+            last = state.last_of(self._produce([encode_record(ControlRecord(seen, latest, items, key))], latest))
             if last is None:  # another process was faster
                 raise DefinitionsChanged
             self._copy()

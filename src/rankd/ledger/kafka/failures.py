@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rankd.errors import KafkaUnavailable, KafkaUnusable, LedgerUnavailable
 
+_AWAY = "Kafka"
 _REMEDY = "try again when it can be reached, with the same key if it is a write"
 
 
@@ -21,11 +22,14 @@ def as_ledger_failures() -> Iterator[None]:
         raise LedgerUnavailable(
             f"Kafka refuses what the ledger needs: {problem}",
             public_message="Kafka refuses what the ledger needs; the server's log says what to change",
+            away=_AWAY,
         ) from problem
 
 
 def unavailable(what: str) -> LedgerUnavailable:
     """Return the error of a ledger whose Kafka cannot be used, for the reason `what`."""
     return LedgerUnavailable(
-        f"Kafka cannot be used now ({what}); {_REMEDY}", public_message=f"Kafka cannot be used now; {_REMEDY}"
+        f"Kafka cannot be used now ({what}); {_REMEDY}",
+        public_message=f"Kafka cannot be used now; {_REMEDY}",
+        away=_AWAY,
     )

@@ -60,6 +60,13 @@ class KafkaLedger:
         `settings` are those of Kafka's clients. `wait_ms` is how long an append waits for brokers that are away.
         """
         self.backlog = backlog
+        self.capabilities = Capabilities(
+            is_sole_writer=False,
+            stores_answers=False,
+            appends_conditionally=False,
+            finds_history=False,
+            append_wait_ms=wait_ms,
+        )
         control_topic = control_topic_of(topic)
         with ExitStack() as opening, as_ledger_failures():
             admin = KafkaAdmin(settings)
@@ -92,10 +99,6 @@ class KafkaLedger:
             upkeep.close,
             self._producer.close,
         ]
-
-    capabilities = Capabilities(
-        is_sole_writer=False, stores_answers=False, appends_conditionally=False, finds_history=False
-    )
 
     def stamp(self, _positions: Sequence[int]) -> str:
         """Return the ledger's identity: its sequences are never reused."""
@@ -155,7 +158,7 @@ class KafkaLedger:
         forgotten_before: int = 0,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences."""
-        return self._control_writer.append(events, seen, at)
+        return self._control_writer.append(events, seen, at, request, forgotten_before)
 
     def number_context(self, context: Context) -> int:
         """Return the number of a context; a new context gets a number that every process will see."""
@@ -171,9 +174,9 @@ class KafkaLedger:
     def prepare(self, _now: int) -> None:
         """Do nothing: topics grow by themselves."""
 
-    def forget_requests(self, _before: int, _count_max: int) -> int:
-        """Do nothing: followers forget keys."""
-        return 0
+    def forget_requests(self, before: int, count_max: int) -> int:
+        """Forget some of the old requests of control events; followers forget those of scores."""
+        return self._control.state.forget_requests(before, count_max)
 
     # Reading
 
@@ -252,13 +255,18 @@ class KafkaLedger:
         (part,) = self._decoder.parts(partition, [record])
         return part.event_run
 
-    def request(self, _sender: str, _key: str) -> StoredRequest | None:
-        """Return None: followers know keys."""
-        return None
+    def request(self, sender: str, key: str) -> StoredRequest | None:
+        """Return the request of control events under a key, as far as was read; followers know those of scores."""
+        return self._control.state.request(sender, key)
 
-    def requests(self, _keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
-        """Return nothing: followers know keys."""
-        return {}
+    def requests(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], StoredRequest]:
+        """Return the requests of control events under any of these keys."""
+        stored = {place: self.request(*place) for place in keys}
+        return {place: request for place, request in stored.items() if request is not None}
+
+    def sources(self) -> list[str]:
+        """Return nothing: a log takes no events of a source."""
+        return []
 
     def source_offsets(self, _source: str) -> dict[int, int]:
         """Return nothing: a log takes no events of a source."""

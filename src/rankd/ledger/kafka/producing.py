@@ -84,7 +84,7 @@ class LogProducer:
         while not producer.is_flushed(topic):
             check()
         check()
-        if last and last[0].timestamp()[0] != TIMESTAMP_CREATE_TIME:
+        if last and _is_stamped(last[0], at):
             raise unavailable(stamped_by_brokers(topic))
         return offsets
 
@@ -94,6 +94,16 @@ class LogProducer:
             if self._producer is not None:
                 self._producer.drop()
                 self._producer = None
+
+
+def _is_stamped(message: Message, at: int) -> bool:
+    """Return whether the brokers gave a record of this time another one.
+
+    Records whose confirmation was lost with a leader are sent again, and their new leader confirms them as if it had
+    stamped them, with the time that they have.
+    """
+    kind, time = message.timestamp()
+    return kind != TIMESTAMP_CREATE_TIME and time != at
 
 
 def stamped_by_brokers(topic: str) -> str:

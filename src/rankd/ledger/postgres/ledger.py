@@ -363,6 +363,10 @@ class PostgresLedger:
             for sender, key, fingerprint, at, events, partitions, sequences in rows
         }
 
+    def sources(self) -> list[str]:
+        """Return the names of all sources."""
+        return [str(source) for (source,) in self._fetch("SELECT DISTINCT source FROM sources ORDER BY source", ())]
+
     def source_offsets(self, source: str) -> dict[int, int]:
         """Return the offsets to read next of a source, by partition; without those never read."""
         return dict(self._fetch("SELECT partition, upto FROM sources WHERE source = %s", (source,)))

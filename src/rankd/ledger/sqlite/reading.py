@@ -211,6 +211,11 @@ class SqliteReads:
                         f"the metadata of event {sequence} is damaged; restore a copy of the data folder"
                     )
 
+    def sources(self) -> list[str]:
+        """Return the names of all sources."""
+        with self._database.reading() as reader:
+            return [str(source) for (source,) in reader.execute("SELECT DISTINCT source FROM sources ORDER BY source")]
+
     def source_offsets(self, source: str) -> dict[int, int]:
         """Return the offsets to read next of a source, by partition; without those never read."""
         with self._database.reading() as reader:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -11,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rankd.errors import AddressTaken
 from rankd.node import projector_figures as module
+from rankd.node.probe_server import ProbeServer
 from rankd.node.projector_figures import ACTIVE, STANDBY, ProjectorFigures
-from rankd.node.projector_http import ProjectorServer
+from rankd.node.projector_observer import ProjectorObserver
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def figures() -> ProjectorFigures:
 
 @pytest.fixture
 def ask(figures: ProjectorFigures) -> Iterator[httpx.Client]:
-    listening = ProjectorServer("127.0.0.1", 0, figures)
+    listening = ProbeServer("projector.listen", "127.0.0.1", 0, figures)
     with httpx.Client(base_url=f"http://127.0.0.1:{listening.port}") as client:
         yield client
     listening.close()
@@ -90,6 +93,26 @@ def test_figures_are_in_the_format_of_prometheus(ask: httpx.Client, figures: Pro
     assert samples["rankd_projector_archives_waiting",] == 4
 
 
+def test_what_a_log_has_refused_is_counted_where_there_is_one(ask: httpx.Client, figures: ProjectorFigures) -> None:
+    assert ("rankd_ledger_refused_events_total",) not in values(ask)
+    figures.count_judged(0, 2)
+    figures.count_judged(3, 1)
+    samples = values(ask)
+    assert samples["rankd_ledger_refused_events_total",] == 3
+    assert samples["rankd_ledger_repeated_events_total",] == 3
+
+
+def test_each_step_counts_what_a_log_has_refused_since_the_last(ask: httpx.Client, figures: ProjectorFigures) -> None:
+    observer = ProjectorObserver(figures)
+    for refusals, repeats in ((0, 0), (2, 1), (5, 1)):
+        admission = SimpleNamespace(refusals=refusals, repeats=repeats)
+        follower: Any = SimpleNamespace(events=refusals, admission=admission)
+        observer.step(0.0, follower, None)
+    samples = values(ask)
+    assert samples["rankd_ledger_refused_events_total",] == 5
+    assert samples["rankd_ledger_repeated_events_total",] == 1
+
+
 def test_other_paths_are_not_there(ask: httpx.Client) -> None:
     assert ask.get("/").status_code == 404
     assert ask.post("/metrics").status_code == 501
@@ -97,4 +120,4 @@ def test_other_paths_are_not_there(ask: httpx.Client) -> None:
 
 def test_a_taken_address_says_which_setting_it_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AddressTaken, match=r"projector\.listen"):
-        ProjectorServer("127.0.0.1", taken.getsockname()[1], ProjectorFigures())
+        ProbeServer("projector.listen", "127.0.0.1", taken.getsockname()[1], ProjectorFigures())

@@ -1,8 +1,8 @@
-"""The projector's HTTP endpoints for probes and Prometheus.
+"""HTTP endpoints for probes and Prometheus, of processes that serve nothing else: projectors and relays.
 
     /healthz   200 while the process lives
-    /readyz    200 while it ranks, or follows closely enough to take over; else 503 with the reason
-    /metrics   projector_figures.py, in Prometheus' text format
+    /readyz    200 while it does its work, or is ready to take over; else 503 with the reason
+    /metrics   its figures, in Prometheus' text format
 
 They expose no secrets and change nothing, but belong in a private network.
 """
@@ -13,21 +13,40 @@ import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple, Protocol
 
 import msgspec
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from rankd.errors import AddressTaken
-from rankd.node.projector_figures import CONTENT_TYPE, ProjectorFigures
 
 REQUEST_WAIT_S = 5.0
 JSON = "application/json"
 
 
-class ProjectorServer:
+class Readiness(NamedTuple):
+    """Whether a process is ready, and why not."""
+
+    is_ready: bool
+    role: str
+    why: str
+
+
+class ProbedFigures(Protocol):
+    """What is served; any thread may ask."""
+
+    def text(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+
+    def readiness(self) -> Readiness:
+        """Return whether the process does its work, or is ready to take over."""
+
+
+class ProbeServer:
     """Serves the endpoints until it is closed."""
 
-    def __init__(self, host: str, port: int, figures: ProjectorFigures) -> None:
-        """Listen; AddressTaken where the address is not available."""
+    def __init__(self, setting: str, host: str, port: int, figures: ProbedFigures) -> None:
+        """Listen; AddressTaken, which names the setting, where the address is not available."""
 
         class Handler(_Handler):
             pass
@@ -43,7 +62,7 @@ class ProjectorServer:
             self._server = Server((host, port), Handler)
         except OSError as problem:
             raise AddressTaken(
-                f"projector.listen: cannot listen on {host} port {port}: {problem.strerror}; choose another address"
+                f"{setting}: cannot listen on {host} port {port}: {problem.strerror}; choose another address"
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="rankd-listen", daemon=True)
         self._thread.start()
@@ -61,7 +80,7 @@ class ProjectorServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    figures: ProjectorFigures
+    figures: ProbedFigures
     timeout = REQUEST_WAIT_S
     server_version = "rankd"
     sys_version = ""
@@ -81,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.OK if ready.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
             self._answer(status, JSON, msgspec.json.encode(body))
         elif path == "/metrics":
-            self._answer(HTTPStatus.OK, CONTENT_TYPE, self.figures.text())
+            self._answer(HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, self.figures.text())
         else:
             self._answer(HTTPStatus.NOT_FOUND, JSON, b'{"detail":"there are /healthz, /readyz and /metrics"}')
 

@@ -257,7 +257,6 @@ def test_a_window_leaves_the_archive_when_it_is_kept_no_longer(
     assert archives(tmp_path) == []
     clock.advance(DAY_MS)
     with pytest.raises(WindowGone):
-        embedded_of(boards).archive._opened.clear()
         boards.top("arcade", window=DAY)
 
 

@@ -190,7 +190,7 @@ def test_a_call_without_an_answer_takes_nothing_from_other_reads(made: Made) -> 
     assert not good.needs_thread
 
 
-def test_a_read_that_is_about_to_wait_for_long_is_made_elsewhere(made: Made) -> None:
+def test_a_read_that_is_about_to_wait_for_long_leaves_the_batcher(made: Made) -> None:
     def read_archive() -> str:
         leave_batcher()
         return "made"

@@ -214,7 +214,14 @@ class WindowArchive:
 
     def open(self, manifest: Manifest) -> ArchivedStandings:
         """Open the file of a manifest."""
-        return ArchivedStandings(manifest, fetch_from(self._read, manifest), self._decoded)
+
+        def read(path: str, start: int, end: int) -> bytes | None:
+            data = self._read(path, start, end)
+            if data is None:  # another process has pruned it, or replaced it
+                self._forget(manifest.folder)
+            return data
+
+        return ArchivedStandings(manifest, fetch_from(read, manifest), self._decoded)
 
     def _forget(self, folder: str) -> None:
         with self._lock:

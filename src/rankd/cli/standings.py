@@ -54,6 +54,8 @@ def heading(answer: Answer, board_format: BoardFormat) -> Text:
         (escaped(board_format.title), "bold"), " · ", escaped(answer.window), " · ", escaped(answer.scope)
     )
     made.append(f" · {counted(answer.total, 'player')}")
+    if answer.source is not UNSET:
+        made.append(f" · from the {answer.source}", "dim")
     if answer.stale:
         made.append(f" · stale, as of {board_format.instant(answer.as_of)}", "yellow")
     if not answer.exact:

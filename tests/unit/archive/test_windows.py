@@ -351,6 +351,17 @@ def test_a_window_leaves_the_archive_when_it_is_kept_no_longer(objects: ObjectSt
     assert paths_in(objects) == []
 
 
+def test_what_another_process_has_pruned_is_gone_here_too(folder: FolderObjects, tmp_path: Path) -> None:
+    keep(folder, tmp_path, window_of())
+    reading = archived_in(folder, tmp_path)
+    assert reading.find("arcade", 1, DAY) is not None
+    archived_in(folder, tmp_path).prune(until(0), CLOSED_AT)
+
+    with pytest.raises(ArchiveDamaged):
+        players_in(reading)
+    assert players_in(reading) is None
+
+
 def test_killed_at_any_step_pruning_leaves_a_whole_window_or_none(tmp_path: Path) -> None:
     for at in range(20):
         objects = FolderObjects(tmp_path / f"archive-{at}")

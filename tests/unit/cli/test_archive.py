@@ -33,6 +33,12 @@ def archived(run: Run) -> None:
         boards.settle()
 
 
+def test_a_window_that_has_left_the_ranks_is_shown_with_its_source(done: Output) -> None:
+    assert "from the archive" in words(done("top", "arcade", "--window", "daily:2026-05-04", terminal=True))
+    assert done("top", "arcade", "--window", "daily:2026-05-04").split("\t")[:3] == ["1", "bob", "7"]
+    assert json.loads(done("rank", "arcade", "bob", "--window", "daily:2026-05-04", "--json"))["source"] == "archive"
+
+
 def test_windows_are_listed(done: Output) -> None:
     listed = json.loads(done("archive", "list", "--json"))
 

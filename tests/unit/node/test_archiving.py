@@ -136,6 +136,7 @@ def test_somebody_removed_while_it_is_written_is_not_in_the_file(
     wait_until(lambda: archiving.waiting == 0)
 
     assert times == 1  # nobody is left to go through
+    assert archiving.failed == 0
     (path,) = parquet_files(tmp_path / "archive")
     assert players_of(path) == []
     (manifest,) = manifests(tmp_path / "archive")

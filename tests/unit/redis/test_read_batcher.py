@@ -13,7 +13,7 @@ from rankd.backend import Read
 from rankd.errors import BoardUnknown, RanksUnavailable
 from rankd.redis.connection.client import FunctionCall
 from rankd.redis.read import batching
-from rankd.redis.read.batching import CoalescedCalls, Coalescer, ReadBatcher, run_in_thread
+from rankd.redis.read.batching import CoalescedCalls, Coalescer, ReadBatcher, leave_batcher, run_in_thread
 
 WAIT_S = 60.0
 READS = 50
@@ -188,6 +188,17 @@ def test_a_call_without_an_answer_takes_nothing_from_other_reads(made: Made) -> 
     assert (good.result, other.result) == ([(1, 1), (1, 2)], [(2, 1), (2, 2)])
     assert bad.needs_thread
     assert not good.needs_thread
+
+
+def test_a_read_that_is_about_to_wait_for_long_leaves_the_batcher(made: Made) -> None:
+    def read_archive() -> str:
+        leave_batcher()
+        return "made"
+
+    waiting, other = made.all_of([read_archive, lambda: "made"])
+    assert waiting.needs_thread
+    assert (other.needs_thread, other.result) == (False, "made")
+    assert read_archive() == "made", "in a thread of its own"
 
 
 def test_closing_makes_what_was_put_in() -> None:

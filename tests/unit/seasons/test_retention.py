@@ -242,6 +242,67 @@ def test_a_change_of_the_definition_archives_nothing_twice(boards: Boards, clock
     assert len(archives(tmp_path)) == 1
 
 
+def test_a_window_leaves_the_archive_when_it_is_kept_no_longer(
+    boards: Boards, clock: ManualClock, tmp_path: Path
+) -> None:
+    boards.define("arcade", windows=["daily"], retention="1d", archive_keep="30d")
+    boards.submit("arcade", "alice", 5)
+    clock.set(DAY_END + LATE_MS + 30 * DAY_MS - HOUR_MS)
+    boards.settle()
+    assert boards.top("arcade", window=DAY).source == "archive"
+    assert len(archives(tmp_path)) == 1
+
+    clock.advance(2 * HOUR_MS)
+    boards.settle()
+    assert archives(tmp_path) == []
+    clock.advance(DAY_MS)
+    with pytest.raises(WindowGone):
+        boards.top("arcade", window=DAY)
+
+
+def test_a_window_in_the_ranks_stays_in_the_archive_too(boards: Boards, clock: ManualClock, tmp_path: Path) -> None:
+    boards.define("arcade", windows=["daily"], retention="60d", archive_keep="1d")
+    boards.submit("arcade", "alice", 5)
+    for _ in range(3):
+        clock.advance(10 * DAY_MS)
+        boards.settle()
+        assert len(archives(tmp_path)) == 1
+
+    clock.advance(60 * DAY_MS)
+    boards.settle()
+    clock.advance(2 * HOUR_MS)
+    boards.settle()
+    assert archives(tmp_path) == []
+
+
+def test_how_long_windows_are_archived_is_what_the_board_says_today(
+    boards: Boards, clock: ManualClock, tmp_path: Path
+) -> None:
+    boards.define("arcade", windows=["daily"], retention="1d", archive_keep="30d")
+    boards.submit("arcade", "alice", 5)
+    clock.advance(20 * DAY_MS)
+    boards.settle()
+    boards.define("arcade", windows=["daily"], retention="1d", archive_keep="365d")
+    clock.advance(20 * DAY_MS)
+    boards.settle()
+    assert len(archives(tmp_path)) == 1
+
+    boards.define("arcade", windows=["daily"], retention="1d", archive_keep="10d")
+    clock.advance(2 * HOUR_MS)
+    boards.settle()
+    assert archives(tmp_path) == []
+
+
+def test_windows_without_a_retention_are_archived_too(boards: Boards, clock: ManualClock, tmp_path: Path) -> None:
+    boards.define("arcade", windows=["daily"])
+    boards.submit("arcade", "alice", 5)
+    clock.advance(2 * DAY_MS)
+    boards.settle()
+
+    assert len(archives(tmp_path)) == 1
+    assert boards.top("arcade", window=DAY).source is UNSET
+
+
 def test_years_that_nobody_played_pass_in_one_step(boards: Boards, clock: ManualClock) -> None:
     boards.define("arcade", windows=["weekly", "daily", "hourly"], retention="30d")
     boards.submit("arcade", "alice", 5)

@@ -46,6 +46,7 @@ _CODES: tuple[tuple[type[errors.RankdError], ExitCode], ...] = (
     (errors.RanksNewer, ExitCode.DAMAGED),
     (errors.SnapshotUnreadable, ExitCode.DAMAGED),
     (errors.EngineBroken, ExitCode.DAMAGED),
+    (errors.ArchiveDamaged, ExitCode.DAMAGED),
 )
 
 

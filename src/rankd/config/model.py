@@ -88,6 +88,8 @@ class ArchiveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     url: str = ""  # a folder, s3://…, gs://… or az://…; empty: `archive` in the folder of the process
     endpoint: str = ""  # of S3; empty: as the environment says, or Amazon's
     region: str = ""  # of S3
+    segments_every_ms: int = 10_000  # how often an embedded ledger is sent there; with `url` only
+    snapshots_every_ms: int = 3_600_000  # and a checkpoint of it
 
 
 class OutboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.errors import LedgerUnavailable
-from rankd.folder import FolderLock
+from rankd.folder import RESTORING, SNAPSHOTS, FolderLock
 from rankd.ledger.sqlite.database import Database
 from rankd.ledger.sqlite.ledger import SqliteLedger
 from rankd.node.catching_up import Progress, caught_up
@@ -21,7 +21,7 @@ from rankd.projection.checkpoints import Checkpoints
 from rankd.seasons.archiving import ArchiveStep
 from rankd.settings import Settings, read_settings
 
-SNAPSHOTS, ARCHIVE = "snapshots", "archive"  # in the folder
+ARCHIVE = "archive"  # in the folder
 AHEAD_MS = 60_000  # how far the clock may be behind the ledger without a warning
 _log = logging.getLogger("rankd")
 
@@ -42,6 +42,8 @@ def open_boards(
     """
     chosen = read_settings(settings)
     path = Path(folder)
+    if (path / RESTORING).exists():
+        raise LedgerUnavailable(f"restoring {path} was interrupted: run `rankd restore` again, then open it")
     lock = FolderLock(path)
     try:
         with _translate_errors(path):
@@ -101,6 +103,7 @@ def _start(
                 clock=clock,
                 settings=settings,
                 started=started,
+                folder=path,
             )
         except BaseException:
             ledger.close()

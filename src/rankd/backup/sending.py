@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -205,6 +206,14 @@ class SegmentSender:
                 f"another server has taken over the archive {self._chain.objects.url}: nothing more is sent from here. "
                 "Stop one of the two; events that only this one has are not in the archive"
             )
+
+
+def send_beside(objects: ObjectStore, folder: Path, clock: Clock) -> Backup:
+    """Send everything of a folder that another process serves; that one may send to the same archive meanwhile."""
+    with closing(ReadOnlyDatabase(folder)) as database:
+        database.open()
+        with closing(SegmentSender(objects, folder, database, clock)) as sender:
+            return sender.send()
 
 
 def _forked(message: str) -> ArchiveForked:

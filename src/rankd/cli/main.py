@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from rankd import __version__
 from rankd.cli import (
+    backing_up,
     bench,
     boards,
     configuration,
@@ -118,6 +119,7 @@ app.add_typer(
 app.add_typer(scores.app)
 app.add_typer(transferring.app)
 app.add_typer(upkeep.app)
+app.add_typer(backing_up.app)
 app.add_typer(roles.app)
 app.add_typer(consuming.app)
 app.add_typer(

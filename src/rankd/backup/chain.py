@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rankd.archive.objects import ObjectStore
 from rankd.backup.segment import PREFIX_BYTES, Segment, decode_segment
-from rankd.errors import ArchiveDamaged, ArchiveForked
+from rankd.errors import ArchiveDamaged, ArchiveForked, ArchiveUnavailable
 
 IDENTITY = "ledger/identity"
 SEGMENTS = "ledger/segments"
@@ -48,6 +48,11 @@ class SegmentChain:
         if owner is None:
             self.objects.put_new(IDENTITY, ledger.encode())
             owner = self.owner()
+        if owner is None:
+            raise ArchiveUnavailable(
+                f"the archive {self.objects.url} says that {IDENTITY} exists, and does not have it; it is tried again",
+                public_message="the archive contradicts itself; it is tried again",
+            )
         if owner != ledger:
             raise ArchiveForked(
                 f"the archive {self.objects.url} belongs to another ledger ({owner}, this one is {ledger}): nothing is "

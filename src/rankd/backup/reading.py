@@ -70,6 +70,7 @@ class SegmentReader:
         self._sources: Columns = []
         self._requests_at = 0
         self._unanswered: set[tuple[str, str]] = set()  # requests that were sent without an answer
+        self._is_first = True  # whether it is not known which those are
 
     def close(self) -> None:
         """Close what was opened here."""
@@ -104,7 +105,7 @@ class SegmentReader:
 
     def restart(self, after: LedgerCursor) -> None:
         """Forget what was sent before: the archive ends at `after`."""
-        self._version, self._sources, self._unanswered = None, [], set()
+        self._version, self._sources, self._unanswered, self._is_first = None, [], set(), True
         self._requests_at = max(0, after.requests_at - ANSWERS_AFTER_MS)
 
     def read(self, after: LedgerCursor) -> LedgerPart:
@@ -116,6 +117,7 @@ class SegmentReader:
         """Note that the archive has it."""
         self._requests_at = part.requests_at
         if part.is_complete:
+            self._is_first = False
             self._version = self._version if part.version is None else part.version
             self._sources = part.tables[columns.SOURCES.name]
         *_, senders, keys, _, answers = part.tables.get(columns.REQUESTS.name, [[]] * 8)
@@ -179,7 +181,7 @@ class SegmentReader:
         )
         version = self._read_credentials(tables)
         has_answers = any(
-            answer is not None and (sender, key) in self._unanswered
+            answer is not None and (self._is_first or (sender, key) in self._unanswered)
             for *_, sender, key, _, answer in columns.rows_of(requests)
         )
         is_new = (

@@ -31,9 +31,10 @@ from rankd.backup.segment import (
     encode_payload,
     encode_segment,
 )
+from rankd.backup.snapshots import send_snapshot
 from rankd.clock import Clock
 from rankd.errors import ArchiveDamaged, ArchiveForked, LedgerUnavailable, Refused
-from rankd.folder import private_opener
+from rankd.folder import SNAPSHOTS, private_opener
 from rankd.ledger.sqlite.database import ReadOnlyDatabase
 
 WRITER_FILE = "archive-writer"  # in the folder: who writes its segments
@@ -141,7 +142,8 @@ class SegmentSender:
             number = 0 if self._last is None else self._last.header.number
             raise ArchiveDamaged(
                 f"segment {number} of the archive {self._chain.objects.url} is not what was sent there: nothing is "
-                "sent behind it; put it back, or name an empty archive"
+                "sent behind it; put it back, or name an empty archive",
+                public_message="the archive lacks what was sent there: nothing more is sent",
             )
         _log.warning("the archive %s is empty: everything is sent again", self._chain.objects.url)
         self._chain.claim(self._ledger)
@@ -208,12 +210,14 @@ class SegmentSender:
             )
 
 
-def send_beside(objects: ObjectStore, folder: Path, clock: Clock) -> Backup:
-    """Send everything of a folder that another process serves; that one may send to the same archive meanwhile."""
+def send_beside(objects: ObjectStore, folder: Path, clock: Clock, every_ms: int = 0) -> Backup:
+    """Send everything of a folder that is open, here or in another process, which may send there meanwhile."""
     with closing(ReadOnlyDatabase(folder)) as database:
         database.open()
-        with closing(SegmentSender(objects, folder, database, clock)) as sender:
-            return sender.send()
+        with closing(SegmentSender(objects, folder, database, clock, every_ms)) as sender:
+            sent = sender.send()
+            send_snapshot(objects, folder / SNAPSHOTS)
+            return sent
 
 
 def _forked(message: str) -> ArchiveForked:

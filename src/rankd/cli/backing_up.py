@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,12 +135,12 @@ def _objects(url: str | None, config: Config) -> ObjectStore:
 def _send(config: Config, url: str, objects: ObjectStore) -> Backup:
     folder = data_folder(config)
     check_folder(folder)
-    try:
-        settings: dict[str, Any] = {**open_settings(config), "archive_url": url}
-        with open_boards(folder, **settings) as boards:
-            return boards.backup()
-    except FolderLocked:
-        return send_beside(objects, folder, SystemClock())
+    every_ms = config.archive.segments_every_ms if url == config.archive.url else 0  # how a server goes on
+    settings: dict[str, Any] = {**open_settings(config), "archive_url": ""}
+    with ExitStack() as opened:
+        with suppress(FolderLocked):  # by a server, beside which the folder is read
+            opened.enter_context(open_boards(folder, **settings)).snapshot()
+        return send_beside(objects, folder, SystemClock(), every_ms)
 
 
 def _verify(objects: ObjectStore) -> Verified:

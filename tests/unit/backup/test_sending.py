@@ -221,7 +221,7 @@ def test_nothing_is_sent_behind_a_segment_that_is_missing(archived: Boards, arch
         archived.backup()
     assert archived.archive_status is not None
     assert archived.archive_status.events == 1
-    assert "put it back" in (archived.archive_status.problem or "")
+    assert "lacks what was sent" in (archived.archive_status.problem or "")
 
 
 def test_boards_without_an_archive_have_no_backup(boards: Boards) -> None:

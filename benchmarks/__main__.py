@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.servers.kafka import HOW_TO_GET_KAFKA, kafka_is_installed
 from tests.servers.postgres import HOW_TO_GET_POSTGRES, binaries
 
+from benchmarks.archive_bench import archive_rows
 from benchmarks.embedded_bench import embedded_rows
 from benchmarks.embedded_huge import embedded_huge_rows
 from benchmarks.embedded_join import join_rows
@@ -73,6 +74,7 @@ GROUPS = (
     "embedded",
     "embedded_huge",
     "embedded_join",
+    "archive_segments",
     "many_boards",
     "families",
     "kinds",
@@ -184,6 +186,7 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         "embedded": lambda: embedded_rows(scale, with_redis),
         "embedded_huge": lambda: embedded_huge_rows(scale),
         "embedded_join": lambda: join_rows(scale),
+        "archive_segments": lambda: archive_rows(scale),
         "many_boards": lambda: many_board_rows(scale),
         "families": lambda: families_rows(scale),
         "kinds": lambda: kind_rows(scale),

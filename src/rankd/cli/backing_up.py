@@ -34,7 +34,7 @@ POSTGRES_WAYS = (
     "recovery (a base backup and archived WAL); take profiles and keys with it where registry.url is another database. "
     "After restoring it, run `rankd verify`; it is run now"
 )
-Archive = Annotated[
+ArchiveUrl = Annotated[
     str | None,
     typer.Argument(
         metavar="[URL]", help="A folder, or s3://…, gs://…, az://…; by default archive.url.", show_default=False
@@ -43,7 +43,7 @@ Archive = Annotated[
 app = typer.Typer()
 
 
-class Verified(msgspec.Struct, frozen=True):
+class ProvenBackup(msgspec.Struct, frozen=True):
     """What `rankd backup --verify --json` prints."""
 
     position: str
@@ -59,7 +59,7 @@ class Verified(msgspec.Struct, frozen=True):
     epilog=examples("rankd backup s3://scores/arcade", "rankd backup --verify", "rankd backup --data scores /mnt/copy"),
 )
 def backup(
-    url: Archive = None,
+    url: ArchiveUrl = None,
     *,
     verify: Annotated[
         bool, typer.Option("--verify", help="Send nothing: restore into a temporary folder, and verify that.")
@@ -143,16 +143,18 @@ def _send(config: Config, url: str, objects: ObjectStore) -> Backup:
         return send_beside(objects, folder, SystemClock(), every_ms)
 
 
-def _verify(objects: ObjectStore) -> Verified:
+def _verify(objects: ObjectStore) -> ProvenBackup:
     with tempfile.TemporaryDirectory(prefix="rankd-verify-") as temporary:
         with progress("restoring") as report_progress:
             restored = restore(objects, Path(temporary), None, report_progress)
         with open_boards(temporary) as boards, progress("verifying") as report_progress:
             report = boards.verify(lambda done: report_progress(done, max(done, restored.events)))
-    return Verified(restored.position, restored.at, restored.segments, report.events, report.instances, report.entries)
+    return ProvenBackup(
+        restored.position, restored.at, restored.segments, report.events, report.instances, report.entries
+    )
 
 
-def _verified_text(verified: Verified, took: str) -> Text:
+def _verified_text(verified: ProvenBackup, took: str) -> Text:
     return Text.assemble(
         ("✓ ", "green"),
         f"{counted(verified.segments, 'segment')} restore position {verified.position} of {utc_text(verified.at)}: "

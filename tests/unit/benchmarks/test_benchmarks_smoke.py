@@ -97,6 +97,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("redis-server is not installed: apt-get install redis-server")
     path = tmp_path_factory.mktemp("bench") / "smoke.json"
     others = {
+        "archive_segments",
         "http",
         "kafka",
         "kafka_ledger",

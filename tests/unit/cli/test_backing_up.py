@@ -12,17 +12,17 @@ from tests.unit.cli.conftest import Run, words
 import rankd
 from rankd.cli import upkeep
 
-Done = Callable[..., str]
+RunWell = Callable[..., str]
 
 
 @pytest.fixture
-def filled(done: Done) -> Done:
+def filled(done: RunWell) -> RunWell:
     done("boards", "put", "arcade", "--set", "keep=best")
     done("submit", "arcade", "alice", "976", "--key", "k1")
     return done
 
 
-def test_a_folder_goes_to_an_archive_and_comes_back(filled: Done, run: Run) -> None:
+def test_a_folder_goes_to_an_archive_and_comes_back(filled: RunWell, run: Run) -> None:
     sent = json.loads(filled("backup", "copy", "--json"))
     assert (sent["position"], sent["segments"], sent["sent"]) == ("0-2", 1, 1)
     assert words(run("backup", "copy", terminal=True).stdout).startswith("✓ copy has everything up to position 0-2 of")
@@ -34,7 +34,7 @@ def test_a_folder_goes_to_an_archive_and_comes_back(filled: Done, run: Run) -> N
     filled("verify", "--data", "restored")
 
 
-def test_what_may_be_missing_is_said(filled: Done, run: Run) -> None:
+def test_what_may_be_missing_is_said(filled: RunWell, run: Run) -> None:
     filled("backup", "copy")
     shown = words(run("restore", "copy", "restored", terminal=True).stdout)
 
@@ -47,13 +47,13 @@ def test_what_may_be_missing_is_said(filled: Done, run: Run) -> None:
     )
 
 
-def test_a_folder_in_use_is_sent_too(filled: Done, tmp_path: Path) -> None:
+def test_a_folder_in_use_is_sent_too(filled: RunWell, tmp_path: Path) -> None:
     with rankd.open(tmp_path / "rankd-data") as boards:
         boards.submit("arcade", "bob", 1)
         assert json.loads(filled("backup", "copy", "--json"))["position"] == boards.position
 
 
-def test_refusals_name_the_remedy(filled: Done, run: Run) -> None:
+def test_refusals_name_the_remedy(filled: RunWell, run: Run) -> None:
     without = run("backup")
     assert (without.exit_code, "set archive.url" in without.stderr) == (2, True)
     nothing = run("restore", "nowhere", "restored")

@@ -79,7 +79,7 @@ class World:
             case 5:
                 boards.set_player(rng.choice(PLAYERS), name=f"Name {rng.randrange(99)}", key=key)
             case 6:
-                boards.set_friends(rng.choice(PLAYERS), rng.sample(PLAYERS, rng.randrange(4)), key=key)
+                boards.set_friends(rng.choice(PLAYERS[:4]), rng.sample(PLAYERS, rng.randrange(4)), key=key)
             case 7:
                 boards.remove("arcade", rng.choice(PLAYERS), key=key)
             case _:

@@ -87,6 +87,7 @@ def test_an_archive_that_fails_holds_up_nothing_and_is_behind(
         refuses.set()
         for number in range(5):
             boards.submit("arcade", f"p{number}", number)
+        wait_until(lambda: boards.archive_status is not None and boards.archive_status.problem is not None)
         wait_until(lambda: "s behind: as much would be lost" in caplog.text)
         status = boards.archive_status
         assert status is not None

@@ -113,6 +113,30 @@ def test_a_damaged_archive_says_what_can_be_restored(
     open_boards("restored").verify()
 
 
+def test_a_segment_of_a_fork_is_noticed(
+    open_boards: OpenBoards, archived: Boards, archive: FolderObjects, clock: ManualClock, tmp_path: Path
+) -> None:
+    upto = events_after_each_backup(archived, clock, 2)
+    archived.close()
+    shutil.copytree(tmp_path / "data", tmp_path / "fork")
+    shutil.copytree(archive.url, tmp_path / "other")
+    chain, other = SegmentChain(archive), SegmentChain(FolderObjects(tmp_path / "other"))
+    for folder, objects in (("data", archive), ("fork", other.objects)):
+        boards = open_boards(folder, archive_url=objects.url)
+        boards.submit("arcade", folder, 7)
+        boards.backup()
+        boards.submit("arcade", "last", 7)
+        boards.backup()
+        boards.close()
+    number = other.last() - 1
+    archive.file(path_of(number)).write_bytes(other.objects.get(path_of(number)) or b"")
+
+    with pytest.raises(ArchiveDamaged, match="does not continue the segment before it"):
+        restore(archive, tmp_path / "restored")
+    assert chain.last() >= number
+    assert upto[-1] < restore(other.objects, tmp_path / "whole").events
+
+
 def test_half_an_upload_is_left_out(
     open_boards: OpenBoards, archived: Boards, archive: FolderObjects, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -67,6 +67,9 @@ def test_a_change_without_an_event_is_sent(
     archived.set_player("alice", name="Alice")
     archived.backup()
     archived.set_player("alice", name="Alicia")
+    archived.set_friends("alice", ["bob"])
+    archived.backup()
+    archived.set_friends("alice", [])
     assert archived.archive_status is not None
     assert archived.archive_status.events == 1
     archived.backup()
@@ -145,8 +148,10 @@ def test_an_older_copy_of_the_folder_is_refused(
     with pytest.raises(ArchiveForked, match="older copy"):
         copy.backup()
     copy.submit("arcade", "carl", 2)  # as many events, of the same instant and score
+    copy.close()
+    again = open_boards("copy", archive_url=archive.url)
     with pytest.raises(ArchiveForked, match="older copy"):
-        copy.backup()
+        again.backup()
     live.submit("arcade", "dora", 2)
     live.backup()
     assert_restores(archive, tmp_path / "data", tmp_path / "restored")

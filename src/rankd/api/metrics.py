@@ -265,16 +265,13 @@ class Metrics(Collector):
         status = self._sources.archive()
         if status is None:
             return []
+        is_failing = status.problem is not None
         return [
             GaugeMetricFamily(name, text, value=value)
             for name, text, value in (
-                ("rankd_archive_behind_events", "Events and changes of profiles the archive lacks", status.events),
-                ("rankd_archive_behind_seconds", "Since when the archive lacks something", status.seconds),
-                (
-                    "rankd_archive_failing",
-                    "Whether the last attempt to send to the archive failed",
-                    bool(status.problem),
-                ),
+                ("rankd_archive_behind_events", "Events and changes the archive lacks", status.behind_events),
+                ("rankd_archive_behind_seconds", "Since when the archive lacks something", status.behind_ms / 1_000),
+                ("rankd_archive_failing", "Whether the last attempt to send has failed", is_failing),
             )
             if value is not None
         ]

@@ -27,8 +27,8 @@ _log = logging.getLogger("rankd")
 class ArchiveStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far an archive is behind its ledger."""
 
-    events: int | None  # and changes of profiles that it lacks; None until it has answered
-    seconds: float  # since it had everything; 0 while it does
+    behind_events: int | None  # and changes of profiles that it lacks; None until it has answered
+    behind_ms: int  # since it had everything; 0 while it does
     problem: str | None = None  # why nothing is sent, as anybody may see it
 
 
@@ -65,8 +65,8 @@ class LedgerArchiver:
     def status(self) -> ArchiveStatus:
         """How far the archive is behind; from any thread."""
         events = None if self._sender.sequence is None else self._sender.behind()
-        seconds = 0.0 if events == 0 and self._problem is None else monotonic() - self._is_current_at_s
-        return ArchiveStatus(events, round(seconds, 1), self._problem)
+        behind_s = 0.0 if events == 0 and self._problem is None else monotonic() - self._is_current_at_s
+        return ArchiveStatus(events, round(1_000 * behind_s), self._problem)
 
     def backup(self) -> Backup:
         """Send everything now, with a checkpoint; return when it is there."""

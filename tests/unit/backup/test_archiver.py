@@ -31,7 +31,7 @@ def opened(folder: Path, archive: FolderObjects, every_ms: int = 20) -> Boards:
 
 
 def is_current(boards: Boards) -> Callable[[], bool]:
-    return lambda: boards.archive_status == ArchiveStatus(0, 0.0)
+    return lambda: boards.archive_status == ArchiveStatus(0, 0)
 
 
 def test_what_is_written_is_there_soon(tmp_path: Path, archive: FolderObjects) -> None:
@@ -91,8 +91,8 @@ def test_an_archive_that_fails_holds_up_nothing_and_is_behind(
         wait_until(lambda: "s behind: as much would be lost" in caplog.text)
         status = boards.archive_status
         assert status is not None
-        assert (status.events, status.problem) == (5, "it does not answer")
-        assert status.seconds > 0
+        assert (status.behind_events, status.problem) == (5, "it does not answer")
+        assert status.behind_ms > 0
         refuses.clear()
         wait_until(is_current(boards))
     assert caplog.text.count("is tried again: the archive at 10.0.0.7 does not answer") == 1

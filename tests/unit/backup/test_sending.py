@@ -71,7 +71,7 @@ def test_a_change_without_an_event_is_sent(
     archived.backup()
     archived.set_friends("alice", [])
     assert archived.archive_status is not None
-    assert archived.archive_status.events == 1
+    assert archived.archive_status.behind_events == 1
     archived.backup()
     with SqliteCredentials(tmp_path / "data", clock) as credentials:
         credentials.create("game", ["players:write"])
@@ -225,7 +225,7 @@ def test_nothing_is_sent_behind_a_segment_that_is_missing(archived: Boards, arch
     with pytest.raises(ArchiveDamaged, match=f"segment {last} of the archive"):
         archived.backup()
     assert archived.archive_status is not None
-    assert archived.archive_status.events == 1
+    assert archived.archive_status.behind_events == 1
     assert "lacks what was sent" in (archived.archive_status.problem or "")
 
 

@@ -43,7 +43,7 @@ def ready(service: Service, _request: Request) -> Response:
     position = service.boards.position if is_public else None
     archive = service.boards.archive_status
     if not is_public:
-        archive = None if archive is None else msgspec.structs.replace(archive, events=None)
+        archive = None if archive is None else msgspec.structs.replace(archive, behind_events=None)
     return json_response(encode(Health("ready", __version__, position, archive)))
 
 

@@ -121,8 +121,9 @@ def test_an_archive_that_is_away_is_said_and_gets_everything_later(
         own_s3.start()
         wait_until(is_current(server))
         objects = RemoteObjects(known["RANKD_ARCHIVE_URL"], endpoint=own_s3.endpoint)
-        for stored in list(objects.list("")):  # the bucket is lost, and an empty one is made in its place
-            objects.delete(stored.path)
+        while there := list(objects.list("")):  # the bucket is lost, and an empty one is made in its place
+            for stored in there:
+                objects.delete(stored.path)
         submit(client, 11)
         wait_until(is_current(server))
     restored = command("restore", known["RANKD_ARCHIVE_URL"], str(tmp_path / "restored"), "--json", known=known)

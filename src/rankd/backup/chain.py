@@ -74,7 +74,9 @@ class SegmentChain:
         return self._checked(number, self.objects.get(path_of(number)))
 
     def has(self, segment: Segment) -> bool:
-        """Return whether a segment is still there, by its first bytes."""
+        """Return whether a segment is still there, by its first bytes, and the first of all."""
+        if self.objects.get_range(path_of(1), 0, PREFIX_BYTES) is None:
+            return False
         return self.objects.get_range(path_of(segment.header.number), 0, PREFIX_BYTES) == segment.prefix
 
     def is_continued(self, segment: Segment | None) -> bool:

@@ -19,6 +19,7 @@ from tests.servers.kafka import HOW_TO_GET_KAFKA, kafka_is_installed
 from tests.servers.postgres import HOW_TO_GET_POSTGRES, binaries
 
 from benchmarks.archive_bench import archive_rows
+from benchmarks.archive_segments import segment_rows
 from benchmarks.embedded_bench import embedded_rows
 from benchmarks.embedded_huge import embedded_huge_rows
 from benchmarks.embedded_join import join_rows
@@ -75,6 +76,7 @@ GROUPS = (
     "embedded",
     "embedded_huge",
     "embedded_join",
+    "archive_segments",
     "many_boards",
     "families",
     "as_of",
@@ -188,6 +190,7 @@ def measured(scale: Scale, chosen: Iterable[str], with_redis: bool) -> Iterator[
         "embedded": lambda: embedded_rows(scale, with_redis),
         "embedded_huge": lambda: embedded_huge_rows(scale),
         "embedded_join": lambda: join_rows(scale),
+        "archive_segments": lambda: segment_rows(scale),
         "many_boards": lambda: many_board_rows(scale),
         "families": lambda: families_rows(scale),
         "as_of": lambda: past_rows(scale),

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rankd.archive.windows import WindowArchive
+from rankd.backup.archiver import ArchiveStatus
+from rankd.backup.sending import Backup
 from rankd.clock import Clock
 from rankd.domain.board import Board
 from rankd.intake.backpressure import Backpressure
@@ -264,6 +266,13 @@ class Backend(Protocol):
 
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events."""
+
+    @property
+    def archive_status(self) -> ArchiveStatus | None:
+        """How far the archive is behind the ledger; None where this process sends nothing there."""
+
+    def backup(self) -> Backup:
+        """Send everything to the archive now, and return when it is there."""
 
     def snapshot(self) -> None:
         """Save the ranks to disk."""

@@ -16,6 +16,8 @@ from typing import Self, Unpack
 import msgspec
 
 from rankd.backend import Backend, Figures, Started
+from rankd.backup.archiver import ArchiveStatus
+from rankd.backup.sending import Backup
 from rankd.domain.acceptance import check_open
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
@@ -396,6 +398,16 @@ class Boards(Reads):
     def snapshot(self) -> None:
         """Write a checkpoint now; it is on disk when this returns."""
         self._backend.snapshot()
+
+    @property
+    def archive_status(self) -> ArchiveStatus | None:
+        """How far the archive is behind the ledger; None where nothing is sent to one."""
+        return self._backend.archive_status
+
+    def backup(self) -> Backup:
+        """Send everything to the archive now, with a checkpoint; it is there when this returns."""
+        self._writer.check_open()
+        return self._backend.backup()
 
     def settle(self) -> None:
         """Do the due roll-overs, archives and retention before this returns: for tests."""

@@ -36,6 +36,7 @@
     ├── KafkaUnusable            Kafka refuses us, or lacks a topic                     kafka_unusable
     ├── ArchiveUnusable
     │   ├── ArchiveRefused       the archive refuses us, or lacks the bucket            archive_refused
+    │   ├── ArchiveForked        it holds another ledger, or another server's events    archive_forked
     │   └── ArchiveDamaged       an object is missing, or its bytes are others          archive_damaged
     ├── FolderLocked             another process uses the data folder                   folder_locked
     ├── LedgerUnreadable
@@ -354,6 +355,12 @@ class ArchiveRefused(ArchiveUnusable):
     """The archive refuses this configuration, or lacks the bucket: correct credentials, rights or archive.url."""
 
     code = "archive_refused"
+
+
+class ArchiveForked(ArchiveUnusable):
+    """The archive is another ledger's, or holds events that this one lacks: nothing is sent there."""
+
+    code = "archive_forked"
 
 
 class ArchiveDamaged(ArchiveUnusable):

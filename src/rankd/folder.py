@@ -15,6 +15,8 @@ from pathlib import Path
 from rankd.errors import FolderLocked, LedgerUnavailable
 
 LEDGER_FILE = "ledger.db"
+SNAPSHOTS = "snapshots"  # in a folder: checkpoints of the engine
+RESTORING = "restoring"  # in a folder: what a restore has not finished
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _LOCK_FILE = "lock"

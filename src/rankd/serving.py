@@ -262,6 +262,7 @@ class _ServerRun:
             consume_lag=lambda: None if self._consuming is None else self._consuming.lag(),
             relayed=lambda: None if self._relaying is None else self._relaying.relayed(),
             relay_lag=lambda: None if self._relaying is None else self._relaying.lag(),
+            archive=lambda: boards.archive_status,
         )
 
 

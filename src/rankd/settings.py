@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_endpoint: str = ""  # of S3
     archive_region: str = ""
     archive_cache_bytes_max: int = 1024 * 1024 * 1024  # of a bucket's objects, on disk
+    archive_segments_every_ms: int = 10_000  # how often the ledger is sent to archive_url
+    archive_snapshots_every_ms: int = 3_600_000  # how often a checkpoint is sent there
     vfs: str | None = None  # SQLite's VFS; None is its default
 
 

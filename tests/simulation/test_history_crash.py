@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from rankd.node.open_embedded import HISTORY, SNAPSHOTS
+from rankd.folder import SNAPSHOTS
+from rankd.node.open_embedded import HISTORY
 
 from . import history_child
 from .extent import LONG, scratch_folder

@@ -31,6 +31,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from rankd.backend import Figures
+from rankd.backup.archiver import ArchiveStatus
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 BOARDS_SHOWN_MAX = 1_000
@@ -149,6 +150,7 @@ class Sources:
     consume_lag: Callable[[], int | None] = lambda: None  # records of topics that wait; None where none are consumed
     relayed: Callable[[], int | None] = lambda: None  # events sent to a topic; None where none are relayed
     relay_lag: Callable[[], int | None] = lambda: None  # events that wait to be; None where another process relays
+    archive: Callable[[], ArchiveStatus | None] = lambda: None  # how far it is behind; None where there is none
 
 
 class Metrics(Collector):
@@ -200,6 +202,7 @@ class Metrics(Collector):
         yield self._rate_refusals
         yield self._consumed
         yield self._relayed
+        yield self._archive
 
     def _figures(self) -> list[Metric]:
         figures = self._sources.figures()
@@ -257,6 +260,21 @@ class Metrics(Collector):
         value = self._sources.relayed()
         text = "Events of the ledger that Kafka has confirmed"
         return [] if value is None else [CounterMetricFamily("rankd_relayed_events", text, value=value)]
+
+    def _archive(self) -> list[Metric]:
+        status = self._sources.archive()
+        if status is None:
+            return []
+        is_failing = status.problem is not None
+        return [
+            GaugeMetricFamily(name, text, value=value)
+            for name, text, value in (
+                ("rankd_archive_behind_events", "Events and changes the archive lacks", status.behind_events),
+                ("rankd_archive_behind_seconds", "Since when the archive lacks something", status.behind_ms / 1_000),
+                ("rankd_archive_failing", "Whether the last attempt to send has failed", is_failing),
+            )
+            if value is not None
+        ]
 
 
 class Scrapes:

@@ -47,6 +47,7 @@ _CODES: tuple[tuple[type[errors.RankdError], ExitCode], ...] = (
     (errors.SnapshotUnreadable, ExitCode.DAMAGED),
     (errors.ArchiveDamaged, ExitCode.DAMAGED),
     (errors.EngineBroken, ExitCode.DAMAGED),
+    (errors.ArchiveDamaged, ExitCode.DAMAGED),
 )
 
 

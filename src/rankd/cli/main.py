@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from rankd import __version__
 from rankd.cli import (
     archive,
+    backing_up,
     bench,
     boards,
     configuration,
@@ -127,6 +128,7 @@ app.add_typer(
     help="List, verify, fetch and prune archived windows.",
     rich_help_panel=UPKEEP_PANEL,
 )
+app.add_typer(backing_up.app)
 app.add_typer(roles.app)
 app.add_typer(consuming.app)
 app.add_typer(

@@ -91,6 +91,8 @@ class ArchiveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     endpoint: str = ""  # of S3; empty: as the environment says, or Amazon's
     region: str = ""  # of S3
     cache_bytes_max: int = 1024 * MIB  # of a bucket's objects on the disk of each process
+    segments_every_ms: int = 10_000  # how often an embedded ledger is sent there; with `url` only
+    snapshots_every_ms: int = 3_600_000  # and a checkpoint of it
 
 
 class OutboxConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,13 +6,18 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from time import monotonic
 
+from rankd.archive.open_objects import open_objects
 from rankd.backend import Started
 from rankd.background import lower_priority
+from rankd.backup.archiver import ArchiveStatus, LedgerArchiver
+from rankd.backup.sending import Backup, SegmentSender
+from rankd.backup.snapshots import send_snapshot
 from rankd.clock import Clock, SystemClock
-from rankd.errors import Closed, LedgerUnavailable, RankdError, SaveInterrupted
-from rankd.folder import FolderLock
+from rankd.errors import Closed, LedgerUnavailable, RankdError, Refused, SaveInterrupted
+from rankd.folder import SNAPSHOTS, FolderLock
 from rankd.intake.changes import Changes
 from rankd.intake.writer import Writer
 from rankd.ledger.sqlite.database import LOG_AHEAD_BYTES, Database
@@ -56,6 +61,7 @@ class Embedded(RankingBackend):
         clock: Clock,
         settings: Settings,
         started: Started,
+        folder: Path,
     ) -> None:
         """The ranks have caught up with the ledger."""
         self.registry = SqliteRegistry(
@@ -94,6 +100,42 @@ class Embedded(RankingBackend):
         self._upkeep.start()
         self._watching = threading.Thread(target=self._watch_place, name="rankd-place", daemon=True)
         self._watching.start()
+        self._archiver = self._archive_to(folder) if settings.archive_url else None
+
+    # The archive
+
+    def _archive_to(self, folder: Path) -> LedgerArchiver:
+        settings = self.settings
+        objects = open_objects(
+            settings.archive_url, folder, endpoint=settings.archive_endpoint, region=settings.archive_region
+        )
+        every_ms = settings.archive_segments_every_ms
+
+        def send(is_new: bool) -> None:
+            if is_new and self._ranks.events != self._checkpoint_at:
+                self.snapshot()
+            send_snapshot(objects, folder / SNAPSHOTS)
+
+        archiver = LedgerArchiver(
+            SegmentSender(objects, folder, self._database, self.clock, every_ms),
+            send,
+            every_s=every_ms / 1_000,
+            snapshots_every_s=settings.archive_snapshots_every_ms / 1_000,
+        )
+        if isinstance(self.clock, SystemClock):
+            archiver.start()
+        return archiver
+
+    @property
+    def archive_status(self) -> ArchiveStatus | None:
+        """How far the archive is behind; None where there is none."""
+        return None if self._archiver is None else self._archiver.status
+
+    def backup(self) -> Backup:
+        """Send everything to the archive now."""
+        if self._archiver is None:
+            raise Refused("there is no archive to send to: name one as archive.url")
+        return self._archiver.backup()
 
     # Checkpoints and verification
 
@@ -201,6 +243,8 @@ class Embedded(RankingBackend):
         self._retirement.archiving.close()
         try:
             self._finish()
+            if self._archiver is not None:
+                self._archiver.close()
         finally:
             self.writer.close(self._close_parts)
 

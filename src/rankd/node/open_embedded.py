@@ -11,7 +11,7 @@ from pathlib import Path
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.errors import LedgerUnavailable
-from rankd.folder import FolderLock
+from rankd.folder import RESTORING, SNAPSHOTS, FolderLock
 from rankd.ledger.sqlite.database import Database
 from rankd.ledger.sqlite.ledger import SqliteLedger
 from rankd.node.archives import open_archive
@@ -23,7 +23,7 @@ from rankd.seasons.archiving import ArchiveStep
 from rankd.seasons.history import PlaceRecorder
 from rankd.settings import Settings, read_settings
 
-SNAPSHOTS, HISTORY = "snapshots", "history"  # in the folder
+HISTORY = "history"  # in the folder
 AHEAD_MS = 60_000  # how far the clock may be behind the ledger without a warning
 _log = logging.getLogger("rankd")
 
@@ -44,6 +44,8 @@ def open_boards(
     """
     chosen = read_settings(settings)
     path = Path(folder)
+    if (path / RESTORING).exists():
+        raise LedgerUnavailable(f"restoring {path} was interrupted: run `rankd restore` again, then open it")
     lock = FolderLock(path)
     try:
         with _translate_errors(path):
@@ -107,6 +109,7 @@ def _start(
                 clock=clock,
                 settings=settings,
                 started=started,
+                folder=path,
             )
         except BaseException:
             ledger.close()

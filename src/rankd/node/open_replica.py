@@ -9,12 +9,13 @@ from pathlib import Path
 from rankd.boards import Boards
 from rankd.clock import Clock, SystemClock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
+from rankd.folder import SNAPSHOTS
 from rankd.ledger.sqlite.database import ReadOnlyDatabase
 from rankd.ledger.sqlite.replica import SqliteReplicaLedger
 from rankd.node.archives import open_archive
 from rankd.node.catching_up import Progress, caught_up
 from rankd.node.lag import LAG_MAX_MS, LagMonitor
-from rankd.node.open_embedded import HISTORY, SNAPSHOTS
+from rankd.node.open_embedded import HISTORY
 from rankd.node.replica import Replica
 from rankd.progress import progress_bar
 from rankd.projection.checkpoints import Checkpoints

@@ -10,6 +10,8 @@ from itertools import islice
 
 from rankd.archive.windows import WindowArchive
 from rankd.backend import AnswersLater, Figures, Started
+from rankd.backup.archiver import ArchiveStatus
+from rankd.backup.sending import Backup, no_archive_of_ours
 from rankd.clock import Clock
 from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
@@ -114,6 +116,15 @@ class RankingBackend:
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events, the newest first."""
         return past_events(self._ledger, player, limit, before, board)
+
+    @property
+    def archive_status(self) -> ArchiveStatus | None:
+        """None: this process sends its ledger nowhere."""
+        return None
+
+    def backup(self) -> Backup:
+        """Refuse: whoever has the ledger copies it."""
+        raise no_archive_of_ours()
 
     def snapshot(self) -> None:
         """Write a checkpoint of the state between two commits, while further commits go on."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from rankd.archive.windows import WindowArchive
 from rankd.backend import Figures, Started
+from rankd.backup.archiver import ArchiveStatus
+from rankd.backup.sending import Backup, no_archive_of_ours
 from rankd.clock import Clock
 from rankd.errors import Refused
 from rankd.intake.changes import Changes
@@ -132,6 +134,15 @@ class Thin:
     def rank_store(self) -> RankStore:
         """Refuse: the ranks are in Redis."""
         raise Refused("ranks are in Redis, not in this process")
+
+    @property
+    def archive_status(self) -> ArchiveStatus | None:
+        """None: this process sends its ledger nowhere."""
+        return None
+
+    def backup(self) -> Backup:
+        """Refuse: whoever has the ledger copies it."""
+        raise no_archive_of_ours()
 
     def snapshot(self) -> None:
         """Refuse: the projector writes its own."""

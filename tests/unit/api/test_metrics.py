@@ -26,6 +26,7 @@ from rankd.api.metrics import (
     resident_bytes,
 )
 from rankd.backend import Figures
+from rankd.backup.archiver import ArchiveStatus
 
 OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 ROUTES = [("GET", "/v1/boards/{board}"), ("PUT", "/v1/boards/{board}"), ("POST", "/v1/scores")]
@@ -56,6 +57,7 @@ SOURCES = Sources(
     consume_lag=lambda: 4,
     relayed=lambda: 90,
     relay_lag=lambda: 6,
+    archive=lambda: ArchiveStatus(7, 1_500, "the archive does not answer"),
 )
 
 UNKNOWN_AT_FIRST = {"rankd_snapshot_position", "rankd_followed_timestamp_seconds", "rankd_lease", "rankd_lag_seconds"}

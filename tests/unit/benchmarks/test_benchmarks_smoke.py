@@ -99,6 +99,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = {
         "as_of",
         "archive",
+        "archive_segments",
         "http",
         "kafka",
         "kafka_ledger",

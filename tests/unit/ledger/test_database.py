@@ -121,6 +121,7 @@ def test_every_column_is_of_a_strict_table_and_every_table_is_explained(tmp_path
     assert {name for name, _ in tables} == {
         *("players", "contexts", "events", "metadata", "requests", "origins", "player_events"),
         *("sources", "player_ids", "profile_ids", "profiles", "friend_lists", "registry_changes"),
+        *("ledger_identity", "registry_log"),
     }
     scripts = "".join(migrations())
     assert scripts.count("CREATE TABLE") - scripts.count("DROP TABLE") == len(tables)

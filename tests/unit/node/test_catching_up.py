@@ -11,12 +11,13 @@ import pytest
 from rankd import Boards
 from rankd.clock import SystemClock
 from rankd.errors import Behind
+from rankd.folder import SNAPSHOTS
 from rankd.intake.writer import Writer
 from rankd.ledger.port import Heads
 from rankd.ledger.sqlite.database import ReadOnlyDatabase
 from rankd.ledger.sqlite.replica import SqliteReplicaLedger
 from rankd.node import catching_up, ranks
-from rankd.node.open_embedded import SNAPSHOTS, open_boards
+from rankd.node.open_embedded import open_boards
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.registry.sqlite.replica import SqliteReplicaRegistry

@@ -12,7 +12,8 @@ from tests.servers.waiting import wait_until
 from rankd import Boards
 from rankd.clock import ManualClock
 from rankd.errors import LedgerUnavailable, Refused
-from rankd.node.open_embedded import SNAPSHOTS, open_boards
+from rankd.folder import SNAPSHOTS
+from rankd.node.open_embedded import open_boards
 from rankd.node.open_replica import open_replica
 
 START = 1_800_000_000_000

@@ -13,7 +13,8 @@ from tests.unit.conftest import MONDAY_NOON, OpenBoards, wait_until
 
 from rankd import Boards, ManualClock
 from rankd.errors import InvalidValue, VerificationFailed, WindowUnknown
-from rankd.node.open_embedded import HISTORY, SNAPSHOTS, embedded_of
+from rankd.folder import SNAPSHOTS
+from rankd.node.open_embedded import HISTORY, embedded_of
 from rankd.seasons import history as recording
 from rankd.seasons.places import PlacesFile
 

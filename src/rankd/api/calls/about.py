@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+import msgspec
+
 from rankd.api.calls.answers import Health
 from rankd.api.calls.call import Access, Call
 from rankd.api.http.request import JSON, Request, Response, json_response
@@ -30,14 +32,19 @@ def alive() -> Response:
 def ready(service: Service, _request: Request) -> Response:
     """Answer whether the server accepts requests.
 
-    The position shows how many events there are, so it is left out where reads are not public.
+    The position shows how many events there are, so it is left out where reads are not public. An archive that is
+    behind is no reason to send requests to another server.
     """
     if service.is_stopping:
         raise Overloaded("the server is stopping; send requests to another one")
     service.boards.check_open()
     service.boards.check_ready()
-    position = service.boards.position if service.config.server.public_read else None
-    return json_response(encode(Health("ready", __version__, position)))
+    is_public = service.config.server.public_read
+    position = service.boards.position if is_public else None
+    archive = service.boards.archive_status
+    if not is_public:
+        archive = None if archive is None else msgspec.structs.replace(archive, behind_events=None)
+    return json_response(encode(Health("ready", __version__, position, archive)))
 
 
 async def metrics(service: Service, _request: Request) -> Response:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rankd.backup.archiver import ArchiveStatus
 from rankd.ledger.port import PastEvent
 from rankd.registry.port import Profile
 
@@ -44,3 +45,4 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     version: str
     position: str | None = None
+    archive: ArchiveStatus | None = None  # how far it is behind, where an embedded ledger is sent to one

@@ -16,10 +16,12 @@ from rankd.intake.results import Accepted, Changed, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
 from rankd.intake.sources import SourceIntake
+from rankd.ledger.audit import AuditMark, AuditQuery
 from rankd.ledger.port import PastEvent
 from rankd.projection.applier import Applier
 from rankd.projection.port import RankedStanding, RankStore
 from rankd.projection.verify import Report
+from rankd.reads.audit import AuditPage
 from rankd.reads.joined import Joined
 from rankd.reads.past import PastStates
 from rankd.reads.rank_source import RankSource
@@ -259,6 +261,9 @@ class Backend(Protocol):
 
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events."""
+
+    def audit(self, query: AuditQuery, before: AuditMark | None) -> AuditPage:
+        """Return who did what."""
 
     def snapshot(self) -> None:
         """Save the ranks to disk."""

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from rankd import __version__
 from rankd.cli import (
+    audit,
     bench,
     boards,
     configuration,
@@ -120,6 +121,7 @@ app.add_typer(scores.app)
 app.add_typer(course.app)
 app.add_typer(transferring.app)
 app.add_typer(upkeep.app)
+app.add_typer(audit.app)
 app.add_typer(roles.app)
 app.add_typer(consuming.app)
 app.add_typer(

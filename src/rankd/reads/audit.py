@@ -203,7 +203,7 @@ def _instance(catalogue: Catalogue, event: AuditedEvent) -> tuple[InstanceKey | 
 
 
 def _shown(catalogue: Catalogue, event: AuditedEvent, kept: Kept | None) -> int | None:
-    return None if kept is None else _board(catalogue, event).shown_score(kept.score, event.event_run.at[0])
+    return None if kept is None else _board(catalogue, event).shown_score(kept.score, event.committed)
 
 
 def _board(catalogue: Catalogue, event: AuditedEvent) -> Board:

@@ -13,7 +13,7 @@ from tests.contract.ledger_places import LedgerPlace
 from rankd.domain.partition import partition_of
 from rankd.ledger.audit import AuditedEvent, AuditMark, AuditQuery
 from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind
-from rankd.ledger.origin import Origin, OriginSpan
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 from rankd.ledger.port import ControlEvent, Draft, Ledger
 
 pytestmark = pytest.mark.capability("finds_history")
@@ -33,7 +33,7 @@ class Sent(NamedTuple):
     sender: str
     player: str
     score: int
-    origin: Origin | None
+    origin: RequestOrigin | None
 
 
 def context_of(kind: EventKind, board: str, sender: str) -> Context:
@@ -47,7 +47,9 @@ def written(ledger: Ledger, rng: random.Random, commits: int, *, at: int = AT) -
     for number in range(commits):
         at += rng.choice([0, 0, 1, 1_000, DAY_MS])
         board, sender = rng.choice(BOARDS), rng.choice(SENDERS)
-        origin = rng.choice([None, Origin(f"192.0.2.{number}"), Origin("2001:db8::1", "game/1 ö\ufffd", f"r-{number}")])
+        origin = rng.choice(
+            [None, RequestOrigin(f"192.0.2.{number}"), RequestOrigin("2001:db8::1", "game/1 ö\ufffd", f"r-{number}")]
+        )
         if rng.random() < 0.2:
             kind = rng.choice([EventKind.DEFINE, EventKind.RESET, EventKind.MIDNIGHT, EventKind.CLOSE])
             event = ControlEvent(context_of(kind, board, sender), Detail(window="daily:x"), at)

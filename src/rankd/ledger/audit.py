@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.ledger.event import Context, EventKind, EventRun
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 
 LOOKED_AT_MAX = 500_000  # events, for one page
 OF_PLAYER_MAX = 10_000  # events of a player, for one page
@@ -53,7 +53,7 @@ class AuditedEvent(msgspec.Struct, frozen=True):
     event_run: EventRun  # a run of one
     context: Context
     committed: int  # the ledger's time at its commit
-    origin: Origin | None
+    origin: RequestOrigin | None
 
 
 class AuditedPage(msgspec.Struct, frozen=True):

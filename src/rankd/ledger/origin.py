@@ -10,7 +10,7 @@ USER_AGENT_CHARACTERS_MAX = 256
 _UNREADABLE = "\ufffd"
 
 
-class Origin(msgspec.Struct, frozen=True):
+class RequestOrigin(msgspec.Struct, frozen=True):
     """The sender's address and what the request said of itself."""
 
     address: str
@@ -21,7 +21,7 @@ class Origin(msgspec.Struct, frozen=True):
 class OriginSpan(NamedTuple):
     """The origin of `events` events of a draft, from index `first` on."""
 
-    origin: Origin
+    origin: RequestOrigin
     first: int
     events: int
 

@@ -45,7 +45,7 @@ import msgspec
 from rankd.ledger.audit import AuditedPage, AuditMark, AuditQuery
 from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, Detail, EventKind, EventRun
-from rankd.ledger.origin import Origin, OriginSpan
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 
 CONTROLS_MAX = 2_000  # read at once
 REPEATS_KNOWN_MS = 86_400_000  # how long the followers of a log know a key, by the time of its partition
@@ -267,7 +267,7 @@ class Ledger(Protocol):
         *,
         at: int = 0,
         forgotten_before: int = 0,
-        origin: Origin | None = None,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences.
 

@@ -12,7 +12,7 @@ import rankd
 from rankd.errors import BoardUnknown, InvalidValue, RankdError
 from rankd.intake.sender import Sender
 from rankd.ledger.event import EventKind
-from rankd.ledger.origin import Origin, readable_user_agent
+from rankd.ledger.origin import RequestOrigin, readable_user_agent
 from rankd.reads import audit
 from rankd.reads.audit import AuditEntry, AuditPage
 
@@ -109,7 +109,7 @@ def test_the_scores_before_and_after_are_those_that_the_sender_was_answered(
 
 def test_boards_whose_entries_are_no_players_say_why_there_is_no_score(boards: rankd.Boards) -> None:
     boards.define("teams", team={"attribute": "guild", "by": "sum"})
-    boards.define("countries", scopes=["country"], **{"global": False})
+    boards.define("countries", {"scopes": ["country"], "global": False})
     boards.submit("teams", "alice", 5, attributes={"guild": "red"})
     boards.submit("countries", "alice", 5, attributes={"country": "BR"})
     entries = boards.audit(kind="score").events
@@ -135,7 +135,7 @@ def test_beyond_the_bound_of_earlier_events_a_reason_stands_in_place_of_scores(
 
 
 def test_a_change_of_a_board_has_its_sender_and_where_it_came_from(boards: rankd.Boards) -> None:
-    origin = Origin("2001:db8::1", "console/3", "r-17")
+    origin = RequestOrigin("2001:db8::1", "console/3", "r-17")
     admin = Sender("admin", "admin", origin=origin)
     boards.define("arcade", sender=admin)
     boards.submit("arcade", "alice", 5)
@@ -149,7 +149,7 @@ def test_a_change_of_a_board_has_its_sender_and_where_it_came_from(boards: rankd
         (EventKind.REMOVE, "alice", "all_time"),
         (EventKind.DEFINE, None, None),
     ]
-    assert {Origin(entry.address or "", entry.user_agent, entry.request_id) for entry in taken} == {origin}
+    assert {RequestOrigin(entry.address or "", entry.user_agent, entry.request_id) for entry in taken} == {origin}
     assert boards.audit(sender="local", board="arcade").events[0].address is None
     boards.verify()
 

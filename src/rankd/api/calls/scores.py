@@ -24,7 +24,7 @@ from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, 
 from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
-from rankd.ledger.origin import Origin, readable_user_agent
+from rankd.ledger.origin import RequestOrigin, readable_user_agent
 from rankd.shortening import quote
 
 SCORES = "scores:write"
@@ -294,5 +294,5 @@ def sender_of(
     )
 
 
-def _origin(request: Request) -> Origin:
-    return Origin(request.address, readable_user_agent(request.headers.get(b"user-agent")), request.id)
+def _origin(request: Request) -> RequestOrigin:
+    return RequestOrigin(request.address, readable_user_agent(request.headers.get(b"user-agent")), request.id)

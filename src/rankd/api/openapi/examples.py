@@ -91,7 +91,7 @@ _EVENT = {
     "attributes": {"country": "BR"},
     "metadata": {"replay": "r-17"},
     "sender": "game-server",
-    "origin": None,
+    "origin": "192.0.2.7",
 }
 _METRICS = """\
 # HELP rankd_requests_total Requests answered
@@ -262,10 +262,10 @@ EXAMPLES: dict[str, Example] = {
                     "board": "arcade",
                     "player": "alice",
                     "at": 1777896000000,
-                    "committed_at": 1777896000004,
+                    "committed_at": 1777896000000,
                     "window": "all_time",
                     "score": 976,
-                    "old_score": 940,
+                    "old_score": 951,
                     "new_score": 976,
                     "unknown": None,
                     "address": "192.0.2.7",

@@ -29,7 +29,7 @@ from rankd.ledger.kafka.reading import LogReaders
 from rankd.ledger.kafka.records import Barrier, Decoder, encode_draft
 from rankd.ledger.kafka.topics import WAIT_MS, check_ledger, check_topics, control_topic_of
 from rankd.ledger.kafka.watermarks import Watermarks
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import (
     CONTROLS_MAX,
     Appended,
@@ -155,7 +155,7 @@ class KafkaLedger:
         *,
         at: int = 0,
         forgotten_before: int = 0,
-        origin: Origin | None = None,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences."""
         return self._control_writer.append(events, seen, at)

@@ -18,7 +18,7 @@ from psycopg.types.numeric import Int8
 from rankd.domain.partition import partition_of
 from rankd.ledger.appended import AppendedColumns
 from rankd.ledger.event import EventRun, encode_column, encode_detail
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import (
     Appended,
     ControlEvent,
@@ -214,12 +214,12 @@ def control_arguments(
     ]
 
 
-def control_origin_arguments(origin: Origin, events: int) -> list[Any]:
+def control_origin_arguments(origin: RequestOrigin, events: int) -> list[Any]:
     """Return where control events came from, kept with their copies in the first partition."""
     return [Int8(events), *_origin_arguments([(0, 1, events, origin)])]
 
 
-def _origin_arguments(spans: Sequence[tuple[int, int, int, Origin]]) -> list[Any]:
+def _origin_arguments(spans: Sequence[tuple[int, int, int, RequestOrigin]]) -> list[Any]:
     origins = [origin for _, _, _, origin in spans]
     return [
         Smallints([span[0] for span in spans]),

@@ -23,7 +23,7 @@ from rankd.ledger.audit import (
     AuditQuery,
 )
 from rankd.ledger.event import CONTROLS, EventKind, EventRun, control_run, decode_detail
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.postgres.contexts import Contexts
 from rankd.ledger.postgres.packing import Bigints, Integers, Smallints
 from rankd.ledger.postgres.reading import SELECT_COMMITTED
@@ -240,5 +240,5 @@ class PostgresAudit:
             sequence,
             partition,
         )
-        origin = None if address is None else Origin(address, *more)
+        origin = None if address is None else RequestOrigin(address, *more)
         return AuditedEvent(event_run, self._contexts.context(context), committed, origin)

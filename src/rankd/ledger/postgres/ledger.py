@@ -22,7 +22,7 @@ from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
 from rankd.ledger.audit import AuditedPage, AuditMark, AuditQuery
 from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, EventRun, decode_detail
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import (
     CONTROLS_MAX,
     Appended,
@@ -211,7 +211,7 @@ class PostgresLedger:
         *,
         at: int = 0,
         forgotten_before: int = 0,
-        origin: Origin | None = None,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences."""
         contexts = [self.number_context(event.context) for event in events]

@@ -18,7 +18,7 @@ import msgspec
 from rankd.background import lower_priority
 from rankd.errors import RankdError
 from rankd.ledger.event import Context, EventRun, control_run, seal
-from rankd.ledger.origin import Origin, OriginSpan
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 from rankd.ledger.port import NOT_READ, Capabilities, ControlEvent, Draft, KeyedRequest, KeysTaken, SourceMoved
 from rankd.ledger.sqlite.checksum import checksum, with_checksum
 from rankd.ledger.sqlite.database import Database
@@ -156,7 +156,7 @@ class SqliteLedger(SqliteReads):
         *,
         at: int = 0,
         forgotten_before: int = 0,
-        origin: Origin | None = None,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable; return them with their sequences."""
         event_runs = [control_run(self.number_context(event.context), event.at, event.detail) for event in events]

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.sqlite.checksum import check, checksum
 
 SELECT_ORIGINS = "SELECT first, upto, address, user_agent, request_id, checksum FROM origins"
 
 
-def origin_row(first: int, upto: int, origin: Origin) -> tuple[object, ...]:
+def origin_row(first: int, upto: int, origin: RequestOrigin) -> tuple[object, ...]:
     """Return the row of a request's events."""
     values = (first, upto, origin.address, origin.user_agent, origin.request_id)
     return (*values, _checksum(values))
 
 
-def origin_in(row: Any) -> Origin:
+def origin_in(row: Any) -> RequestOrigin:
     """Return a row's origin; LedgerDamaged where the checksum does not match."""
     *values, stored = row
     first, _, address, user_agent, request_id = values
     check(f"where the events from {first} on came from", stored, *_covered(values))
-    return Origin(str(address), user_agent, request_id)
+    return RequestOrigin(str(address), user_agent, request_id)
 
 
 def _checksum(values: Any) -> int:

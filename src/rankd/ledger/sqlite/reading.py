@@ -24,7 +24,7 @@ from rankd.ledger.event import (
     EventRun,
     sealed_at,
 )
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import Heads, Part, PastEvent, StoredRequest
 from rankd.ledger.sqlite.auditing import SqliteAudit
 from rankd.ledger.sqlite.checksum import check, without_checksum
@@ -194,7 +194,7 @@ class SqliteReads:
             origin=None if origin is None else origin.address,
         )
 
-    def origin_of(self, sequence: int) -> Origin | None:
+    def origin_of(self, sequence: int) -> RequestOrigin | None:
         """Return where an event came from, if that was recorded."""
         with self._database.reading() as reader:
             row: Any = reader.execute(f"{SELECT_ORIGINS} WHERE first <= ? ORDER BY first DESC LIMIT 1", (sequence,)).get

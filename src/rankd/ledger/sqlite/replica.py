@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.event import Context
-from rankd.ledger.origin import Origin
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import Appended, Capabilities, ControlEvent, Draft, KeyedRequest
 from rankd.ledger.sqlite.database import NOT_WRITTEN_HERE, ReadOnlyDatabase
 from rankd.ledger.sqlite.history import PlayerHistory
@@ -79,7 +79,7 @@ class SqliteReplicaLedger(SqliteReads):
         *,
         at: int = 0,
         forgotten_before: int = 0,
-        origin: Origin | None = None,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Refuse."""
         _refuse()

@@ -19,10 +19,12 @@ from rankd.intake.results import Accepted, Changed, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender
 from rankd.intake.sources import SourceIntake
+from rankd.ledger.audit import AuditMark, AuditQuery
 from rankd.ledger.port import PastEvent
 from rankd.projection.applier import Applier
 from rankd.projection.port import RankedStanding, RankStore
 from rankd.projection.verify import Report
+from rankd.reads.audit import AuditPage
 from rankd.reads.joined import Joined
 from rankd.reads.past import PastStates
 from rankd.reads.rank_source import RankSource
@@ -273,6 +275,9 @@ class Backend(Protocol):
 
     def backup(self) -> Backup:
         """Send everything to the archive now, and return when it is there."""
+
+    def audit(self, query: AuditQuery, before: AuditMark | None) -> AuditPage:
+        """Return who did what."""
 
     def snapshot(self) -> None:
         """Save the ranks to disk."""

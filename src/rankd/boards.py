@@ -21,6 +21,7 @@ from rankd.backup.sending import Backup
 from rankd.domain.acceptance import check_open
 from rankd.domain.board import Board, check_board_id
 from rankd.domain.fields import read_integer
+from rankd.domain.instant import check_at
 from rankd.domain.player import check_player
 from rankd.domain.scope import check_attributes
 from rankd.domain.text import check_text, check_url
@@ -31,11 +32,14 @@ from rankd.intake.prepare import FindBoard, SentScore
 from rankd.intake.queue import Task
 from rankd.intake.results import Batched, Changed, Submitted
 from rankd.intake.scores import ScoreTask
-from rankd.intake.sender import LOCAL, Sender, sender_of
+from rankd.intake.sender import LOCAL, SENDER_BYTES_MAX, Sender, sender_of
+from rankd.ledger.audit import AuditQuery
 from rankd.ledger.port import PastEvent
 from rankd.projection.port import SEQUENCE_MAX, RankStore
 from rankd.projection.verify import Report
 from rankd.reads import answers
+from rankd.reads import audit as audits
+from rankd.reads.audit import AuditPage
 from rankd.reads.instance_ref import ReadOptions
 from rankd.reads.past import PastState, PastStates
 from rankd.reads.reads import Reads
@@ -340,6 +344,38 @@ class Boards(Reads):
         self._writer.check_open()
         upto = None if before is None else read_integer("before", before, 1, SEQUENCE_MAX)
         return self._backend.history(player, count, upto, None if board is None else self.board(board).id)
+
+    def audit(
+        self,
+        *,
+        player: str | None = None,
+        board: str | None = None,
+        kind: str | None = None,
+        sender: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = audits.LIMIT_DEFAULT,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """Return who did what, the newest first: by player, board, kind, sender and time of the commit, in ms.
+
+        A page may hold fewer events than `limit`, or none, and go on: it is the last when `next` is None.
+        """
+        self._writer.check_open()
+        if board is not None and check_board_id(board) not in self._backend.applier.state.versions:
+            self.board(board)  # refused, unless another process defined it a moment ago
+        if since is not None and until is not None and since > until:
+            raise InvalidValue("until", "must not be before since")
+        query = AuditQuery(
+            read_integer("limit", limit, 1, audits.LIMIT_MAX),
+            None if player is None else check_player(player),
+            board,
+            None if kind is None else audits.check_kind(kind),
+            None if sender is None else check_text("sender", sender, SENDER_BYTES_MAX),
+            None if since is None else check_at(since, "since"),
+            None if until is None else check_at(until, "until"),
+        )
+        return self._backend.audit(query, None if cursor is None else audits.read_mark(cursor))
 
     def stored_friends(self, player: str) -> Sequence[str]:
         """Return the friends stored for a player."""

@@ -21,7 +21,7 @@ import pytest
 
 import rankd
 from rankd.client import AsyncClient, Client
-from rankd.errors import Forbidden, RankdError, Unauthenticated, Unavailable
+from rankd.errors import Forbidden, InvalidValue, RankdError, Unauthenticated, Unavailable
 
 WAIT_S = 60
 NUMBER = itertools.count()
@@ -269,6 +269,15 @@ def test_a_history_shows_what_was_sent(client: Any, board: str) -> None:
         ("score", board, 2, {"try": 2}),
     ]
     assert [event.score for event in client.history(board, "historic", before=events[-1].sequence)] == [1]
+    page = client.audit(player="historic", board=board, kind="score", limit=2)
+    older = client.audit(player="historic", board=board, kind="score", cursor=page.next)
+    assert [(event.old_score, event.new_score) for event in (*page.events, *older.events)] == [
+        (2, 3),
+        (1, 2),
+        (None, 1),
+    ]
+    with pytest.raises(InvalidValue, match="until: must not be before"):
+        client.audit(since=2, until=1)
 
 
 def test_a_player_submits_with_their_own_token(served: Served, client: Any, board: str) -> None:

@@ -188,9 +188,10 @@ def test_what_does_not_fit_a_newer_definition_is_a_dead_letter(
 
 def test_a_players_history_is_not_found(a: httpx.Client) -> None:
     define(a, "past")
-    answer = a.get("/v1/boards/past/players/alice/events")
-    assert (answer.status_code, answer.json()["code"]) == (422, "refused")
-    assert "is a log" in answer.json()["detail"]
+    for path in ("/v1/boards/past/players/alice/events", "/v1/audit"):
+        answer = a.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (422, "refused")
+        assert "is a log" in answer.json()["detail"]
 
 
 def test_a_watcher_sees_what_was_sent_to_the_other_node(

@@ -246,6 +246,22 @@ def test_watchers_of_one_process_see_what_came_to_another(
     assert change["set"][0]["player"] == "bob"
 
 
+def test_every_process_says_who_did_what(
+    installation: Installation, first_server: Serving, second_server: Serving, board: str
+) -> None:
+    for score in (5, 6, 7):
+        submit_ranked(first_server, installation, board=board, player="alice", score=score)
+    with second_server.client(installation.admin) as client:
+        client.delete(f"/v1/boards/{board}/players/alice")
+        answered = client.get("/v1/audit", params={"board": board, "player": "alice"}).json()
+        defined = client.get("/v1/audit", params={"board": board, "kind": "define"}).json()["events"]
+    scores = [(event["kind"], event["score"], event["new_score"]) for event in answered["events"]]
+    assert [kind for kind, _, _ in scores] == ["remove", "score", "score", "score"]
+    assert [event["old_score"] for event in answered["events"][:3]] == [after for _, _, after in scores[1:]]
+    assert (scores[0], scores[3], answered["next"]) == (("remove", None, None), ("score", 5, 5), None)
+    assert [event["player"] for event in defined] == [None]
+
+
 def test_removals_and_resets_reach_every_process(
     installation: Installation, first_server: Serving, second_server: Serving, board: str
 ) -> None:

@@ -184,7 +184,12 @@ def test_only_the_local_socket_says_where_a_request_came_from(workers: Workers, 
             assert not [name for name in response.headers if name.startswith("x-rankd-")]
     with workers.admin(1) as client:
         events = answered(client.get(f"/v1/boards/{board}/players/alice/events"))["events"]
+        audited = answered(client.get("/v1/audit", params={"board": board, "kind": "score"}))["events"]
     assert [event["origin"] for event in events] == ["127.0.0.1"] * 20
+    assert {event["address"] for event in audited} == {"127.0.0.1"}
+    assert [event["new_score"] for event in audited] == list(range(20, 0, -1))  # they are added up
+    assert all(event["user_agent"].startswith("python-httpx") for event in audited)
+    assert len({event["request_id"] for event in audited}) == 20
 
 
 def test_a_request_keeps_its_id_and_is_counted_by_the_writer_alone(workers: Workers, board: str) -> None:

@@ -18,6 +18,7 @@ from tests.contract.ledger_drafts import (
 from tests.contract.ledger_places import LedgerPlace
 
 from rankd.ledger.event import Detail, EventKind
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 from rankd.ledger.port import Draft, KeysTaken, Ledger, PastEvent, StoredRequest
 
 
@@ -207,7 +208,9 @@ def test_a_players_history_has_the_newest_first(ledger: Ledger, ledger_place: Le
     detail = Detail(attributes={"country": "BR"}, has_metadata=True)
     first = scores(ledger, (alice, 10), (other, 20), detail=[detail, None], tiebreak=7)
     appended = [
-        ledger.append(Draft([first], AT, 0, metadata={0: '{"x":1}'}, origins=[("192.0.2.1", 0, 1)])).place(0),
+        ledger.append(
+            Draft([first], AT, 0, metadata={0: '{"x":1}'}, origins=[OriginSpan(RequestOrigin("192.0.2.1"), 0, 1)])
+        ).place(0),
         ledger.append(draft(ledger, (other, 1), (alice, 30), context=GUILDS, at=AT + 1)).place(1),
         ledger.append(draft(ledger, (alice, 0), context=REMOVAL, at=NEXT_MONTH)).place(0),
     ]
@@ -233,7 +236,7 @@ def test_the_address_of_a_request_covers_its_events_alone(ledger: Ledger) -> Non
     event_run = scores(
         ledger, (first_player, 1), (second_player, 2), (first_player, 3), (first_player, 4), (second_player, 5)
     )
-    origins = [("192.0.2.1", 0, 3), ("192.0.2.2", 4, 1)]
+    origins = [OriginSpan(RequestOrigin("192.0.2.1"), 0, 3), OriginSpan(RequestOrigin("192.0.2.2"), 4, 1)]
     ledger.append(Draft([event_run], AT, 0, origins=origins))
     ledger.append(draft(ledger, (first_player, 6)))
 

@@ -51,7 +51,7 @@ EVENTS = StoredTable(
 PLAYERS = StoredTable("players", ("number",), ("id",))
 CONTEXTS = StoredTable("contexts", ("number",), ("context",))
 METADATA = StoredTable("metadata", ("sequence", "checksum"), ("json",), rising="sequence")
-ORIGINS = StoredTable("origins", ("first", "upto", "checksum"), ("address",), rising="first")
+ORIGINS = StoredTable("origins", ("first", "upto", "checksum"), ("address", "user_agent", "request_id"), rising="first")
 REQUESTS = StoredTable(
     "requests", ("first", "upto", "at", "checksum"), ("sender", "key"), ("fingerprint", "answer"), rising="at"
 )

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from rankd import __version__
 from rankd.cli import (
     archive,
+    audit,
     backing_up,
     bench,
     boards,
@@ -129,6 +130,7 @@ app.add_typer(
     rich_help_panel=UPKEEP_PANEL,
 )
 app.add_typer(backing_up.app)
+app.add_typer(audit.app)
 app.add_typer(roles.app)
 app.add_typer(consuming.app)
 app.add_typer(

@@ -80,6 +80,7 @@ class AsyncClient(ClientBase):
     set_friends = _method(calls.set_friends)
     search = _method(calls.search)
     history = _method(calls.history)
+    audit = _method(calls.audit)
 
     ready = _method(calls.ready)
 

@@ -28,10 +28,13 @@ from rankd.domain.order import SCORE_MAX_POSSIBLE, SCORE_MIN_POSSIBLE
 from rankd.domain.player import check_player
 from rankd.domain.scope import check_attributes
 from rankd.domain.score import check_score
+from rankd.domain.text import check_text
 from rankd.errors import InvalidValue
 from rankd.intake.results import Batched, Changed, Submitted
+from rankd.intake.sender import SENDER_BYTES_MAX
 from rankd.ledger.port import PastEvent
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.audit import AuditPage, check_kind, read_mark
 from rankd.reads.course import Course
 from rankd.reads.instance_ref import ReadOptions
 from rankd.registry.port import Profile
@@ -79,6 +82,7 @@ _distribution = msgspec.json.Decoder(Distribution).decode
 _profile = msgspec.json.Decoder(Profile).decode
 _players = msgspec.json.Decoder(_Players).decode
 _profiles = msgspec.json.Decoder(_Profiles).decode
+_audit = msgspec.json.Decoder(AuditPage).decode
 _events = msgspec.json.Decoder(_Events).decode
 _ready = msgspec.json.Decoder(_Ready).decode
 
@@ -420,6 +424,42 @@ def history(board: str, player: str, limit: int = 100, *, before: int | None = N
     path = ("boards", check_board_id(board), "players", check_player(player), "events")
     query = {"limit": limit, "before": before}
     return ClientCall(method="GET", target=target(*path, query=query), decode=lambda body: _events(body).events)
+
+
+def audit(
+    *,
+    player: str | None = None,
+    board: str | None = None,
+    kind: str | None = None,
+    sender: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ClientCall[AuditPage]:
+    """Return who did what, the newest first: by player, board, kind, sender and time of the commit, in ms.
+
+    A page may hold fewer events than `limit`, or none, and go on: it is the last when `next` is None.
+    """
+    if cursor is not None:
+        read_mark(cursor)
+    query = {
+        "player": None if player is None else check_player(player),
+        "board": None if board is None else check_board_id(board),
+        "kind": None if kind is None else check_kind(kind).value,
+        "sender": None if sender is None else check_text("sender", sender, SENDER_BYTES_MAX),
+        "from": since,
+        "to": until,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    names = {"from": "since", "to": "until"}
+    return ClientCall(
+        method="GET",
+        target=target("audit", query=query),
+        decode=_audit,
+        rename_field=lambda field: names.get(field, field),
+    )
 
 
 def _body_of(field: str, ids: Sequence[str]) -> bytes:

@@ -23,7 +23,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tls_key: str = ""
     trusted_proxies: tuple[str, ...] = ()  # networks whose X-Forwarded-For is trusted
     cors_origins: tuple[str, ...] = ()  # whose pages may read; "*": all
-    record_origin: bool = False  # keep the sender's address with each write
+    record_origin: bool = False  # keep address, user agent and request id of each write
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_requests: Literal["none", "errors", "all"] = "errors"

@@ -156,7 +156,9 @@ class Changes:
             request = None if sender.key is None else KeyedRequest(sender.account, sender.key, fingerprint, 0, 1)
             before = self._writer.forgotten_before
             (made,) = self._writer.append_control(
-                lambda: self._ledger.append_control([event], seen, request, forgotten_before=before)
+                lambda: self._ledger.append_control(
+                    [event], seen, request, forgotten_before=before, origin=sender.origin
+                )
             )
             has_changed = self._followed.has_changed
             return self._answer(sender, Changed(tokens(dict(enumerate(made.sequences))), has_changed is not False))

@@ -17,6 +17,7 @@ from rankd.intake.results import Question
 from rankd.intake.scores import NOW, ScoreTask, in_request_order
 from rankd.intake.sender import Sender
 from rankd.ledger.event import Detail, EventKind, EventRun
+from rankd.ledger.origin import OriginSpan
 from rankd.ledger.port import KeyedRequest, SourceSpan
 from rankd.projection.state import State, note_scope_value
 from rankd.registry.port import Registry
@@ -72,7 +73,7 @@ class Commit:
         self._task_values: dict[tuple[str, str], set[str]] = {}  # of the request that is being added
         self.metadata: dict[int, str] = {}  # JSON by event index
         self.requests: list[KeyedRequest] = []
-        self.origins: list[tuple[str, int, int]] = []  # address, first event, count
+        self.origins: list[OriginSpan] = []
         self.sources: Sequence[SourceSpan] = ()
         self._has_unseen_value = False  # in the current detail
         self._made_details: dict[tuple[object, ...], Detail] = {}  # equal details share one object
@@ -133,7 +134,7 @@ class Commit:
         if sender.key is not None:
             self.requests.append(KeyedRequest(sender.account, sender.key, fingerprint, before, count))
         if sender.origin is not None and count:
-            self.origins.append((sender.origin, before, count))
+            self.origins.append(OriginSpan(sender.origin, before, count))
 
     def note_scope_values(self) -> None:
         """Record the scope values of a durable commit, where no applier does."""

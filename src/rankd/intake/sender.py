@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rankd.domain.text import check_text
+from rankd.ledger.origin import RequestOrigin
 
 SENDER_BYTES_MAX = 128
 KEY_BYTES_MAX = 255
@@ -16,7 +17,7 @@ class Sender(msgspec.Struct, frozen=True):
     name: str  # stored with the event for ever
     account: str  # the owner of the key: the same key of another account is another request
     key: str | None = None
-    origin: str | None = None  # the client's address, where the ledger stores it
+    origin: RequestOrigin | None = None  # where the request came from, where the ledger stores it
     imported: bool = False  # an administrator's import: instants may go back as far as windows are open
     signing: str | None = None  # the name of the key it was signed with
     is_local: bool = True  # from this program itself: no board requires its signature

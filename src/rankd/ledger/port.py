@@ -38,13 +38,15 @@ May be imported by: the intake, the projection, verify, adapters. It imports no 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from rankd.ledger.audit import AuditedPage, AuditMark, AuditQuery
 from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, Detail, EventKind, EventRun
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 
 CONTROLS_MAX = 2_000  # read at once
 REPEATS_KNOWN_MS = 86_400_000  # how long the followers of a log know a key, by the time of its partition
@@ -78,7 +80,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     is_sole_writer: bool  # no other process appends
     stores_answers: bool  # a repeated request gets the stored answer of the first
     appends_conditionally: bool  # compares control events, keys and sources; else it is a log, and its followers judge
-    finds_history: bool  # `history` answers
+    finds_history: bool  # `history`, `audit`, `events_of` and `controls_of` answer
     append_wait_ms: int = 0  # how long an append of a log waits for servers that are away
 
 
@@ -134,7 +136,7 @@ class Draft(msgspec.Struct):
     seen: int  # control events the writer knew when it accepted these
     metadata: dict[int, str] = {}  # JSON by the event's index in the draft
     requests: Sequence[KeyedRequest] = ()
-    origins: Sequence[tuple[str, int, int]] = ()  # an address, index of its first event, number of events
+    origins: Sequence[OriginSpan] = ()
     ordered: frozenset[int] = frozenset()  # contexts whose events reach a team board
     forgotten_before: int = 0  # requests before this instant have expired, and their keys are free
     answers: Sequence[tuple[str, str, bytes]] = ()  # (sender, key, answer) of requests of earlier commits
@@ -267,10 +269,11 @@ class Ledger(Protocol):
         *,
         at: int = 0,
         forgotten_before: int = 0,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences.
 
-        `at` is the ledger's time as the writer knows it; the events' own times count too.
+        `at` is the ledger's time as the writer knows it; the events' own times count too. A log keeps no `origin`.
         """
         ...
 
@@ -326,6 +329,27 @@ class Ledger(Protocol):
 
     def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
         """Return a player's own events, the newest first, with sequences of the player's partition."""
+        ...
+
+    def audit(self, query: AuditQuery, before: AuditMark | None = None) -> AuditedPage:
+        """Return the newest events that a query asks for, optionally behind where an earlier page ended.
+
+        It looks at a bounded number of events: a page may hold fewer than the limit, and more may follow.
+        """
+        ...
+
+    def events_of(self, players: Mapping[str, int], events_max: int) -> Iterator[tuple[str, Sequence[EventRun]]]:
+        """Iterate over players with their events before a sequence of their partition, the newest first, in runs.
+
+        A run has one event. At most `events_max` of each player; each is read in its turn.
+        """
+        ...
+
+    def controls_of(self, board: str, partition: int) -> Sequence[EventRun] | None:
+        """Return a board's control events, in order, with their sequences in a partition; without midnights.
+
+        None where there are more than CONTROLS_OF_MAX, or they are not indexed yet.
+        """
         ...
 
     def close(self) -> None:

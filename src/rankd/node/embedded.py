@@ -42,6 +42,7 @@ PAGE_BYTES = 4_096
 CHUNKS_BEHIND_MAX = 64  # of events not indexed by player, four million
 REQUESTS_FORGOTTEN_AT_ONCE = 1_000
 INDEXING_IDS_S = 0.3  # per round of upkeep
+INDEXING_CONTROLS_S = 0.05
 _log = logging.getLogger("rankd")
 
 
@@ -214,6 +215,9 @@ class Embedded(RankingBackend):
         self._upkeep_at = self._ranks.events
         if behind > (0 if is_quiet else CHUNKS_BEHIND_MAX):
             self._sqlite.player_index.index_chunk()
+        until = monotonic() + INDEXING_CONTROLS_S
+        while is_quiet and monotonic() < until and self._sqlite.player_index.controls.index_older():
+            pass
 
     def _index_ids(self) -> None:
         """Index the ids of new players, of whom more may come than one chunk a round."""

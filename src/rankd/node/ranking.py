@@ -17,12 +17,14 @@ from rankd.domain.board_selection import EVERY_BOARD, BoardSelection
 from rankd.errors import LedgerUnavailable, RankdError, SaveInterrupted
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
+from rankd.ledger.audit import AuditMark, AuditQuery
 from rankd.ledger.port import Ledger, PastEvent
-from rankd.node.past_events import past_events
+from rankd.node.past_events import audit, past_events
 from rankd.node.ranks import EngineRanks
 from rankd.projection.checkpoints import Checkpoints
 from rankd.projection.state import State
 from rankd.projection.verify import Report, digests, verify
+from rankd.reads.audit import AuditPage
 from rankd.reads.joined import Joined
 from rankd.reads.past import OpenLedger, PastStates
 from rankd.reads.rank_source import EngineRankSource
@@ -125,6 +127,10 @@ class RankingBackend:
     def backup(self) -> Backup:
         """Refuse: whoever has the ledger copies it."""
         raise no_archive_of_ours()
+
+    def audit(self, query: AuditQuery, before: AuditMark | None) -> AuditPage:
+        """Return who did what, the newest first."""
+        return audit(self._ledger, query, before)
 
     def snapshot(self) -> None:
         """Write a checkpoint of the state between two commits, while further commits go on."""

@@ -19,14 +19,16 @@ from rankd.intake.definitions import Definitions
 from rankd.intake.newcomers import Newcomers
 from rankd.intake.sources import SourceIntake
 from rankd.intake.writer import Writer
+from rankd.ledger.audit import AuditMark, AuditQuery
 from rankd.ledger.port import PastEvent, SharedLedger
 from rankd.node.coalesced_reads import CoalescedMetadata, CoalescedProfiles, HeldProfiles
 from rankd.node.lag import LagMonitor
 from rankd.node.ledger_upkeep import LedgerUpkeep
-from rankd.node.past_events import past_events
+from rankd.node.past_events import audit, past_events
 from rankd.node.thin_answers import ShareRates, ThinWriter
 from rankd.projection.port import RankStore
 from rankd.projection.verify import Report
+from rankd.reads.audit import AuditPage
 from rankd.reads.joined import Joined
 from rankd.redis.read.rank_source import RedisRankSource
 from rankd.redis.write.boards import check_board
@@ -129,6 +131,10 @@ class Thin:
     def history(self, player: str, limit: int, before: int | None, board: str | None) -> list[PastEvent]:
         """Return a player's own events, the newest first."""
         return past_events(self._ledger, player, limit, before, board)
+
+    def audit(self, query: AuditQuery, before: AuditMark | None) -> AuditPage:
+        """Return who did what, the newest first."""
+        return audit(self._ledger, query, before)
 
     @property
     def rank_store(self) -> RankStore:

@@ -12,10 +12,12 @@ from rankd import Boards, ManualClock
 from rankd.api.calls import answers, bodies
 from rankd.api.openapi.examples import EXAMPLES
 from rankd.intake.sender import Sender
+from rankd.ledger.origin import RequestOrigin
 
 DAY_MS = 86_400_000
 SUNDAY_NOON = 1_777_809_600_000  # 2026-05-03T12:00:00Z
-SENDER = Sender("game-server", "key:1", "match-8731")
+ORIGIN = RequestOrigin("192.0.2.7", "arcade-server/2.1", "k3f9x2aq0000001z")
+SENDER = Sender("game-server", "key:1", "match-8731", origin=ORIGIN)
 
 
 def played(boards: Boards, clock: ManualClock) -> dict[str, Any]:
@@ -59,6 +61,7 @@ def _read(boards: Boards, bodies_of: dict[str, Any]) -> dict[str, object]:
         "list": answers.BoardList([defined], None),
         "definition": defined,
         "history": answers.Events(list(history), history[-1].sequence),
+        "audit": boards.audit(**EXAMPLES["audit"].query),
         "search": answers.PlayerList(list(boards.search(EXAMPLES["search"].query["search"]))),
         "player": boards.player("alice"),
         "health": answers.Health("ok", rankd.__version__),

@@ -14,6 +14,7 @@ from rankd import Boards, ManualClock
 from rankd.api.calls import bodies
 from rankd.errors import BoardUnknown, Forbidden, InvalidValue, KeyReused, RankdError
 from rankd.intake.sender import Sender
+from rankd.ledger.origin import RequestOrigin
 
 NOW = 1_777_896_000_000
 
@@ -151,7 +152,7 @@ def test_scores_of_several_boards_repeated_under_their_key_count_once(boards: Bo
 
 
 def test_keys_belong_to_accounts_and_names_stand_in_the_ledger(boards: Boards) -> None:
-    alice = Sender("player", "player:alice", "match-1", origin="192.0.2.7")
+    alice = Sender("player", "player:alice", "match-1", origin=RequestOrigin("192.0.2.7"))
     bob = Sender("player", "player:bob", "match-1")
     boards.submit("arcade", "alice", 5, sender=alice)
     answer = boards.submit("arcade", "bob", 6, sender=bob)
@@ -192,7 +193,7 @@ def test_a_board_that_is_not_signed_cannot_feed_one_that_is(boards: Boards) -> N
 
 
 def test_every_event_of_a_batch_names_its_source(boards: Boards) -> None:
-    sender = Sender("server-1", "server-1", origin="2001:db8::1")
+    sender = Sender("server-1", "server-1", origin=RequestOrigin("2001:db8::1"))
     boards.submit_many("arcade", [("alice", 1), ("bob", 2)], sender=sender)
     boards.submit("arcade", "bob", 3)
 

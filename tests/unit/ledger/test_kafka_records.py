@@ -23,6 +23,7 @@ from rankd.ledger.kafka.records import (
     keys_of,
     metadata_in,
 )
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 from rankd.ledger.port import KEY_BYTES, MARK, Draft, KeyedRequest
 
 AT = 1_777_896_000_000
@@ -55,7 +56,7 @@ def drafts(draw: st.DrawFn) -> tuple[Draft, list[Row]]:
     first = draw(st.integers(0, events - 1))
     requests = [KeyedRequest("a", "k", b"f" * 16, first, draw(st.integers(0, events - first)))]
     keys = {first + index: key for index, key in enumerate(keys_of(requests[0]))}
-    origins = [("192.0.2.1", 0, draw(st.integers(0, events)))]
+    origins = [OriginSpan(RequestOrigin("192.0.2.1", "game/1"), 0, draw(st.integers(0, events)))]
     rows = [(*row[:6], keys.get(index, NO_KEY), metadata.get(index)) for index, row in enumerate(rows)]
     return Draft(runs, AT, 0, metadata, requests, origins), rows
 

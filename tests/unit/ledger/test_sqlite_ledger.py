@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.ledger_drafts import ARCADE, AT, scores
+from tests.contract.ledger_drafts import ARCADE, AT, control, scores
 
 from rankd.errors import LedgerDamaged, LedgerUnavailable
+from rankd.ledger.audit import AuditQuery
 from rankd.ledger.event import AcceptanceContext, Context, Detail, EventKind, EventRun
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.sqlite import history
+from rankd.ledger.sqlite.checksum import checksum
 from rankd.ledger.sqlite.ledger import SqliteLedger
 
 from .drafts import about_no_player, ask, draft, end_of, everything, opened, tamper
@@ -234,3 +237,53 @@ def test_a_players_own_events_are_found_newest_first(
             assert history_of(ledger, player, before=20) == [event for event in own if event[0] < 20]
             with opened(tmp_path) as again:
                 assert history_of(again, player) == own
+
+
+@pytest.mark.parametrize("is_older", [False, True], ids=["this version", "an earlier version"])
+def test_control_events_are_found_in_chunks_of_any_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random, is_older: bool
+) -> None:
+    monkeypatch.setattr(history, "CHUNK_EVENTS", 16)
+    resets: list[int] = []
+    with opened(tmp_path) as ledger:
+        for number in range(120):
+            if rng.random() < 0.2:
+                (made,) = ledger.append_control([control(EventKind.RESET)], 0)
+                resets.insert(0, made.sequences[0])
+            else:
+                ledger.append(draft(scores(ledger, ("alice", number))))
+            if rng.random() < 0.3 and ledger.player_index.behind(number + 1) > 0:
+                ledger.player_index.index_chunk()
+        assert ledger.player_index.chunks > 4
+    if is_older:
+        tamper(tmp_path, "DELETE FROM player_events WHERE player = -1")
+
+    def resets_in(reader: SqliteLedger) -> list[int]:
+        return [event.event_run.first for event in reader.audit(AuditQuery(1_000, kind=EventKind.RESET)).events]
+
+    with opened(tmp_path) as ledger:
+        controls = ledger.player_index.controls
+        assert controls.first_chunk == (ledger.player_index.chunks if is_older else 0)
+        assert resets_in(ledger) == resets
+        if is_older:
+            assert ledger.controls_of("arcade", 0) is None
+            controls.index_older()
+            assert resets_in(ledger) == resets
+        with opened(tmp_path) as again:
+            assert again.player_index.controls.first_chunk == controls.first_chunk
+        while controls.index_older():
+            pass
+        assert [run.first for run in ledger.controls_of("arcade", 0) or ()] == resets[::-1]
+        assert resets_in(ledger) == resets
+
+
+def test_an_address_of_an_earlier_version_is_read_as_it_was(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        ledger.append(draft(scores(ledger, ("alice", 1))))
+    tamper(tmp_path, "INSERT INTO origins VALUES (1, 1, ?, ?, NULL, NULL)", "192.0.2.1", checksum(1, 1, "192.0.2.1"))
+    with opened(tmp_path) as ledger:
+        assert ledger.origin_of(1) == RequestOrigin("192.0.2.1")
+        ledger.check()
+    tamper(tmp_path, "UPDATE origins SET user_agent = 'game'")
+    with opened(tmp_path) as ledger, pytest.raises(LedgerDamaged, match="came from"):
+        ledger.check()

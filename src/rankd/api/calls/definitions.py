@@ -12,8 +12,10 @@ from rankd.api.http.negotiation import check_media
 from rankd.api.http.request import Request, Response, json_response
 from rankd.api.service import Service, encode
 from rankd.domain.definition import definition_of
+from rankd.domain.instant import check_at
 from rankd.errors import InvalidValue
 from rankd.intake.results import Changed
+from rankd.reads.audit import LIMIT_DEFAULT as AUDIT_LIMIT_DEFAULT
 
 _definition = msgspec.json.Decoder(dict[str, object])
 _reset = msgspec.json.Decoder(bodies.Reset)
@@ -90,6 +92,25 @@ async def reset_board(service: Service, request: Request) -> Response:
         return service.boards.reset(request.arguments[0], window, sender=sender)
 
     return json_response(encode(await service.in_thread(reset, request.cost)))
+
+
+def audit(service: Service, request: Request) -> Response:
+    """Answer with who did what, the newest first; in a thread."""
+    query = request.query
+    since, until = (check_at(request.needed_integer(name), name) if name in query else None for name in ("from", "to"))
+    if since is not None and until is not None and until < since:
+        raise InvalidValue("to", "must not be before from")
+    page = service.boards.audit(
+        player=query.get("player"),
+        board=query.get("board"),
+        kind=query.get("kind"),
+        sender=query.get("sender"),
+        since=since,
+        until=until,
+        limit=request.integer("limit", AUDIT_LIMIT_DEFAULT),
+        cursor=query.get("cursor"),
+    )
+    return json_response(encode(page))
 
 
 def events(service: Service, request: Request) -> Response:

@@ -10,7 +10,11 @@ from rankd.boards import HISTORY_LIMIT_MAX
 from rankd.domain.instant import AT_MS_END
 from rankd.domain.position import POSITION_PATTERN
 from rankd.intake.results import Batched, Changed, Submitted
+from rankd.ledger.event import EventKind
 from rankd.reads.answers import Around, Distribution, Friends, Page, Place, Ranks, Standing
+from rankd.reads.audit import LIMIT_DEFAULT as AUDIT_LIMIT_DEFAULT
+from rankd.reads.audit import LIMIT_MAX as AUDIT_LIMIT_MAX
+from rankd.reads.audit import AuditPage
 from rankd.reads.course import LIMIT_DEFAULT as COURSE_LIMIT_DEFAULT
 from rankd.reads.course import LIMIT_MAX as COURSE_LIMIT_MAX
 from rankd.reads.course import Course
@@ -306,6 +310,28 @@ CALLS: tuple[Call, ...] = (
             Parameter("before", _integer(1), "the `next` of an earlier answer"),
         ),
         answer=answers.Events,
+    ),
+    Call(
+        name="audit",
+        method="GET",
+        path="/v1/audit",
+        access=Access.ADMIN,
+        handler=definitions.audit,
+        is_heavy=reads.always,
+        cost=Cost.DEAR,
+        about="Who did what, the newest first: events with their senders, from where they came if that is recorded, and"
+        " the scores before and after. A page may hold fewer than `limit` events, or none: the last one has no `next`.",
+        parameters=(
+            Parameter("player", _TEXT, "events about this player"),
+            Parameter("board", _TEXT, "events of this board, which may be deleted by now"),
+            Parameter("kind", {"type": "string", "enum": [*EventKind]}, "events of one kind"),
+            Parameter("sender", _TEXT, "events of this sender"),
+            Parameter("from", _integer(0, AT_MS_END - 1), "committed then or later, in ms since 1970"),
+            Parameter("to", _integer(0, AT_MS_END - 1), "committed then or before"),
+            Parameter("limit", _integer(1, AUDIT_LIMIT_MAX, AUDIT_LIMIT_DEFAULT), "how many events"),
+            Parameter("cursor", _TEXT, "the `next` of an earlier page"),
+        ),
+        answer=AuditPage,
     ),
     # Players
     Call(

@@ -24,6 +24,7 @@ from rankd.errors import Forbidden, InvalidValue, MalformedRequest, RankdError, 
 from rankd.intake.results import Accepted, Batched, Submitted
 from rankd.intake.scores import ScoreTask
 from rankd.intake.sender import Sender, check_key
+from rankd.ledger.origin import RequestOrigin, readable_user_agent
 from rankd.shortening import quote
 
 SCORES = "scores:write"
@@ -286,8 +287,12 @@ def sender_of(
         name="nobody" if identity is None else identity.name,
         account=account if signing is None else signing_account(signing),
         key=None if key is None else check_key(key.decode("latin-1")),
-        origin=request.address if service.config.server.record_origin else None,
+        origin=_origin(request) if service.config.server.record_origin else None,
         imported=is_import,
         signing=signing,
         is_local=False,
     )
+
+
+def _origin(request: Request) -> RequestOrigin:
+    return RequestOrigin(request.address, readable_user_agent(request.headers.get(b"user-agent")), request.id)

@@ -97,7 +97,7 @@ _EVENT = {
     "attributes": {"country": "BR"},
     "metadata": {"replay": "r-17"},
     "sender": "game-server",
-    "origin": None,
+    "origin": "192.0.2.7",
 }
 _METRICS = """\
 # HELP rankd_requests_total Requests answered
@@ -244,6 +244,31 @@ EXAMPLES: dict[str, Example] = {
         {"board": "arcade", "player": "carol"}, answer={"position": "0-9", "changed": True, "repeated": False}
     ),
     "history": Example(_PLACE, {"limit": 1}, answer={"events": [_EVENT], "next": 8}),
+    "audit": Example(
+        query={"player": "alice", "limit": 1},
+        answer={
+            "events": [
+                {
+                    "position": "0-8",
+                    "kind": "score",
+                    "sender": "game-server",
+                    "board": "arcade",
+                    "player": "alice",
+                    "at": 1777896000000,
+                    "committed_at": 1777896000000,
+                    "window": "all_time",
+                    "score": 976,
+                    "old_score": 951,
+                    "new_score": 976,
+                    "unknown": None,
+                    "address": "192.0.2.7",
+                    "user_agent": "arcade-server/2.1",
+                    "request_id": "k3f9x2aq0000001z",
+                }
+            ],
+            "next": "kwAACA",
+        },
+    ),
     "search": Example(query={"search": "ali"}, answer={"players": [{"player": "alice", **_PROFILE}]}),
     "player": Example({"player": "alice"}, answer={"player": "alice", **_PROFILE}),
     "set_player": Example({"player": "alice"}, body=_PROFILE, answer={"player": "alice", **_PROFILE}),

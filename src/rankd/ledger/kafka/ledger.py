@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from rankd.errors import InvalidValue, LedgerDamaged
 from rankd.kafka.clients import KafkaAdmin
 from rankd.ledger.appended import AppendedColumns
+from rankd.ledger.audit import AuditedPage, AuditMark, AuditQuery
 from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, EventRun
 from rankd.ledger.kafka.control_topic import ControlTopic
@@ -28,6 +29,7 @@ from rankd.ledger.kafka.reading import LogReaders
 from rankd.ledger.kafka.records import Barrier, Decoder, encode_draft
 from rankd.ledger.kafka.topics import WAIT_MS, check_ledger, check_topics, control_topic_of
 from rankd.ledger.kafka.watermarks import Watermarks
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import (
     CONTROLS_MAX,
     Appended,
@@ -156,6 +158,7 @@ class KafkaLedger:
         *,
         at: int = 0,
         forgotten_before: int = 0,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences."""
         return self._control_writer.append(events, seen, at, request, forgotten_before)
@@ -280,6 +283,22 @@ class KafkaLedger:
         """Refuse: it would read the whole log."""
         raise InvalidValue("player", "has no history where the ledger is Kafka")
 
+    def audit(self, _query: AuditQuery, _before: AuditMark | None = None) -> AuditedPage:
+        """Refuse: it would read the whole log."""
+        raise _not_audited()
+
+    def events_of(self, _players: Mapping[str, int], _events_max: int) -> Iterator[tuple[str, Sequence[EventRun]]]:
+        """Refuse: it would read the whole log."""
+        raise _not_audited()
+
+    def controls_of(self, _board: str, _partition: int) -> Sequence[EventRun] | None:
+        """Refuse: it would read the whole log."""
+        raise _not_audited()
+
     def _note_time(self, at: int) -> None:
         with self._lock:
             self._at = max(self._at, at)
+
+
+def _not_audited() -> InvalidValue:
+    return InvalidValue("audit", "is not answered where the ledger is Kafka")

@@ -110,10 +110,10 @@ def _parts(draft: Draft, events: int) -> list[tuple[int, bytes]] | None:
     for index, json in draft.metadata.items():
         flags[index] |= HAS_METADATA
         tails[index] += _sized(json.encode())
-    for address, start, count in draft.origins:
+    for origin, start, count in draft.origins:
         for index in range(start, start + count):
             flags[index] |= HAS_ORIGIN
-            tails[index] += _sized(address.encode())
+            tails[index] += _sized(origin.address.encode())
     return list(zip(flags, tails, strict=True))
 
 

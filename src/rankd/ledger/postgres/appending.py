@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8
 from rankd.domain.partition import partition_of
 from rankd.ledger.appended import AppendedColumns
 from rankd.ledger.event import EventRun, encode_column, encode_detail
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import (
     Appended,
     ControlEvent,
@@ -35,8 +36,14 @@ KEYS_TAKEN = "RK002"
 SOURCE_MOVED = "RK003"
 _ARGUMENTS = 27
 _CALL_APPEND = f"SELECT bases, committed FROM append_1({', '.join(['%s'] * _ARGUMENTS)})"  # noqa: S608 - no value in it
-_CALL_APPEND_READ = f"{_CALL_APPEND}, advance_sources_1(%s, %s, %s, %s)"
+_ADVANCE_SOURCES = ", advance_sources_1(%s, %s, %s, %s)"
+_ADD_ORIGINS = ", add_origins_1(bases, %s, %s, %s, %s, %s, %s)"
 CALL_APPEND_CONTROL = "SELECT ends, numbered, committed FROM append_control_1(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+CALL_APPEND_CONTROL_FROM = f"{CALL_APPEND_CONTROL}, add_origins_1(ARRAY[0, ends[1] - %s], %s, %s, %s, %s, %s, %s)"
+
+
+# `append_1` adds the addresses alone, for versions that knew nothing else of a request.
+_NO_ORIGINS = (Smallints(None), Bigints(None), Bigints(None), Texts(None))
 
 
 class OrderedDraft:
@@ -66,16 +73,24 @@ class OrderedDraft:
 
     def call(self) -> tuple[str, list[Any]]:
         """Return the statement that appends the draft, and its arguments."""
-        sources = self.draft.sources
-        if not sources:
-            return _CALL_APPEND, self._arguments()
-        columns = (
-            Texts([span.source.encode() for span in sources]),
-            Integers([span.partition for span in sources]),
-            Bigints([span.after for span in sources]),
-            Bigints([span.upto for span in sources]),
-        )
-        return _CALL_APPEND_READ, [*self._arguments(), *columns]
+        statement, arguments, sources = _CALL_APPEND, self._arguments(), self.draft.sources
+        if sources:
+            statement += _ADVANCE_SOURCES
+            arguments += (
+                Texts([span.source.encode() for span in sources]),
+                Integers([span.partition for span in sources]),
+                Bigints([span.after for span in sources]),
+                Bigints([span.upto for span in sources]),
+            )
+        spans = [
+            (partition, first, upto, origin)
+            for origin, start, count in self.draft.origins
+            for partition, (first, upto) in self._span(start, count).items()
+        ]
+        if spans:
+            statement += _ADD_ORIGINS
+            arguments += _origin_arguments(spans)
+        return statement, arguments
 
     def _arguments(self) -> list[Any]:
         """Return the arguments of `append_1`."""
@@ -94,7 +109,7 @@ class OrderedDraft:
             *self._columns(ordinals),
             *self._requests(),
             *self._metadata(),
-            *self._origins(),
+            *_NO_ORIGINS,
         ]
 
     def _columns(self, ordinals: list[int | None] | None) -> list[Any]:
@@ -171,21 +186,6 @@ class OrderedDraft:
             Texts([json.encode() for json in metadata.values()]),
         ]
 
-    def _origins(self) -> list[Any]:
-        spans = [
-            (partition, first, upto, address)
-            for address, start, count in self.draft.origins
-            for partition, (first, upto) in self._span(start, count).items()
-        ]
-        if not spans:
-            return [Smallints(None), Bigints(None), Bigints(None), Texts(None)]
-        return [
-            Smallints([span[0] for span in spans]),
-            Bigints([span[1] for span in spans]),
-            Bigints([span[2] for span in spans]),
-            Texts([span[3].encode() for span in spans]),
-        ]
-
     def appended(self, bases: Sequence[int], committed: int) -> Appended:
         """Return the places of the events, from the answer of `append_1`."""
         sequence = array("q", [bases[part + 1] + place for part, place in zip(self.partition, self.place, strict=True)])
@@ -212,6 +212,27 @@ def control_arguments(
         *packed_keys(None if request is None else [request]),
         Int8(forgotten_before),
     ]
+
+
+def control_origin_arguments(origin: RequestOrigin, events: int) -> list[Any]:
+    """Return where control events came from, kept with their copies in the first partition."""
+    return [Int8(events), *_origin_arguments([(0, 1, events, origin)])]
+
+
+def _origin_arguments(spans: Sequence[tuple[int, int, int, RequestOrigin]]) -> list[Any]:
+    origins = [origin for _, _, _, origin in spans]
+    return [
+        Smallints([span[0] for span in spans]),
+        Bigints([span[1] for span in spans]),
+        Bigints([span[2] for span in spans]),
+        Texts([origin.address.encode() for origin in origins]),
+        Texts([_encoded(origin.user_agent) for origin in origins]),
+        Texts([_encoded(origin.request_id) for origin in origins]),
+    ]
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def raise_refused(problem: psycopg.Error) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,8 +19,10 @@ import psycopg
 
 from rankd.domain.partition import PARTITIONS_MAX
 from rankd.errors import InvalidValue, LedgerDamaged, LedgerUnavailable
+from rankd.ledger.audit import AuditedPage, AuditMark, AuditQuery
 from rankd.ledger.backlog import Backlog
 from rankd.ledger.event import Context, EventRun, decode_detail
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import (
     CONTROLS_MAX,
     Appended,
@@ -35,11 +37,14 @@ from rankd.ledger.port import (
 )
 from rankd.ledger.postgres.appending import (
     CALL_APPEND_CONTROL,
+    CALL_APPEND_CONTROL_FROM,
     TEAMS,
     OrderedDraft,
     control_arguments,
+    control_origin_arguments,
     raise_refused,
 )
+from rankd.ledger.postgres.auditing import PostgresAudit
 from rankd.ledger.postgres.backlog import PostgresBacklog
 from rankd.ledger.postgres.connections import (
     ANSWER_WAIT_S,
@@ -206,13 +211,18 @@ class PostgresLedger:
         *,
         at: int = 0,
         forgotten_before: int = 0,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable, in every partition; return them with their numbers and sequences."""
         contexts = [self.number_context(event.context) for event in events]
         arguments = control_arguments(
             events, contexts, seen=seen, at=at, request=request, forgotten_before=forgotten_before
         )
-        ends, numbered, _ = self._call(CALL_APPEND_CONTROL, arguments)
+        statement = CALL_APPEND_CONTROL
+        if origin is not None and events:
+            statement = CALL_APPEND_CONTROL_FROM
+            arguments += control_origin_arguments(origin, len(events))
+        ends, numbered, _ = self._call(statement, arguments)
         return [
             msgspec.structs.replace(event, number=numbered - later, sequences=tuple(end - later for end in ends))
             for later, event in zip(range(len(events) - 1, -1, -1), events, strict=True)
@@ -393,6 +403,20 @@ class PostgresLedger:
         rows = self._look_up(SELECT_HISTORY, values)
         self._contexts.load({row[2] for row in rows})
         return [past_event(row, self.context(row[2])) for row in rows]
+
+    def audit(self, query: AuditQuery, before: AuditMark | None = None) -> AuditedPage:
+        """Return the newest events that a query asks for, optionally behind where an earlier page ended."""
+        return PostgresAudit(self, self._look_up, self._contexts).page(query, before)
+
+    def events_of(self, players: Mapping[str, int], events_max: int) -> Iterator[tuple[str, Sequence[EventRun]]]:
+        """Iterate over players with their events before a sequence, the newest first, as runs of one."""
+        audit = PostgresAudit(self, self._look_up, self._contexts)
+        for player, before in players.items():
+            yield player, audit.events_of(player, before, events_max)
+
+    def controls_of(self, board: str, partition: int) -> Sequence[EventRun] | None:
+        """Return a board's control events in order, without midnights; None where there are too many."""
+        return PostgresAudit(self, self._look_up, self._contexts).controls_of(board, partition)
 
     def _look_up(self, statement: str, values: Any) -> list[Any]:
         """Run an optional read, which fails fast while PostgreSQL is away."""

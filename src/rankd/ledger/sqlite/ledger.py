@@ -18,11 +18,13 @@ import msgspec
 from rankd.background import lower_priority
 from rankd.errors import RankdError
 from rankd.ledger.event import Context, EventRun, control_run, seal
+from rankd.ledger.origin import OriginSpan, RequestOrigin
 from rankd.ledger.port import NOT_READ, Capabilities, ControlEvent, Draft, KeyedRequest, KeysTaken, SourceMoved
 from rankd.ledger.sqlite.checksum import checksum, with_checksum
 from rankd.ledger.sqlite.database import Database
 from rankd.ledger.sqlite.history import PlayerHistory
 from rankd.ledger.sqlite.numbers import ContextNumbers, PlayerNumbers
+from rankd.ledger.sqlite.origins import origin_row
 from rankd.ledger.sqlite.player_ids import PlayerIds
 from rankd.ledger.sqlite.reading import PARTITION, LedgerHead, SqliteReads
 from rankd.ledger.sqlite.rows import encoded_details, insert_of, insert_rows, joined, values_of
@@ -77,7 +79,7 @@ class SqliteLedger(SqliteReads):
             super().__init__(database, ContextNumbers(writer))
         self._database: Database = database
         self.player_ids = PlayerIds(database)
-        self.player_index = PlayerHistory(database, self.player_ids)
+        self._player_index = PlayerHistory(database, self.player_ids)
         self._head = self._end()
         self._is_uncertain = False  # whether an append failed, and may have taken effect
         self._was_committed = committed
@@ -154,12 +156,16 @@ class SqliteLedger(SqliteReads):
         *,
         at: int = 0,
         forgotten_before: int = 0,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Make control events durable; return them with their sequences."""
         event_runs = [control_run(self.number_context(event.context), event.at, event.detail) for event in events]
         requests = () if request is None else (request,)
         latest = max([at, *(event.at for event in events)])
-        appended = self.append(Draft(event_runs, latest, seen, requests=requests, forgotten_before=forgotten_before))
+        origins = () if origin is None else (OriginSpan(origin, 0, len(events)),)
+        appended = self.append(
+            Draft(event_runs, latest, seen, requests=requests, origins=origins, forgotten_before=forgotten_before)
+        )
         return [
             msgspec.structs.replace(event, sequences=(appended.before + number,))
             for number, event in enumerate(events, start=1)
@@ -223,11 +229,10 @@ class SqliteLedger(SqliteReads):
         if draft.origins:
             insert(
                 writer,
-                "INSERT INTO origins (first, upto, address, checksum) VALUES",
+                "INSERT INTO origins (first, upto, address, user_agent, request_id, checksum) VALUES",
                 [
-                    (*row, checksum(*row))
-                    for address, start, count in draft.origins
-                    for row in [(before + 1 + start, before + start + count, address)]
+                    origin_row(before + 1 + start, before + start + count, origin)
+                    for origin, start, count in draft.origins
                 ],
             )
         if draft.sources:

@@ -5,7 +5,7 @@ rows → seals checked → runs of events
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 from zlib import crc32
@@ -13,6 +13,7 @@ from zlib import crc32
 import msgspec
 
 from rankd.errors import LedgerDamaged
+from rankd.ledger.audit import AuditedPage, AuditMark, AuditQuery
 from rankd.ledger.event import (
     CONTROLS,
     NO_DETAIL,
@@ -23,15 +24,21 @@ from rankd.ledger.event import (
     EventRun,
     sealed_at,
 )
+from rankd.ledger.origin import RequestOrigin
 from rankd.ledger.port import Heads, Part, PastEvent, StoredRequest
+from rankd.ledger.sqlite.auditing import SqliteAudit
 from rankd.ledger.sqlite.checksum import check, without_checksum
 from rankd.ledger.sqlite.database import ReadOnlyDatabase
-from rankd.ledger.sqlite.history import PlayerHistory
+from rankd.ledger.sqlite.history import SEQUENCE_END, PlayerHistory
 from rankd.ledger.sqlite.numbers import ContextNumbers
+from rankd.ledger.sqlite.origins import SELECT_ORIGINS, origin_in
 from rankd.ledger.sqlite.rows import RowColumns, check_seals, event_runs_of
 
 PARTITION = 0  # the only one
 _REQUESTS = "SELECT sender, key, fingerprint, first, upto, at, checksum, answer FROM requests "
+_SEAL_BETWEEN = (
+    "SELECT seal FROM events WHERE sequence >= ? AND sequence < ? AND seal IS NOT NULL ORDER BY sequence LIMIT 1"
+)
 _NEXT_SEAL = "SELECT sequence, seal FROM events WHERE sequence >= ? AND seal IS NOT NULL ORDER BY sequence LIMIT 1"
 
 
@@ -47,13 +54,18 @@ class SqliteReads:
     """The reads of a ledger in a folder, of one partition; from any thread."""
 
     partitions = 1
-    player_index: PlayerHistory
+    _player_index: PlayerHistory
 
     def __init__(self, database: ReadOnlyDatabase, contexts: ContextNumbers) -> None:
         """Read on connections of their own."""
         self._database = database
         self._contexts = contexts
         self._read_upto = (0, NO_SEAL)  # where the last `read` ended
+
+    @property
+    def player_index(self) -> PlayerHistory:
+        """The index of players' events."""
+        return self._player_index
 
     def _committed(self) -> LedgerHead:
         """Return the committed head."""
@@ -147,9 +159,7 @@ class SqliteReads:
 
     def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
         """Return a player's own events, the newest first, optionally before a sequence or of one board."""
-        sequences = (
-            sequence for sequence in self.player_index.events_of(player) if before is None or sequence < before
-        )
+        sequences = self.player_index.events_of(player, SEQUENCE_END if before is None else before)
         events = (self.event(PARTITION, sequence) for sequence in sequences)
         of_board = (event for event in events if board is None or self.context(event.context).board == board)
         page = list(islice(of_board, limit))
@@ -160,6 +170,7 @@ class SqliteReads:
         context = self.context(event_run.context)
         detail = (event_run.detail or [None])[0] or NO_DETAIL
         is_score = context.kind is EventKind.SCORE
+        origin = self.origin_of(event_run.first)
         return PastEvent(
             sequence=event_run.first,
             kind=context.kind,
@@ -170,20 +181,36 @@ class SqliteReads:
             attributes=detail.attributes,
             metadata=None if metadata is None else msgspec.json.decode(metadata, type=dict[str, object]),
             sender=context.sender,
-            origin=self._origin(event_run.first),
+            origin=None if origin is None else origin.address,
         )
 
-    def _origin(self, sequence: int) -> str | None:
+    def origin_of(self, sequence: int) -> RequestOrigin | None:
+        """Return where an event came from, if that was recorded."""
         with self._database.reading() as reader:
-            row: Any = reader.execute(
-                "SELECT first, upto, address, checksum FROM origins WHERE first <= ? ORDER BY first DESC LIMIT 1",
-                (sequence,),
-            ).get
+            row: Any = reader.execute(f"{SELECT_ORIGINS} WHERE first <= ? ORDER BY first DESC LIMIT 1", (sequence,)).get
         if row is None or row[1] < sequence:
             return None
-        first, upto, address, stored = row
-        check(f"where the events from {first} on came from", stored, first, upto, address)
-        return str(address)
+        return origin_in(row)
+
+    def committed_at(self, sequence: int, before: int | None = None) -> int | None:
+        """Return the ledger's time at the commit of an event; None where it ends at `before` or later."""
+        end = SEQUENCE_END if before is None else before
+        with self._database.reading() as reader:
+            row = reader.execute(_SEAL_BETWEEN, (sequence, end)).get
+        return None if row is None else sealed_at(row)
+
+    def audit(self, query: AuditQuery, before: AuditMark | None = None) -> AuditedPage:
+        """Return the newest events that a query asks for, optionally behind where an earlier page ended."""
+        return SqliteAudit(self, self._database).page(query, before)
+
+    def events_of(self, players: Mapping[str, int], events_max: int) -> Iterator[tuple[str, Sequence[EventRun]]]:
+        """Iterate over players with their events before a sequence, the newest first, as runs of one."""
+        for player, sequences in self.player_index.events_of_each(players):
+            yield player, [self.event(PARTITION, sequence) for sequence in islice(sequences, events_max)]
+
+    def controls_of(self, board: str, _partition: int) -> Sequence[EventRun] | None:
+        """Return a board's control events in order, without midnights; None where there are too many."""
+        return SqliteAudit(self, self._database).controls_of(board)
 
     def request(self, sender: str, key: str) -> StoredRequest | None:
         """Return the request stored under a key, until it expires."""
@@ -203,8 +230,8 @@ class SqliteReads:
                 raise LedgerDamaged(f"player {twice!r} has two numbers; restore a copy of the data folder")
             for row in reader.execute(_REQUESTS):
                 _request(row)
-            for first, upto, address, stored in reader.execute("SELECT first, upto, address, checksum FROM origins"):
-                check(f"where the events from {first} on came from", stored, first, upto, address)
+            for row in reader.execute(SELECT_ORIGINS):
+                origin_in(row)
             for sequence, json, stored in reader.execute("SELECT sequence, json, checksum FROM metadata"):
                 if crc32(str(json).encode()) != stored:
                     raise LedgerDamaged(

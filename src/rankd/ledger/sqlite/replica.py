@@ -13,7 +13,8 @@ from typing import NoReturn
 
 from rankd.errors import LedgerUnavailable
 from rankd.ledger.event import Context
-from rankd.ledger.port import Appended, Capabilities, ControlEvent, Draft, KeyedRequest, PastEvent
+from rankd.ledger.origin import RequestOrigin
+from rankd.ledger.port import Appended, Capabilities, ControlEvent, Draft, KeyedRequest
 from rankd.ledger.sqlite.database import NOT_WRITTEN_HERE, ReadOnlyDatabase
 from rankd.ledger.sqlite.history import PlayerHistory
 from rankd.ledger.sqlite.numbers import ContextNumbers
@@ -59,10 +60,10 @@ class SqliteReplicaLedger(SqliteReads):
             with self._reading_contexts, self._database.reading() as reader:
                 self._contexts.read_on(reader)
 
-    def history(self, player: str, limit: int, before: int | None = None, board: str | None = None) -> list[PastEvent]:
-        """Return a player's own events, by the index as it is now."""
-        self.player_index = PlayerHistory(self._database, PlayerIds(self._database))
-        return super().history(player, limit, before, board)
+    @property
+    def player_index(self) -> PlayerHistory:
+        """The index of players' events as it is now."""
+        return PlayerHistory(self._database, PlayerIds(self._database))
 
     # Refused: the writer does it
 
@@ -78,6 +79,7 @@ class SqliteReplicaLedger(SqliteReads):
         *,
         at: int = 0,
         forgotten_before: int = 0,
+        origin: RequestOrigin | None = None,
     ) -> Sequence[ControlEvent]:
         """Refuse."""
         _refuse()

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from rankd.archive.manifest import Manifest
 from rankd.archive.windows import WindowArchive, archived_until
-from rankd.cli.options import ConfigFile, Data, Json, examples
+from rankd.cli.options import BoardOption, ConfigFile, Data, Json, examples
 from rankd.cli.output import answer, duration_text, progress, table
 from rankd.cli.target import Target
 from rankd.cli.texts import counted
@@ -32,9 +32,6 @@ from rankd.node.archives import open_archive
 from rankd.settings import read_settings
 
 app = typer.Typer(no_args_is_help=True, epilog=examples("rankd archive list", "rankd archive verify"))
-BoardOption = Annotated[
-    str | None, typer.Option("--board", metavar="BOARD", help="Of this board only.", show_default=False)
-]
 
 
 class ListedWindow(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rankd.cli.options import UPKEEP_PANEL, ConfigFile, Data, Json, Token, Url, examples
+from rankd.cli.options import UPKEEP_PANEL, BoardOption, ConfigFile, Data, Json, Token, Url, examples
 from rankd.cli.output import answer, table
 from rankd.cli.scores import instant_of
 from rankd.cli.target import Target
@@ -22,7 +22,6 @@ app = typer.Typer()
 PAGES_MAX = 200  # read on while pages come back short; each has looked at up to half a million events
 
 PlayerOption = Annotated[str | None, typer.Option(metavar="PLAYER", help="Events about a player.", show_default=False)]
-BoardOption = Annotated[str | None, typer.Option(metavar="BOARD", help="Events of a board.", show_default=False)]
 KindOption = Annotated[EventKind | None, typer.Option(help="Events of one kind.", show_default=False)]
 SenderOption = Annotated[str | None, typer.Option(metavar="SENDER", help="Events of a sender.", show_default=False)]
 SinceOption = Annotated[

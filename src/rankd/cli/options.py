@@ -58,6 +58,12 @@ ConfigFile = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, as the HTTP interface does.")]
 BoardId = Annotated[str, typer.Argument(metavar="BOARD", help="The board's id.", autocompletion=complete_board)]
+BoardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--board", metavar="BOARD", help="Of this board only.", autocompletion=complete_board, show_default=False
+    ),
+]
 PlayerId = Annotated[str, typer.Argument(metavar="PLAYER", help="The player's id.")]
 WindowOption = Annotated[
     str | None,

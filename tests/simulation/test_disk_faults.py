@@ -214,7 +214,7 @@ def limit(file_bytes):
 
 with rankd.open(sys.argv[1]) as boards:
     boards.define("counts", keep="sum")
-    limit(200_000)
+    limit(500_000)
     acknowledged, failed = [], []
     for number in range(200):
         try:

@@ -45,10 +45,12 @@ EXPECTED = {
     "stream": (OK, WHO, WHO, OK, OK, OK, OK, OK, OK, OK, OK),
     "ticket": (WHO, WHO, WHO, OK, OK, OK, OK, OK, OK, OK, OK),
     "submit_many": (WHO, WHO, WHO, OK, NO, NO, OK, NO, OK, OK, NO),
-    **dict.fromkeys(("top", "range", "rank", "around", "ranks", "friends", "rank_of_score", "distribution"), PUBLIC),
+    **dict.fromkeys(
+        ("top", "range", "rank", "around", "ranks", "friends", "rank_of_score", "distribution", "course"), PUBLIC
+    ),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PUBLIC),
     **dict.fromkeys(("health", "ready", "openapi", "docs", *(call.name for call in PAGES)), (OK,) * len(KINDS)),
-    **dict.fromkeys(("define", "delete", "reset", "remove", "history"), ADMIN),
+    **dict.fromkeys(("define", "delete", "reset", "remove", "history", "audit"), ADMIN),
     **dict.fromkeys(("friends_of", "stored_friends"), OWN_READ),
     **dict.fromkeys(("set_player", "set_friends"), OWN_WRITE),
 }
@@ -60,7 +62,7 @@ PRIVATE = {
     **dict.fromkeys(("top", "range", "ranks", "friends", "rank_of_score", "distribution", "stream"), PRIVATE_READ),
     **dict.fromkeys(("list", "definition", "search", "player", "metrics"), PRIVATE_READ),
     "around": PRIVATE_READ,
-    "rank": PRIVATE_OWN,
+    **dict.fromkeys(("rank", "course"), PRIVATE_OWN),
 }
 
 

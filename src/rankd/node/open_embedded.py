@@ -44,10 +44,10 @@ def open_boards(
     """
     chosen = read_settings(settings)
     path = Path(folder)
-    if (path / RESTORING).exists():
-        raise LedgerUnavailable(f"restoring {path} was interrupted: run `rankd restore` again, then open it")
     lock = FolderLock(path)
     try:
+        if (path / RESTORING).exists():
+            raise LedgerUnavailable(f"restoring {path} was interrupted: run `rankd restore` again, then open it")
         with _translate_errors(path):
             time_of, shown = clock or SystemClock(), progress or progress_bar()
             return Boards(_start(path, lock, time_of, chosen, progress=shown, committed=committed))

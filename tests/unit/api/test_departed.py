@@ -147,6 +147,7 @@ def test_every_call_that_reads_much_is_dear() -> None:
         "range",
         "distribution",
         "course",
+        "audit",
         "friends_of",
         "list",
         "delete",

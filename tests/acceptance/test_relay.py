@@ -140,7 +140,7 @@ def test_a_record_that_is_refused_holds_up_those_behind_it_and_is_not_skipped(
     place: RelayedBoards, caplog: pytest.LogCaptureFixture
 ) -> None:
     topics, topic = place.outbox.topics, place.outbox.config.topic
-    assert topics.create("events", PARTITIONS, max_message_bytes="500000") == topic
+    assert topics.create("events", PARTITIONS, max_message_bytes="200000") == topic
     submit(place.boards, 200)
     chosen = Random(7)
     noise = [{"noise": chosen.randbytes(500).hex()} for _ in range(600)]  # which does not shrink below the limit

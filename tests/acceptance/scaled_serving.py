@@ -39,7 +39,7 @@ class OnPostgres:
         self.ledger_url = postgres.url(self.database)  # of the database beside it, where the ledger is a topic
         self.stores = SharedStores(self.ledger_url)
         if brokers_url is not None:
-            kafka = KafkaConfig(ledger_topic=f"events-{next(_topics)}")
+            kafka = KafkaConfig(ledger_topic=f"shared-ledger-{next(_topics)}")
             self.stores = SharedStores(brokers_url, self.ledger_url, kafka)
         self.stores.migrate()
         known = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
